@@ -1,0 +1,54 @@
+# Every target that needs it first builds .venv from pyproject.toml. `make help` lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+export MPLBACKEND := Agg
+
+# Tests on real data read ACCOUS_DATA. Set it to nothing to leave those tests out.
+ifeq ($(origin ACCOUS_DATA),undefined)
+  ACCOUS_DATA := $(shell cd ../shared/data 2>/dev/null && pwd)
+endif
+ifneq ($(strip $(ACCOUS_DATA)),)
+  export ACCOUS_DATA
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow bench sweep lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(STAMP) ## run the example on simulated data
+	$(RUN) examples/demo.py
+
+test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
+	$(RUN) -m pytest -n 2
+
+test-slow: $(STAMP) ## the tests marked slow
+	$(RUN) -m pytest -n 2 -m slow
+
+bench: $(STAMP) ## measure the speed of the ratio estimators
+	$(RUN) -m benchmarks.ratio
+
+sweep: $(STAMP) ## measure the accuracy of the default settings against their neighbours
+	$(RUN) -m benchmarks.defaults
+
+lint: $(STAMP) ## ruff, mypy and the import contracts
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+clean: ## remove the environment, caches and build products
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
+	"$(PYTHON)" -m venv $(VENV)
+	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

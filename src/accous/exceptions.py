@@ -1,0 +1,25 @@
+"""The errors raised by accous.
+
+::
+
+    AccousError
+    ├── ParameterError (also a ValueError)
+    └── DataError      (also a ValueError)
+
+Catch `AccousError` to catch everything the package raises on purpose; code that catches `ValueError`, as
+scikit-learn's own tools do, keeps working.
+"""
+
+__all__ = ["AccousError", "DataError", "ParameterError"]
+
+
+class AccousError(Exception):
+    """Base class of every error that accous raises on purpose."""
+
+
+class ParameterError(AccousError, ValueError):
+    """A constructor parameter is out of its domain."""
+
+
+class DataError(AccousError, ValueError):
+    """The rows or columns given cannot be used."""

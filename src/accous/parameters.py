@@ -1,0 +1,54 @@
+"""Checks of constructor parameters: one sentence that names the parameter and what it may be."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+from accous.exceptions import ParameterError
+
+__all__ = ["require_choice", "require_integer", "require_number", "require_number_in", "require_power_of_two"]
+
+
+def require_number(name: str, value: Any, *, above: float = 0.0, or_else: str = "") -> float:
+    """Return ``value`` as a finite float above a limit."""
+    if not _is_real(value) or not math.isfinite(value) or value <= above:
+        raise ParameterError(f"{name} must be a finite number above {above:g}{or_else}, got {value!r}.")
+    return float(value)
+
+
+def require_number_in(name: str, value: Any, low: float, high: float) -> float:
+    """Return ``value`` as a float in a closed range."""
+    if not _is_real(value) or not low <= value <= high:
+        raise ParameterError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}.")
+    return float(value)
+
+
+def require_integer(name: str, value: Any, *, at_least: int, or_else: str = "") -> int:
+    """Return ``value`` as an int not below a limit."""
+    if not _is_integer(value) or value < at_least:
+        raise ParameterError(f"{name} must be an integer of at least {at_least}{or_else}, got {value!r}.")
+    return int(value)
+
+
+def require_power_of_two(name: str, value: Any) -> int:
+    """Return ``value`` as an int that is a power of two."""
+    if not _is_integer(value) or value < 1 or value & (value - 1):
+        raise ParameterError(f"{name} must be a power of two (1, 2, 4, 8, ...), got {value!r}.")
+    return int(value)
+
+
+def require_choice(name: str, value: Any, choices: tuple[str, ...], *, or_else: str = "") -> str:
+    """Return ``value`` if it is one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}.")
+    return value
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,0 +1,25 @@
+"""What every test shares: reproducible property tests and the folder of real data."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("reproducible", derandomize=True, **UNTIMED)
+# A search for new counterexamples: pytest --hypothesis-profile=explore
+settings.register_profile("explore", derandomize=False, max_examples=1000, **UNTIMED)
+settings.load_profile("reproducible")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data sets; tests that ask for it are skipped where there is none."""
+    folder = os.environ.get("ACCOUS_DATA", "")
+    if not folder:
+        pytest.skip("needs real data: ACCOUS_DATA does not name a folder")
+    if not Path(folder).is_dir():
+        pytest.fail(f"ACCOUS_DATA names {folder}, which is not a folder")
+    return Path(folder)
