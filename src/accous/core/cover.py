@@ -1,0 +1,58 @@
+r"""The geometric cover: which intervals are active, which start, how many there are (Appendix, eq. for C).
+
+.. math:: \mathcal{C}_k = \{[i 2^k, (i+1) 2^k - 1] : i \ge 1\}
+
+In round t one interval of each length :math:`2^k \le t` is active. The paper ignores lengths 1 and 2 in its
+experiments; ``min_interval`` is the shortest length in use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accous.core.arrays import IntArray
+
+__all__ = ["active_lengths", "count_intervals", "count_starting", "interval_count"]
+
+
+def active_lengths(round_number: int, min_interval: int) -> IntArray:
+    """Lengths of the intervals active in a round, ascending.
+
+    Examples
+    --------
+    >>> from accous.core.cover import active_lengths
+    >>> active_lengths(20, min_interval=4)
+    array([ 4,  8, 16])
+    """
+    n_lengths = max(0, round_number.bit_length() - min_interval.bit_length() + 1)
+    return min_interval << np.arange(n_lengths, dtype=np.int64)
+
+
+def count_starting(round_number: int, min_interval: int) -> int:
+    """Count the intervals that start in a round.
+
+    They are the shortest ones: a length starts when it divides the round number.
+    """
+    largest_dividing_power = round_number & -round_number
+    return max(0, largest_dividing_power.bit_length() - min_interval.bit_length() + 1)
+
+
+def count_intervals(horizon: int, min_interval: int) -> int:
+    """K: how many intervals of the cover start up to the horizon, but at least 2."""
+    total = 0
+    length = min_interval
+    while length <= horizon:
+        total += horizon // length
+        length *= 2
+    return max(2, total)
+
+
+def interval_count(round_number: int, horizon: int | None, min_interval: int) -> int:
+    """K for the learners of a round.
+
+    A given horizon fixes K for ever. Without one, K counts up to the last round of the current power of two:
+    every learner restarts at a power of two, so none sees K change.
+    """
+    # Departs from the paper: its K needs the horizon, a production stream has none.
+    last_round = (1 << round_number.bit_length()) - 1 if horizon is None else horizon
+    return count_intervals(last_round, min_interval)

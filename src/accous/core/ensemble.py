@@ -1,0 +1,149 @@
+"""One round of the whole ensemble: gradients, Newton steps, meta weights, next round's learners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accous.core.arrays import FloatArray, IntArray
+from accous.core.cover import active_lengths, count_starting, interval_count
+from accous.core.losses import Loss
+from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
+from accous.core.newton import NewtonStack, newton_step, start_learners
+
+__all__ = ["EnsembleSettings", "EnsembleState", "play_round", "start_ensemble"]
+
+_SMALLEST_RELATIVE_RANGE = 1e-12
+
+
+@dataclass(frozen=True)
+class EnsembleSettings:
+    """What stays the same from round to round.
+
+    Attributes
+    ----------
+    loss : Loss
+    neutral : array of shape (d,)
+        The theta whose ratio is 1 everywhere.
+    radius : float
+        S.
+    margin_bound : float
+        What the paper divides margins by.
+    has_running_range : bool
+        Whether margins are divided by the largest one seen so far instead.
+    ridge : float
+        lambda.
+    min_interval : int
+        Length of the shortest interval, a power of two.
+    horizon : int or None
+        T, where known.
+    starts_at_ensemble : bool
+        Whether a new learner starts at the ensemble's theta instead of the neutral one.
+    """
+
+    loss: Loss
+    neutral: FloatArray
+    radius: float
+    margin_bound: float
+    has_running_range: bool
+    ridge: float
+    min_interval: int
+    horizon: int | None
+    starts_at_ensemble: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleState:
+    """What is known after ``n_rounds`` rounds; everything describes the round that comes next."""
+
+    n_rounds: int
+    coef: FloatArray
+    lengths: IntArray
+    weights: FloatArray
+    learners: NewtonStack
+    meta: MetaState
+    largest_margin: float
+
+
+def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
+    """State before the first round: the neutral theta and no learner."""
+    return EnsembleState(
+        n_rounds=0,
+        coef=settings.neutral,
+        lengths=np.empty(0, dtype=np.int64),
+        weights=np.empty(0),
+        learners=start_learners(0, settings.neutral, settings.ridge),
+        meta=start_meta(0, 2),
+        largest_margin=0.0,
+    )
+
+
+def play_round(
+    state: EnsembleState,
+    settings: EnsembleSettings,
+    reference: FloatArray,
+    batch: FloatArray,
+    step_size: float,
+) -> EnsembleState:
+    """Learn from one batch and return the state for the next round; ``state`` is left as it was.
+
+    Parameters
+    ----------
+    state : EnsembleState
+    settings : EnsembleSettings
+    reference : array of shape (n_reference, d)
+        Features phi of the reference rows.
+    batch : array of shape (n_batch, d)
+        Features of the batch, at least one row.
+    step_size : float
+        gamma of this round.
+    """
+    if state.n_rounds == 0:
+        # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
+        state = _open_round(settings, 1, state.learners, state.meta, settings.neutral, 0.0)
+    this_round = state.n_rounds + 1
+    if len(state.learners) == 0:
+        return _open_round(settings, this_round + 1, state.learners, state.meta, settings.neutral, 0.0)
+    points = np.concatenate((state.learners.coefs, state.coef[None]))
+    gradients = settings.loss.gradient(points, reference, batch)
+    learners = newton_step(state.learners, gradients[:-1], step_size, settings.radius)
+    raw_margins = (state.coef - state.learners.coefs) @ gradients[-1]
+    margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
+    n_intervals = interval_count(this_round, settings.horizon, settings.min_interval)
+    meta = meta_step(state.meta, margins, n_intervals)
+    start = meta_weights(meta) @ learners.coefs if settings.starts_at_ensemble else settings.neutral
+    return _open_round(settings, this_round + 1, learners, meta, start, largest_margin)
+
+
+def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:
+    """Divide the margins by their range; returns also the largest margin seen so far."""
+    largest_margin = max(largest_margin, float(np.abs(margins).max()))
+    if not settings.has_running_range:
+        return np.clip(margins / settings.margin_bound, -2.0, 2.0), largest_margin
+    if largest_margin <= _SMALLEST_RELATIVE_RANGE * settings.margin_bound:
+        # Learners that started together are still equal: their differences are rounding, not margins.
+        return np.zeros_like(margins), largest_margin
+    return margins / largest_margin, largest_margin
+
+
+def _open_round(
+    settings: EnsembleSettings,
+    next_round: int,
+    learners: NewtonStack,
+    meta: MetaState,
+    start: FloatArray,
+    largest_margin: float,
+) -> EnsembleState:
+    """Close the intervals that end before ``next_round``, open those that start there, and combine."""
+    n_starting = count_starting(next_round, settings.min_interval)
+    lengths = active_lengths(next_round, settings.min_interval)
+    # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
+    n_ended = n_starting - (len(lengths) - len(learners))
+    if n_starting:
+        n_intervals = interval_count(next_round, settings.horizon, settings.min_interval)
+        learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
+        meta = meta.since(n_ended).after(start_meta(n_starting, n_intervals))
+    weights = meta_weights(meta) if len(learners) else np.empty(0)
+    coef = weights @ learners.coefs if len(learners) else settings.neutral
+    return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)

@@ -1,0 +1,117 @@
+r"""Projection onto a Euclidean ball in the norm of a matrix (Algorithm 1, line 5).
+
+.. math:: \Pi^A_S[\nu] = \arg\min_{\|\theta\|_2 \le S} \; (\theta - \nu)^\top A \, (\theta - \nu)
+
+Outside the ball the answer lies on its surface and solves :math:`(A + \mu I)\theta = A\nu` with the one
+:math:`\mu > 0` that gives :math:`\|\theta\| = S`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+
+__all__ = ["project_onto_ball"]
+
+_MAX_NEWTON_STEPS = 60
+_POLISHING_STEPS = 2
+
+
+def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """Project a stack of points, each in the norm of its own matrix.
+
+    Parameters
+    ----------
+    points : array of shape (n, d)
+        The points nu.
+    matrices : array of shape (n, d, d)
+        Symmetric positive definite matrices A.
+    radius : float
+        S.
+
+    Returns
+    -------
+    projected : array of shape (n, d)
+        A point already inside the ball is returned as it is.
+    multipliers : array of shape (n,)
+        The mu of each point, 0 for those inside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.core.projection import project_onto_ball
+    >>> theta, mu = project_onto_ball(np.array([[3.0, 4.0]]), np.eye(2)[None], radius=1.0)
+    >>> theta.round(12), mu.round(12)
+    (array([[0.6, 0.8]]), array([4.]))
+    """
+    multipliers = np.zeros(points.shape[0])
+    is_outside = np.einsum("nd,nd->n", points, points) > radius * radius
+    if not is_outside.any():
+        return points, multipliers
+    outside_points, outside_matrices = points[is_outside], matrices[is_outside]
+    eigenvalues, eigenvectors = np.linalg.eigh(outside_matrices)
+    mu = _find_multipliers(outside_points, eigenvalues, eigenvectors, radius)
+    theta = _solve_shifted(eigenvalues, eigenvectors, mu, _apply(outside_matrices, outside_points))
+    for _ in range(_POLISHING_STEPS):
+        theta, mu = _polish(theta, mu, outside_points, outside_matrices, eigenvalues, eigenvectors, radius)
+    projected = points.copy()
+    projected[is_outside] = theta
+    multipliers[is_outside] = mu
+    return projected, multipliers
+
+
+def _apply(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def _solve_shifted(
+    eigenvalues: FloatArray, eigenvectors: FloatArray, mu: FloatArray, right_side: FloatArray
+) -> FloatArray:
+    """Solve (A + mu I) x = right_side in the eigenbasis of A."""
+    rotated = (right_side[:, None, :] @ eigenvectors)[:, 0]
+    return _apply(eigenvectors, rotated / (eigenvalues + mu[:, None]))
+
+
+def _find_multipliers(
+    points: FloatArray, eigenvalues: FloatArray, eigenvectors: FloatArray, radius: float
+) -> FloatArray:
+    """Newton's method on 1/||theta(mu)|| - 1/S = 0, for all points at once.
+
+    The function is increasing and concave in mu, so the iterates started at 0 rise monotonically to the root:
+    no bracket is needed, and the first step that does not rise is the rounding limit.
+    """
+    rotated = eigenvalues * (points[:, None, :] @ eigenvectors)[:, 0]
+    mu = np.zeros(points.shape[0])
+    for _ in range(_MAX_NEWTON_STEPS):
+        shifted = eigenvalues + mu[:, None]
+        theta = rotated / shifted
+        squared_norm = np.einsum("nd,nd->n", theta, theta)
+        slope = np.einsum("nd,nd->n", theta, theta / shifted)
+        step = (np.sqrt(squared_norm) / radius - 1.0) * squared_norm / slope
+        mu = mu + np.maximum(step, 0.0)
+        if np.all(step <= 1e-14 * mu):
+            break
+    return mu
+
+
+def _polish(
+    theta: FloatArray,
+    mu: FloatArray,
+    points: FloatArray,
+    matrices: FloatArray,
+    eigenvalues: FloatArray,
+    eigenvectors: FloatArray,
+    radius: float,
+) -> tuple[FloatArray, FloatArray]:
+    """One Newton step on the two optimality conditions, with residuals taken in A itself.
+
+    The eigendecomposition is exact only up to rounding times ||A||; its errors are removed here, as in
+    iterative refinement.
+    """
+    residual = _apply(matrices, points - theta) - mu[:, None] * theta
+    shortfall = 0.5 * (radius * radius - np.einsum("nd,nd->n", theta, theta))
+    correction = _solve_shifted(eigenvalues, eigenvectors, mu, residual)
+    sensitivity = _solve_shifted(eigenvalues, eigenvectors, mu, theta)
+    mu_step = (np.einsum("nd,nd->n", theta, correction) - shortfall) / np.einsum("nd,nd->n", theta, sensitivity)
+    return theta + correction - mu_step[:, None] * sensitivity, mu + mu_step

@@ -1,0 +1,336 @@
+"""Slow, obvious versions of the paper's algorithms, against which the fast ones are checked.
+
+Plain loops over rows and learners, one matrix solve at a time, nothing shared with the package. "Notes" are
+the project's notes on the paper; equations have the names of the paper's source. Rows of `reference` and
+`batch` are feature vectors phi(x), already mapped and scaled.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Interval = tuple[int, int]
+
+
+def log_one_plus_exp(z: float) -> float:
+    """log(1 + exp(z)) without overflow."""
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+def sigmoid(z: float) -> float:
+    """1 / (1 + exp(-z)) without overflow."""
+    if z >= 0.0:
+        return 1.0 / (1.0 + math.exp(-z))
+    return math.exp(z) / (1.0 + math.exp(z))
+
+
+def row_mean(term: Callable[[Array], Any], rows: Array) -> Any:
+    """Mean of term(phi) over the rows, one by one."""
+    total = term(rows[0])
+    for phi in rows[1:]:
+        total = total + term(phi)
+    return total / len(rows)
+
+
+def logistic_loss(theta: Array, reference: Array, batch: Array) -> float:
+    """1/2 (mean_{S_0} log(1 + exp(-phi.theta)) + mean_{S_t} log(1 + exp(phi.theta))): logistic example."""
+    of_reference = row_mean(lambda phi: log_one_plus_exp(-float(phi @ theta)), reference)
+    of_batch = row_mean(lambda phi: log_one_plus_exp(float(phi @ theta)), batch)
+    return float(0.5 * (of_reference + of_batch))
+
+
+def logistic_gradient(theta: Array, reference: Array, batch: Array) -> Array:
+    """1/2 (mean_{S_0} (sigmoid(phi.theta) - 1) phi + mean_{S_t} sigmoid(phi.theta) phi): Notes."""
+    of_reference = row_mean(lambda phi: -sigmoid(-float(phi @ theta)) * phi, reference)
+    of_batch = row_mean(lambda phi: sigmoid(float(phi @ theta)) * phi, batch)
+    return np.asarray(0.5 * (of_reference + of_batch))
+
+
+def least_squares_loss(theta: Array, reference: Array, batch: Array) -> float:
+    """1/2 mean_{S_0} (phi.theta)^2 - mean_{S_t} phi.theta: appendix "other choices", psi_LS."""
+    of_reference = row_mean(lambda phi: float(phi @ theta) ** 2, reference)
+    of_batch = row_mean(lambda phi: float(phi @ theta), batch)
+    return float(0.5 * of_reference - of_batch)
+
+
+def least_squares_gradient(theta: Array, reference: Array, batch: Array) -> Array:
+    """mean_{S_0} (phi.theta) phi - mean_{S_t} phi."""
+    of_reference = row_mean(lambda phi: float(phi @ theta) * phi, reference)
+    of_batch = row_mean(lambda phi: phi, batch)
+    return np.asarray(of_reference - of_batch)
+
+
+def kl_loss(theta: Array, reference: Array, batch: Array, floor: float = 0.01) -> float:
+    """mean_{S_0} phi.theta - mean_{S_t} log(phi.theta), -log a straight line below `floor`: psi_KL."""
+
+    def minus_log(z: float) -> float:
+        return -math.log(z) if z >= floor else -math.log(floor) - (z - floor) / floor
+
+    of_reference = row_mean(lambda phi: float(phi @ theta), reference)
+    of_batch = row_mean(lambda phi: minus_log(float(phi @ theta)), batch)
+    return float(of_reference + of_batch)
+
+
+def kl_gradient(theta: Array, reference: Array, batch: Array, floor: float = 0.01) -> Array:
+    """mean_{S_0} phi - mean_{S_t} phi / max(phi.theta, floor)."""
+    of_reference = row_mean(lambda phi: phi, reference)
+    of_batch = row_mean(lambda phi: phi / max(float(phi @ theta), floor), batch)
+    return np.asarray(of_reference - of_batch)
+
+
+def gradient(loss: str, theta: Array, reference: Array, batch: Array, kl_floor: float = 0.01) -> Array:
+    """Gradient of the loss of that name."""
+    if loss == "kl":
+        return kl_gradient(theta, reference, batch, kl_floor)
+    functions = {"logistic": logistic_gradient, "least_squares": least_squares_gradient}
+    return functions[loss](theta, reference, batch)
+
+
+def neutral_theta(loss: str, n_features: int, neutral: Array | None) -> Array:
+    """The theta with ratio 1 everywhere: zeros for the logistic loss, the given vector for the other two."""
+    if loss == "logistic":
+        return np.zeros(n_features)
+    assert neutral is not None
+    return np.array(neutral, dtype=np.float64)
+
+
+def project(nu: Array, A: Array, radius: float) -> tuple[Array, float]:
+    """argmin over ||theta|| <= radius of ||theta - nu||_A, and its multiplier mu (Algorithm 1, line 5).
+
+    (A + mu I) theta = A nu with mu >= 0, and ||theta|| = radius where mu > 0. ||theta|| falls as mu grows, so
+    mu is bisected until two neighbouring floats enclose it.
+    """
+
+    def theta_of(mu: float) -> Array:
+        return np.asarray(np.linalg.solve(A + mu * np.eye(len(nu)), A @ nu), dtype=np.float64)
+
+    if np.linalg.norm(nu) <= radius:
+        return nu.copy(), 0.0
+    low, high = 0.0, 1.0
+    while np.linalg.norm(theta_of(high)) > radius:
+        low, high = high, 2.0 * high
+    while low < (middle := low + (high - low) / 2.0) < high:
+        if np.linalg.norm(theta_of(middle)) > radius:
+            low = middle
+        else:
+            high = middle
+    return theta_of(high), high
+
+
+def newton_step(theta: Array, A: Array, g: Array, step_size: float, radius: float) -> tuple[Array, Array]:
+    """theta_{t+1} and A_t = A_{t-1} + g g^T (Algorithm 1, lines 4 and 5)."""
+    A = A + np.outer(g, g)
+    theta, _ = project(theta - step_size * np.linalg.solve(A, g), A, radius)
+    return theta, A
+
+
+class SlowSingleLearner:
+    """One Online Newton Step learner over all history, from the neutral theta at round 1 (Algorithm 1)."""
+
+    def __init__(
+        self,
+        reference: Array,
+        *,
+        radius: float,
+        step_size: float,
+        ridge: float = 1.0,
+        loss: str = "logistic",
+        neutral: Array | None = None,
+        kl_floor: float = 0.01,
+    ) -> None:
+        self.reference = np.asarray(reference, dtype=np.float64)
+        self.radius, self.step_size, self.loss, self.kl_floor = radius, step_size, loss, kl_floor
+        self.theta = neutral_theta(loss, self.reference.shape[1], neutral)
+        self.A = ridge * np.eye(self.reference.shape[1])
+        self.round = 0
+
+    def play(self, batch: Array) -> None:
+        """One round; afterwards `theta` is the one of the next round."""
+        batch = np.asarray(batch, dtype=np.float64)
+        g = gradient(self.loss, self.theta, self.reference, batch, self.kl_floor)
+        self.theta, self.A = newton_step(self.theta, self.A, g, self.step_size, self.radius)
+        self.round += 1
+
+
+def cover(horizon: int, min_interval: int) -> list[Interval]:
+    """[i 2^k, (i+1) 2^k - 1], i >= 1, start <= horizon, length >= min_interval (eq:geometric-covering)."""
+    intervals = []
+    k = 0
+    while 2**k <= horizon:
+        i = 1
+        while i * 2**k <= horizon:
+            if 2**k >= min_interval:
+                intervals.append((i * 2**k, (i + 1) * 2**k - 1))
+            i += 1
+        k += 1
+    return intervals
+
+
+def active_intervals(t: int, min_interval: int) -> list[Interval]:
+    """The intervals of the cover that contain round t, by ascending length."""
+    return [(start, end) for start, end in cover(t, min_interval) if start <= t <= end]
+
+
+@functools.cache
+def count_intervals(horizon: int, min_interval: int) -> int:
+    """K = |C|, at least 2 (Algorithm 2, line 1; Notes, "Meta-learner")."""
+    return max(2, len(cover(horizon, min_interval)))
+
+
+@dataclass
+class Learner:
+    """One active interval before round t: theta_{t,i}, A_{t-1,i}, v_{t-1,i}, eps_{t-1,i}, sum of m^2."""
+
+    theta: Array
+    A: Array
+    v: float
+    eps: float
+    m_squared_sum: float = 0.0
+
+
+class PaperAccous:
+    """Algorithms 1 and 2. After `play` of round t everything describes round t+1."""
+
+    def __init__(
+        self,
+        reference: Array,
+        *,
+        radius: float,
+        feature_bound: float,
+        step_size: float,
+        ridge: float = 1.0,
+        horizon: int | None,
+        min_interval: int = 4,
+        loss: str = "logistic",
+        start: str = "zero",
+        meta_range: str = "paper",
+        neutral: Array | None = None,
+        kl_floor: float = 0.01,
+        gradient_bound: float | None = None,
+    ) -> None:
+        assert start in ("zero", "ensemble")
+        assert meta_range in ("paper", "running")
+        self.reference = np.asarray(reference, dtype=np.float64)
+        self.radius, self.feature_bound, self.gradient_bound = radius, feature_bound, gradient_bound
+        self.step_size, self.ridge = step_size, ridge
+        self.horizon, self.min_interval = horizon, min_interval
+        self.loss, self.kl_floor = loss, kl_floor
+        self.start, self.meta_range = start, meta_range
+        self.neutral = neutral_theta(loss, self.reference.shape[1], neutral)
+        self.learners: dict[Interval, Learner] = {}
+        self.largest_gap = 0.0
+        self.round = 0
+        self._describe()
+
+    def play(self, batch: Array) -> None:
+        """One round: Algorithm 2, lines 13 to 15 of round t, then lines 3 to 12 of round t+1."""
+        batch = np.asarray(batch, dtype=np.float64)
+        t = self.round + 1
+        if t == 1:
+            self._open(t, self.neutral)  # the one learner [1, 1], where min_interval is 1
+            self._describe()
+
+        # Meta-learner: m with the gradient at the ensemble's theta_t, then eps and v
+        # (eq:appendix-AdaMLprod-LR-meta, eq:appendix-AdaMLprod-update-meta).
+        g = gradient(self.loss, self.theta, self.reference, batch, self.kl_floor)
+        gaps = {}
+        for interval, learner in self.learners.items():
+            gaps[interval] = float(g @ (self.theta - learner.theta))
+            self.largest_gap = max(self.largest_gap, abs(gaps[interval]))
+        for interval, learner in self.learners.items():
+            m = self._normalise(gaps[interval])
+            learner.m_squared_sum += m**2
+            eps = min(0.5, math.sqrt(math.log(self._n_intervals(t)) / (1.0 + learner.m_squared_sum)))
+            factor = 1.0 + learner.eps * m if 1.0 + learner.eps * m > 0.0 else 1e-300
+            learner.v = (learner.v * factor) ** (eps / learner.eps)
+            learner.eps = eps
+
+        # Base learners: the gradient at their own theta_{t,i}.
+        for learner in self.learners.values():
+            g = gradient(self.loss, learner.theta, self.reference, batch, self.kl_floor)
+            learner.theta, learner.A = newton_step(learner.theta, learner.A, g, self.step_size, self.radius)
+
+        # Round t+1: a new learner's start sees all learners of round t, also those whose interval ended at t.
+        start = self.neutral
+        if self.start == "ensemble" and self.learners:
+            start = self._mean(self._weights())
+        self.learners = {interval: learner for interval, learner in self.learners.items() if interval[1] > t}
+        self._open(t + 1, start)
+        self.round = t
+        self._describe()
+
+    def _n_intervals(self, t: int) -> int:
+        """K in round t: up to the given horizon; without one, up to the next power of two less 1."""
+        if self.horizon is not None:
+            return count_intervals(self.horizon, self.min_interval)
+        end = 1
+        while end < t:
+            end = 2 * end + 1
+        return count_intervals(end, self.min_interval)
+
+    def _normalise(self, gap: float) -> float:
+        """m_{t,i} from g_t.(theta_t - theta_{t,i})."""
+        bound = self._margin_bound()
+        if self.meta_range == "running":
+            # Gaps below 1e-12 of the bound are rounding: learners that started together are still equal.
+            return gap / self.largest_gap if self.largest_gap > 1e-12 * bound else 0.0
+        return gap / bound if self.loss == "logistic" else min(1.0, max(-1.0, gap / bound))
+
+    def _margin_bound(self) -> float:
+        """S R for the logistic loss, 2 S G for the others."""
+        if self.loss == "logistic":
+            return self.radius * self.feature_bound
+        assert self.gradient_bound is not None
+        return 2.0 * self.radius * self.gradient_bound
+
+    def _open(self, t: int, theta: Array) -> None:
+        """Create the learners whose interval starts at t (Algorithm 2, line 5)."""
+        k = self._n_intervals(t)
+        for interval in active_intervals(t, self.min_interval):
+            if interval[0] == t:
+                eps = min(0.5, math.sqrt(math.log(k)))
+                self.learners[interval] = Learner(theta.copy(), self.ridge * np.eye(len(theta)), 1.0 / k, eps)
+
+    def _weights(self) -> dict[Interval, float]:
+        """p proportional to eps v over the learners there are (eq:appendix-AdaMLprod-reweight-meta)."""
+        total = sum(learner.eps * learner.v for learner in self.learners.values())
+        assert total > 0.0 or not self.learners, "the potentials underflowed: too hard for plain floats"
+        return {interval: learner.eps * learner.v / total for interval, learner in self.learners.items()}
+
+    def _mean(self, weights: dict[Interval, float]) -> Array:
+        """sum_i p_i theta_i (Algorithm 2, line 12)."""
+        theta = np.zeros(len(self.neutral))
+        for interval, weight in weights.items():
+            theta += weight * self.learners[interval].theta
+        return theta
+
+    def _describe(self) -> None:
+        """Set what is shown of the coming round, learners by ascending length."""
+        weights = self._weights()
+        shown = sorted(self.learners, key=lambda interval: interval[1] - interval[0])
+        self.theta = self._mean(weights) if self.learners else self.neutral.copy()
+        self.lengths = np.array([end - start + 1 for start, end in shown], dtype=np.int64)
+        self.weights = np.array([weights[interval] for interval in shown], dtype=np.float64)
+        self.learner_thetas = np.zeros((len(shown), len(self.neutral)))
+        for row, interval in enumerate(shown):
+            self.learner_thetas[row] = self.learners[interval].theta
+
+
+def gaussian_mixture_ratio(x: Array, means: Array, weights_t: Array, weights_0: Array) -> Array:
+    """D_t(x) / D_0(x) for mixtures of N(means[j], I) with weights weights_t and weights_0."""
+
+    def log_density(row: Array, weights: Array) -> float:  # up to the normalising constant, which cancels
+        terms = []
+        for mean, weight in zip(means, weights, strict=True):
+            if weight > 0.0:
+                terms.append(math.log(weight) - 0.5 * float((row - mean) @ (row - mean)))
+        largest = max(terms)
+        return largest + math.log(sum(math.exp(term - largest) for term in terms))
+
+    return np.array([math.exp(log_density(row, weights_t) - log_density(row, weights_0)) for row in x])
