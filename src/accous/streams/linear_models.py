@@ -1,0 +1,56 @@
+"""Reading weights and intercept off a linear classifier, whatever it is wrapped in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError
+
+FloatArray = NDArray[np.float64]
+
+PROBE_SCALE = 3.0  # about where the Gaussians have their mass
+PROBE_TOLERANCE = 1e-5  # relative to the largest score; single-precision models pass
+
+
+def linear_scores(model: Any, means: FloatArray) -> tuple[FloatArray, float]:
+    """Give ``w`` and ``b`` of a model whose score is ``w . x + b``."""
+    if isinstance(model, tuple) and len(model) == 2:
+        raw_coef, raw_intercept = model
+    elif hasattr(model, "coef_") and hasattr(model, "intercept_"):
+        raw_coef, raw_intercept = model.coef_, model.intercept_
+    elif hasattr(model, "decision_function"):
+        raw_coef, raw_intercept = _affine_part(model.decision_function, means)
+    else:
+        found = type(model).__name__
+        raise DataError(f"risk needs a linear model: {found} has no coefficients and no decision function.")
+    coef = np.ravel(np.asarray(raw_coef, dtype=np.float64))
+    intercept = np.ravel(np.asarray(raw_intercept, dtype=np.float64))
+    if coef.size != means.shape[1] or intercept.size != 1:
+        found = f"{coef.size} coefficients and {intercept.size} intercepts"
+        raise DataError(f"risk needs a linear model: one score on {means.shape[1]} features, got {found}.")
+    if not np.all(np.isfinite([*coef, *intercept])):
+        raise DataError("risk needs a linear model: its coefficients must be finite.")
+    return coef, float(intercept[0])
+
+
+def _affine_part(scorer: Callable[[FloatArray], Any], means: FloatArray) -> tuple[FloatArray, float]:
+    """Recover ``w`` and ``b`` from scores on the axes, and check them on rows like those of the stream."""
+    d = means.shape[1]
+    axes = PROBE_SCALE * np.eye(d)
+    probes = np.tile(means, (8, 1)) + np.random.default_rng(0).standard_normal((32, d))
+    rows = np.vstack([np.zeros((1, d)), axes, -axes, probes, 2 * probes])
+    scores = np.asarray(scorer(rows), dtype=np.float64)
+    if scores.shape == (len(rows), 1):
+        scores = scores[:, 0]
+    if scores.shape != (len(rows),):
+        raise DataError(f"risk needs a linear model: one score per row, got scores of shape {scores.shape}.")
+    intercept = float(scores[0])
+    coef = (scores[1 : d + 1] - scores[d + 1 : 2 * d + 1]) / (2 * PROBE_SCALE)
+    largest_miss = np.abs(rows @ coef + intercept - scores).max()
+    if not largest_miss <= PROBE_TOLERANCE * np.abs(scores).max():
+        raise DataError("risk needs a linear model: the decision function is not affine in x.")
+    return coef, intercept
