@@ -1,0 +1,113 @@
+"""What every ratio estimator shares: the shape of fit, partial_fit and predict_ratio."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from accous.core.arrays import FloatArray
+from accous.ratio.blas import one_blas_thread
+from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows
+
+__all__ = ["RatioEstimator"]
+
+_MIN_REFERENCE_ROWS = 2
+
+
+class RatioEstimator(BaseEstimator, ABC):
+    """An estimate of r(x) = batch density over reference density that is updated batch by batch.
+
+    Subclasses say how to start on a reference, how to learn from a batch and how to evaluate the ratio; reading
+    input, empty batches and BLAS threads are dealt with here.
+    """
+
+    @abstractmethod
+    def _start(self, X: Any) -> None:
+        """Learn from a validated reference; forget everything else."""
+
+    @abstractmethod
+    def _play(self, X: Any) -> None:
+        """Learn from a validated batch of at least one row."""
+
+    @abstractmethod
+    def _to_plain(self) -> dict[str, Any]:
+        """Everything learned besides the reference, as nested dicts of arrays, numbers and strings."""
+
+    @abstractmethod
+    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``_to_plain`` gave, on the same validated reference."""
+
+    @abstractmethod
+    def _ratio(self, X: Any) -> FloatArray:
+        """Ratio of validated rows; must not change the estimator."""
+
+    @property
+    @abstractmethod
+    def reference_ratio_(self) -> FloatArray:
+        """Ratio of every reference row."""
+
+    def fit(self, X_reference: Any, y: Any = None) -> Self:
+        """Take a reference and forget all rounds.
+
+        Parameters
+        ----------
+        X_reference : array or frame of shape (n_reference, n_features)
+            At least two rows.
+        y : ignored
+            Present for scikit-learn's conventions.
+        """
+        X = self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS)
+        with one_blas_thread():
+            self._start(X)
+        self.reference_ = own_copy(X, X_reference)
+        return self
+
+    def partial_fit(self, X_batch: Any, y: Any = None) -> Self:
+        """Play one round: learn from an unlabelled batch of any size.
+
+        An empty batch changes nothing and is not counted as a round. On an estimator that is not fitted this is
+        ``fit``, as scikit-learn's checks require.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+        y : ignored
+            Present for scikit-learn's conventions.
+        """
+        if not self._is_fitted():
+            return self.fit(X_batch, y)
+        X = self._read(X_batch, reset=False, min_rows=0)
+        if count_rows(X) == 0:
+            return self
+        with one_blas_thread():
+            self._play(X)
+        return self
+
+    def predict_ratio(self, X: Any) -> FloatArray:
+        """Ratio r(x) of batch density over reference density, cut at ``max_ratio``.
+
+        Never changes the estimator and may be called from several threads.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False, min_rows=0)
+        return self._ratio(X) if count_rows(X) else np.empty(0)
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+    def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
+        if isinstance(getattr(self, "feature_map", "identity"), str):
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
+        return read_frame(self, X, reset=reset, min_rows=min_rows)

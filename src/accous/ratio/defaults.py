@@ -1,0 +1,39 @@
+"""The one rule behind every ``"auto"`` and ``None``: the same for all data.
+
+``docs/defaults.md`` shows the sweep that led to it and the command that reruns it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+
+__all__ = ["AUTO_META_RANGE", "AUTO_START", "default_feature_bound", "default_radius", "default_step_size"]
+
+AUTO_START = "zero"
+AUTO_META_RANGE = "running"
+
+_BOUND_QUANTILE = 0.99
+_SMALLEST_BOUND = 1e-150
+
+
+def default_feature_bound(norms: FloatArray) -> float:
+    """R: the 99 % quantile of the norms of the reference rows, so that a few outliers do not set the scale."""
+    bound = float(np.quantile(norms, _BOUND_QUANTILE))
+    # A reference of zeros has no scale of its own.
+    return bound if bound > _SMALLEST_BOUND else 1.0
+
+
+def default_radius(n_coefs: int, *, is_scaled: bool) -> float:
+    """S: the paper's d/2, d counting the intercept; for features scaled to norm 1, at least 10."""
+    # Departs from the paper: dividing phi by R without a larger S would leave |log r| <= d/2, too small for small d.
+    return max(n_coefs / 2.0, 10.0) if is_scaled else n_coefs / 2.0
+
+
+def default_step_size(n_batch: int) -> float:
+    """Return gamma of a round: larger batches have quieter gradients and bear longer steps."""
+    # Departs from the paper: its 3 (1 + exp(S R)) throws every step onto the surface of the ball.
+    return 10.0 * min(math.sqrt(n_batch), 3.0)

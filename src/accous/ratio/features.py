@@ -1,0 +1,100 @@
+r"""From mapped rows to features phi: intercept, bound, scale.
+
+.. math::
+    \phi(x) = \frac{c(x)}{R}\,(\mathrm{map}(x), 1), \qquad c(x) = \min\{1, R / \|(\mathrm{map}(x), 1)\|\}
+
+(without the division by R where features are not scaled). A row longer than R is brought back to it, so that
+:math:`\|\phi\| \le R` holds for ever, whatever arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+from accous.ratio.defaults import default_feature_bound
+from accous.ratio.maps import RowMap
+
+__all__ = ["FeatureMap", "fit_features"]
+
+_BOUND_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """The whole way from input rows to phi.
+
+    Attributes
+    ----------
+    row_map : RowMap
+    has_intercept : bool
+    is_intercept_bounded : bool
+        Whether the intercept belongs to the row that is bounded and scaled. Losses whose neutral theta is not
+        zero need a constant that stays 1; for them it is appended last.
+    bound : float
+        R of the unscaled row.
+    is_scaled : bool
+    """
+
+    row_map: RowMap
+    has_intercept: bool
+    is_intercept_bounded: bool
+    bound: float
+    is_scaled: bool
+
+    @property
+    def norm_bound(self) -> float:
+        """Largest norm of a row of features."""
+        bound = 1.0 if self.is_scaled else self.bound
+        return math.hypot(bound, 1.0) if self._appends_last else bound
+
+    def transform(self, X: Any) -> tuple[FloatArray, int]:
+        """Return the features of ``X`` and how many rows were brought back to the bound."""
+        return self.finish(self.row_map.transform(X))
+
+    def finish(self, rows: FloatArray) -> tuple[FloatArray, int]:
+        """Append the intercept to mapped rows, bound and scale them."""
+        if self.has_intercept and self.is_intercept_bounded:
+            rows = _append_ones(rows)
+        norms = _row_norms(rows)
+        is_long = norms > self.bound * (1.0 + _BOUND_TOLERANCE)
+        factors = np.where(is_long, self.bound / np.maximum(norms, self.bound), 1.0)
+        if self.is_scaled:
+            factors = factors / self.bound
+        rows = rows * factors[:, None]
+        return (_append_ones(rows) if self._appends_last else rows), int(np.count_nonzero(is_long))
+
+    @property
+    def _appends_last(self) -> bool:
+        return self.has_intercept and not self.is_intercept_bounded
+
+
+def fit_features(
+    row_map: RowMap,
+    X: Any,
+    *,
+    fit_intercept: bool,
+    is_intercept_bounded: bool,
+    feature_bound: float | None,
+    scale_features: bool,
+) -> tuple[FeatureMap, FloatArray]:
+    """Complete a fitted row map by its bound; returns it with the reference's features."""
+    rows = row_map.transform(X)
+    if feature_bound is None:
+        feature_bound = default_feature_bound(
+            _row_norms(_append_ones(rows) if fit_intercept and is_intercept_bounded else rows)
+        )
+    features = FeatureMap(row_map, fit_intercept, is_intercept_bounded, float(feature_bound), scale_features)
+    return features, features.finish(rows)[0]
+
+
+def _append_ones(rows: FloatArray) -> FloatArray:
+    return np.concatenate((rows, np.ones((rows.shape[0], 1))), axis=1)
+
+
+def _row_norms(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt(np.einsum("nd,nd->n", rows, rows)))

@@ -1,0 +1,131 @@
+"""Reading what users pass: arrays and frames in, float rows out, errors that name the column."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _num_samples, validate_data
+
+from accous.core.arrays import FloatArray
+from accous.exceptions import DataError
+
+__all__ = ["column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
+
+_LARGEST_REFERENCE_VALUE = 1e150
+
+
+def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
+    """Return ``X`` as a finite float array of the right width; ``reset`` takes width and names from it."""
+    if not reset and _is_ready(estimator, X, min_rows):
+        rows: FloatArray = X
+    else:
+        rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
+    require_finite(rows, X)
+    if reset:
+        _require_moderate(rows, X)
+    return rows
+
+
+def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+    """Return ``X`` unconverted, for a transformer that knows what to do with it; width and names are checked."""
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise DataError(
+            "A table of rows and columns is needed, got one dimension. Reshape your data to one row per case."
+        )
+    if count_rows(X) < min_rows:
+        raise DataError(f"At least {min_rows} rows are needed, got {count_rows(X)} sample(s).")
+    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an array, frame or sparse matrix."""
+    return int(_num_samples(X))
+
+
+def own_copy(rows: Any, X: Any) -> Any:
+    """Return ``rows`` so that writing into the user's ``X`` later does not change them."""
+    is_shared = rows is X or (isinstance(rows, np.ndarray) and isinstance(X, np.ndarray) and np.shares_memory(rows, X))
+    if not is_shared:
+        return rows
+    return rows.copy() if hasattr(rows, "copy") else copy(rows)
+
+
+def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
+    """Raise a DataError that names the first row and column with NaN or infinity."""
+    # The sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):
+            return
+    is_bad = ~np.isfinite(rows)
+    if not is_bad.any():
+        return
+    row, column = (int(index) for index in np.argwhere(is_bad)[0])
+    value = "NaN" if np.isnan(rows[row, column]) else "inf (infinity)"
+    raise DataError(
+        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows first, or put an "
+        "imputer into a pipeline given as feature_map."
+    )
+
+
+def column_label(X: Any, column: int) -> str:
+    """Name a column of ``X`` for an error message."""
+    names = getattr(X, "columns", None)
+    return f"Column {column}" if names is None else f"Column {list(names)[column]!r}"
+
+
+def _require_moderate(rows: FloatArray, X: Any) -> None:
+    """Raise a DataError that names the reference's column whose squares would overflow."""
+    largest = np.abs(rows).max(axis=0)
+    if largest.max() > _LARGEST_REFERENCE_VALUE:
+        column = int(largest.argmax())
+        raise DataError(
+            f"{column_label(X, column)} of the reference holds {largest[column]:.3g}, too large to compute with; "
+            "rescale it."
+        )
+
+
+def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
+    """Whether X can be used as it is: scikit-learn's checks cost more than a round does."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype == np.float64
+        and X.ndim == 2
+        and X.shape[1] == estimator.n_features_in_
+        and X.shape[0] >= min_rows
+        and not hasattr(estimator, "feature_names_in_")
+    )
+
+
+def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
+    try:
+        rows = validate_data(
+            estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=min_rows
+        )
+    except (ValueError, TypeError) as error:
+        column = _first_unreadable_column(X)
+        if column is None:
+            raise
+        message = (
+            f"{column_label(X, column)} cannot be read as numbers ({error}); encode it, drop it, or give a "
+            "transformer as feature_map."
+        )
+        raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
+    return np.asarray(rows)
+
+
+def _first_unreadable_column(X: Any) -> int | None:
+    """Position of the first column that does not convert to float, None where the columns are not at fault."""
+    if getattr(X, "ndim", 2) != 2 or not hasattr(X, "shape") or hasattr(X, "tocsr"):
+        return None
+    for position in range(X.shape[1]):
+        column = X.iloc[:, position] if hasattr(X, "iloc") else X[:, position]
+        try:
+            if np.asarray(column).dtype.kind == "c":
+                return None
+            np.asarray(column, dtype=np.float64)
+        except (ValueError, TypeError):
+            return position
+    return None

@@ -1,0 +1,197 @@
+"""Ratio models that are linear in features: what the ensemble and the single learner share."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from accous.core.arrays import FloatArray
+from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
+from accous.exceptions import ParameterError
+from accous.parameters import require_choice, require_number
+from accous.ratio.base import RatioEstimator
+from accous.ratio.blas import one_blas_thread
+from accous.ratio.defaults import default_radius, default_step_size
+from accous.ratio.features import FeatureMap, fit_features
+from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+
+__all__ = ["LinearRatio"]
+
+_LOSSES = (Logistic.name, LeastSquares.name, KullbackLeibler.name)
+
+
+class LinearRatio(RatioEstimator):
+    """A ratio rho(phi(x).theta) with theta in a ball, learned by Online Newton Steps.
+
+    Subclasses keep a ``state_`` that is replaced as a whole by every round, so that a reader in another thread
+    sees one round or the next, never a mixture.
+    """
+
+    feature_map: Any
+    loss: str
+    radius: float | None
+    feature_bound: float | None
+    scale_features: bool
+    fit_intercept: bool
+    step_size: float | str
+    ridge: float
+    max_ratio: float
+    random_state: Any
+
+    features_: FeatureMap
+    reference_features_: FloatArray
+    loss_: Loss
+    state_: Any
+    radius_: float
+    step_size_: float
+    n_out_of_bound_: int
+
+    @property
+    @abstractmethod
+    def coef_(self) -> FloatArray:
+        """Current theta."""
+
+    @abstractmethod
+    def _start_learning(self, neutral: FloatArray) -> None:
+        """Set ``state_`` to the state before the first round."""
+
+    @abstractmethod
+    def _learn(self, batch: FloatArray, step_size: float) -> None:
+        """Replace ``state_`` by the state after a round with these features."""
+
+    @abstractmethod
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        """Set ``state_`` from its plain form."""
+
+    @property
+    def feature_bound_(self) -> float:
+        """R: rows of mapped features longer than this are brought back to it."""
+        return self.features_.bound
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Current ratio of every reference row, cut at ``max_ratio``."""
+        coef = self.coef_
+        with one_blas_thread():
+            return self.loss_.ratio(self.reference_features_ @ coef, self.max_ratio)
+
+    def score_loss(self, X_batch: Any) -> float:
+        """Observed loss of the current theta on a batch; lower is a better fit.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            At least one row.
+        """
+        check_is_fitted(self)
+        batch, _ = self.features_.transform(self._read(X_batch, reset=False, min_rows=1))
+        with one_blas_thread():
+            return float(self.loss_.value(self.coef_[None], self.reference_features_, batch)[0])
+
+    def _start(self, X: Any) -> None:
+        self._check_parameters()
+        self._start_with(fit_map(self.feature_map, X, self.random_state), X)
+
+    def _start_with(self, row_map: RowMap, X: Any) -> None:
+        self.loss_ = self._make_loss()
+        self.features_, self.reference_features_ = fit_features(
+            row_map,
+            X,
+            fit_intercept=bool(self.fit_intercept),
+            is_intercept_bounded=self.loss_.neutral_score == 0.0,
+            feature_bound=self.feature_bound,
+            scale_features=bool(self.scale_features),
+        )
+        n_coefs = self.reference_features_.shape[1]
+        self.radius_ = self._resolve_radius(n_coefs)
+        self.step_size_ = self._resolve_step_size(1)
+        self.n_out_of_bound_ = 0
+        neutral = np.zeros(n_coefs)
+        # The intercept column is last and, for these losses, exactly 1.
+        neutral[-1] = self.loss_.neutral_score
+        self._start_learning(neutral)
+
+    def _to_plain(self) -> dict[str, Any]:
+        return {
+            "row_map": map_to_plain(self.features_.row_map),
+            "step_size": self.step_size_,
+            "n_out_of_bound": self.n_out_of_bound_,
+            "state": asdict(self.state_),
+        }
+
+    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), X)
+        self.step_size_ = plain["step_size"]
+        self.n_out_of_bound_ = plain["n_out_of_bound"]
+        self._take_state(plain["state"])
+
+    def _play(self, X: Any) -> None:
+        batch, n_out_of_bound = self.features_.transform(X)
+        step_size = self._resolve_step_size(batch.shape[0])
+        self._learn(batch, step_size)
+        self.step_size_ = step_size
+        self.n_out_of_bound_ += n_out_of_bound
+
+    def _ratio(self, X: Any) -> FloatArray:
+        coef = self.coef_
+        features, _ = self.features_.transform(X)
+        return self.loss_.ratio(features @ coef, self.max_ratio)
+
+    def _check_parameters(self) -> None:
+        require_choice("loss", self.loss, _LOSSES)
+        require_number("ridge", self.ridge)
+        require_number("max_ratio", self.max_ratio, above=1.0)
+        if self.radius is not None:
+            require_number("radius", self.radius, or_else=" or None")
+        if self.feature_bound is not None:
+            require_number("feature_bound", self.feature_bound, or_else=" or None")
+        if isinstance(self.step_size, str):
+            require_choice("step_size", self.step_size, ("auto", "theory"), or_else=" or a number")
+        else:
+            require_number("step_size", self.step_size, or_else=", 'auto' or 'theory'")
+        if self.loss != Logistic.name and not self.fit_intercept:
+            raise ParameterError(
+                f"loss={self.loss!r} needs fit_intercept=True: without an intercept no theta gives the ratio 1."
+            )
+
+    def _make_loss(self) -> Loss:
+        if self.loss == LeastSquares.name:
+            return LeastSquares()
+        if self.loss == KullbackLeibler.name:
+            return KullbackLeibler(floor=1.0 / self.max_ratio)
+        return Logistic()
+
+    def _resolve_radius(self, n_coefs: int) -> float:
+        if self.radius is None:
+            return default_radius(n_coefs, is_scaled=bool(self.scale_features))
+        if self.radius < self.loss_.neutral_score:
+            raise ParameterError(
+                f"radius must be at least 1 for loss={self.loss!r}, whose neutral theta has norm 1, "
+                f"got {self.radius!r}."
+            )
+        return float(self.radius)
+
+    def _resolve_step_size(self, n_batch: int) -> float:
+        if self.step_size == "auto":
+            return default_step_size(n_batch)
+        if self.step_size == "theory":
+            return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
+        return float(self.step_size)
+
+
+def _theory_step_size(loss: Loss, largest_score: float) -> float:
+    """Return gamma = 3 (1 + beta) with beta = exp(S R), as the theorem has it."""
+    if not isinstance(loss, Logistic):
+        raise ParameterError(f"step_size='theory' is known for loss='logistic' only, not for {loss.name!r}.")
+    try:
+        return 3.0 * (1.0 + math.exp(largest_score))
+    except OverflowError:
+        raise ParameterError(
+            f"step_size='theory' is 3 (1 + exp(S R)), which overflows at S R = {largest_score:.4g}; give a number, "
+            "use 'auto', or lower radius or feature_bound."
+        ) from None

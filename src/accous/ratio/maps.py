@@ -1,0 +1,160 @@
+"""The maps from input rows to feature columns: identity, standardize, rbf, or any scikit-learn transformer.
+
+Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.preprocessing import StandardScaler
+
+from accous.core.arrays import FloatArray
+from accous.exceptions import DataError, ParameterError
+from accous.ratio.inputs import require_finite
+
+__all__ = [
+    "BUILT_IN_MAPS",
+    "Foreign",
+    "Identity",
+    "RadialBasis",
+    "RowMap",
+    "Standardize",
+    "fit_map",
+    "map_from_plain",
+    "map_to_plain",
+]
+
+BUILT_IN_MAPS = ("identity", "standardize", "rbf")
+
+_LARGEST_FEATURE = 1e100
+_RBF_COMPONENTS = 100
+_RBF_MEDIAN_ROWS = 500
+
+
+class RowMap(Protocol):
+    """A fitted map; its output is finite and far from overflow for every finite input."""
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The rows as they are."""
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows."""
+        return _away_from_overflow(X)
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Columns brought to mean 0 and variance 1 on the reference; constant columns are only centred."""
+
+    mean: FloatArray
+    scale: FloatArray
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows."""
+        with np.errstate(over="ignore"):
+            return _away_from_overflow((X - self.mean) / self.scale)
+
+
+@dataclass(frozen=True)
+class RadialBasis:
+    """Nystroem features of a Gaussian kernel on standardised rows."""
+
+    standardize: Standardize
+    centres: FloatArray
+    normalization: FloatArray
+    gamma: float
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows."""
+        kernel = rbf_kernel(self.standardize.transform(X), self.centres, gamma=self.gamma)
+        return np.asarray(kernel @ self.normalization.T)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A scikit-learn transformer of the user's, fitted on the reference; frames reach it unconverted."""
+
+    transformer: Any
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows."""
+        mapped = self.transformer.transform(X)
+        dense = mapped.toarray() if hasattr(mapped, "toarray") else mapped
+        try:
+            rows = np.asarray(dense, dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"The feature_map returned values that are not numbers ({error}).") from error
+        if rows.ndim != 2:
+            raise DataError(f"The feature_map must return two dimensions, got {rows.ndim}.")
+        require_finite(rows, mapped, what="The feature_map's output is not finite: ")
+        return _away_from_overflow(rows)
+
+
+def map_to_plain(row_map: RowMap) -> dict[str, Any]:
+    """Describe a fitted map by names and arrays; a foreign transformer by its class name only."""
+    match row_map:
+        case Foreign(transformer):
+            return {"kind": "foreign", "class": type(transformer).__name__}
+        case Identity() | Standardize() | RadialBasis():
+            return {"kind": type(row_map).__name__, **asdict(row_map)}
+        case _:
+            raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
+
+
+def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
+    """Rebuild a map; a foreign transformer is fitted anew on the reference ``X``."""
+    parts = {name: part for name, part in plain.items() if name != "kind"}
+    match plain["kind"]:
+        case "foreign":
+            return fit_map(feature_map, X, None)
+        case "Identity":
+            return Identity()
+        case "Standardize":
+            return Standardize(**parts)
+        case "RadialBasis":
+            return RadialBasis(**parts | {"standardize": Standardize(**parts["standardize"])})
+        case kind:
+            raise DataError(f"Unknown kind of feature map {kind!r}.")
+
+
+def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
+    """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
+    if not isinstance(feature_map, str):
+        return Foreign(clone(feature_map).fit(X))
+    if feature_map not in BUILT_IN_MAPS:
+        raise ParameterError(
+            f"feature_map must be one of {', '.join(map(repr, BUILT_IN_MAPS))} or a scikit-learn transformer, "
+            f"got {feature_map!r}."
+        )
+    if feature_map == "identity":
+        return Identity()
+    scaler = StandardScaler().fit(X)
+    standardize = Standardize(scaler.mean_, scaler.scale_)
+    return standardize if feature_map == "standardize" else _fit_rbf(standardize, X, random_state)
+
+
+def _fit_rbf(standardize: Standardize, X: FloatArray, random_state: Any) -> RadialBasis:
+    rows = standardize.transform(X)
+    n_rows = rows.shape[0]
+    distances = euclidean_distances(rows[:: max(1, n_rows // _RBF_MEDIAN_ROWS)], squared=True)
+    # The median rule: at the median distance the kernel has fallen to 1/e.
+    median = float(np.median(distances[np.triu_indices_from(distances, k=1)]))
+    gamma = 1.0 / median if median > 0.0 else 1.0
+    nystroem = Nystroem(gamma=gamma, n_components=min(_RBF_COMPONENTS, n_rows), random_state=random_state)
+    nystroem.fit(rows)
+    return RadialBasis(standardize, nystroem.components_, nystroem.normalization_, gamma)
+
+
+def _away_from_overflow(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.clip(rows, -_LARGEST_FEATURE, _LARGEST_FEATURE))

@@ -1,0 +1,66 @@
+"""NoShift: the ratio that is 1 everywhere, the paper's FIX."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+from accous.ratio.base import RatioEstimator
+from accous.ratio.inputs import count_rows
+
+__all__ = ["NoShift"]
+
+
+class NoShift(RatioEstimator):
+    """Ratio 1 for every row: the baseline that never adapts ("FIX" in the paper's experiments).
+
+    It checks its input like the others, so that exchanging estimators exchanges nothing else.
+
+    Attributes
+    ----------
+    reference_ratio_ : array of ones of shape (n_reference,)
+    n_rounds_ : int
+        Rounds played.
+    n_features_in_, feature_names_in_
+        Width and column names of the reference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import NoShift
+    >>> NoShift().fit(np.zeros((5, 2))).predict_ratio(np.ones((3, 2)))
+    array([1., 1., 1.])
+    """
+
+    n_reference_: int
+    n_rounds_: int
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Ones."""
+        return np.ones(self.n_reference_)
+
+    def score_loss(self, X_batch: Any) -> float:
+        """Observed logistic loss of the ratio 1, which is log 2 on any batch."""
+        self.predict_ratio(X_batch)
+        return math.log(2.0)
+
+    def _start(self, X: Any) -> None:
+        self.n_reference_ = count_rows(X)
+        self.n_rounds_ = 0
+
+    def _play(self, X: Any) -> None:
+        self.n_rounds_ += 1
+
+    def _to_plain(self) -> dict[str, Any]:
+        return {"n_rounds": self.n_rounds_}
+
+    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        self._start(X)
+        self.n_rounds_ = plain["n_rounds"]
+
+    def _ratio(self, X: Any) -> FloatArray:
+        return np.ones(count_rows(X))

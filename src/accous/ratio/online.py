@@ -1,0 +1,186 @@
+"""OnlineDensityRatio: the paper's online ensemble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accous.core.arrays import FloatArray, IntArray
+from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
+from accous.parameters import require_choice, require_integer, require_power_of_two
+from accous.core.meta import MetaState
+from accous.core.newton import NewtonStack
+from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
+from accous.ratio.linear import LinearRatio
+
+__all__ = ["OnlineDensityRatio"]
+
+
+class OnlineDensityRatio(LinearRatio):
+    r"""Time-varying density ratio of an unlabelled stream to a reference set (Algorithms 1 and 2 of the paper).
+
+    After round t the estimate is
+
+    .. math:: \hat r_{t+1}(x) = \exp\big(-\phi(x)^\top \hat\theta_{t+1}\big), \qquad
+        \hat\theta_{t+1} = \sum_i p_{t+1,i}\, \hat\theta_{t+1,i},
+
+    where each learner i runs Online Newton Steps on one interval of a geometric cover of time and the weights p
+    come from Adapt-ML-Prod. About :math:`\log_2 t` learners are alive in round t, so memory stays flat for ever.
+
+    Parameters
+    ----------
+    feature_map : {"identity", "standardize", "rbf"} or transformer, default="standardize"
+        Map before the linear model, fitted on the reference. ``"rbf"`` is up to 100 Nystroem features of a
+        Gaussian kernel on standardised columns, its width by the median rule. A transformer is cloned, and frames
+        reach it unconverted.
+    loss : {"logistic", "least_squares", "kl"}, default="logistic"
+        Bregman divergence. The last two model the ratio itself as linear and need the intercept.
+    radius : float, optional
+        S, the largest norm of theta. None: d/2 as in the paper for unscaled features, ``max(d/2, 10)`` for scaled
+        ones; d counts the intercept.
+    feature_bound : float, optional
+        R; longer feature rows are brought back to it. None: the 99 % quantile of the reference's norms.
+    scale_features : bool, default=True
+        Divide features by R, so that they have norm at most 1.
+    fit_intercept : bool, default=True
+        Append a constant 1 to the features.
+    step_size : float or {"auto", "theory"}, default="auto"
+        gamma. ``"auto"`` is ``10 min(sqrt(n_batch), 3)``, ``"theory"`` the theorem's ``3 (1 + exp(S R))``.
+    ridge : float, default=1.0
+        lambda; every learner's matrix starts at lambda times the identity.
+    min_interval : int, default=4
+        Length of the shortest interval, a power of two. In rounds before it the ratio is 1.
+    horizon : int, optional
+        Number of rounds, where known. None runs for ever; a number reproduces the paper, and rounds beyond it
+        go on with its constant.
+    start : {"auto", "zero", "ensemble"}, default="auto"
+        Where a new learner starts: the neutral theta, or the weighted mean of the learners of the round before.
+        ``"auto"`` is ``"zero"``.
+    meta_range : {"auto", "paper", "running"}, default="auto"
+        What the meta-learner's margins are divided by: S R, or the largest margin seen. ``"auto"`` is
+        ``"running"``.
+    max_ratio : float, default=100.0
+        Ratios are cut here.
+    random_state : int, RandomState or None, default=None
+        Seed of the ``"rbf"`` map; nothing else is random.
+
+    Attributes
+    ----------
+    coef_ : array of shape (d,)
+        theta of the mapped, bounded and possibly scaled features, for the round to come.
+    reference_ratio_ : array of shape (n_reference,)
+        Current ratio of the reference rows.
+    learner_lengths_, learner_weights_, learner_coefs_ : arrays
+        Interval length (ascending), meta weight p and theta of each learner active in the round to come.
+    n_rounds_ : int
+        Rounds played.
+    feature_bound_, radius_, step_size_ : float
+        What the parameters resolved to; the step is that of the last round.
+    n_out_of_bound_ : int
+        Batch rows so far that were longer than ``feature_bound_``.
+    n_features_in_, feature_names_in_
+        Width and column names of the reference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import OnlineDensityRatio
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = OnlineDensityRatio().fit(rng.normal(size=(500, 2)))
+    >>> for _ in range(200):
+    ...     ratio = ratio.partial_fit(rng.normal(loc=(1.0, 0.0), size=(5, 2)))
+    >>> left, right = ratio.predict_ratio([[-1.0, 0.0], [1.0, 0.0]])
+    >>> bool(left < 1.0 < right)
+    True
+    """
+
+    state_: EnsembleState
+    settings_: EnsembleSettings
+
+    def __init__(
+        self,
+        feature_map: Any = "standardize",
+        *,
+        loss: str = "logistic",
+        radius: float | None = None,
+        feature_bound: float | None = None,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        step_size: float | str = "auto",
+        ridge: float = 1.0,
+        min_interval: int = 4,
+        horizon: int | None = None,
+        start: str = "auto",
+        meta_range: str = "auto",
+        max_ratio: float = 100.0,
+        random_state: Any = None,
+    ) -> None:
+        self.feature_map = feature_map
+        self.loss = loss
+        self.radius = radius
+        self.feature_bound = feature_bound
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.step_size = step_size
+        self.ridge = ridge
+        self.min_interval = min_interval
+        self.horizon = horizon
+        self.start = start
+        self.meta_range = meta_range
+        self.max_ratio = max_ratio
+        self.random_state = random_state
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Theta of the ensemble."""
+        return self.state_.coef
+
+    @property
+    def learner_lengths_(self) -> IntArray:
+        """Interval lengths of the active learners, ascending."""
+        return self.state_.lengths
+
+    @property
+    def learner_weights_(self) -> FloatArray:
+        """Meta weights of the active learners."""
+        return self.state_.weights
+
+    @property
+    def learner_coefs_(self) -> FloatArray:
+        """Theta of each active learner."""
+        return self.state_.learners.coefs
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        return self.state_.n_rounds
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        require_power_of_two("min_interval", self.min_interval)
+        require_choice("start", self.start, ("auto", "zero", "ensemble"))
+        require_choice("meta_range", self.meta_range, ("auto", "paper", "running"))
+        if self.horizon is not None:
+            require_integer("horizon", self.horizon, at_least=1, or_else=" or None")
+
+    def _start_learning(self, neutral: FloatArray) -> None:
+        meta_range = AUTO_META_RANGE if self.meta_range == "auto" else self.meta_range
+        start = AUTO_START if self.start == "auto" else self.start
+        self.settings_ = EnsembleSettings(
+            loss=self.loss_,
+            neutral=neutral,
+            radius=self.radius_,
+            margin_bound=self.loss_.margin_bound(self.radius_, self.features_.norm_bound),
+            has_running_range=meta_range == "running",
+            ridge=float(self.ridge),
+            min_interval=int(self.min_interval),
+            horizon=None if self.horizon is None else int(self.horizon),
+            starts_at_ensemble=start == "ensemble",
+        )
+        self.state_ = start_ensemble(self.settings_)
+
+    def _learn(self, batch: FloatArray, step_size: float) -> None:
+        self.state_ = play_round(self.state_, self.settings_, self.reference_features_, batch, step_size)
+
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        learners, meta = NewtonStack(**plain["learners"]), MetaState(**plain["meta"])
+        self.state_ = EnsembleState(**plain | {"learners": learners, "meta": meta})
