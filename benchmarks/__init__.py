@@ -1,0 +1,1 @@
+"""Measurements of the project: run from the repository's root, see the Makefile."""

@@ -1,0 +1,283 @@
+"""The sweep behind the defaults: ``make sweep`` (about half an hour on two idle cores).
+
+Every candidate differs from the rule in one point. On Gaussian streams the score is the share of the gap between FIX
+(never adapts) and the oracle (true ratio) that weighted logistic regression closes with the candidate's ratios, in
+exact risk. On tables, where even the true ratio may not help, it is points of error against FIX. "Harm" is points
+above FIX on streams that do not move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+
+from accous import OnlineDensityRatio
+from accous.erm import LogisticErm
+from accous.ratio.blas import one_blas_thread
+from benchmarks.problems import SHIFTS, TABLES, GaussianProblem, Problem, TableProblem, data_folder
+
+ROOT = Path(__file__).parent.parent
+ROWS_FILE = ROOT / "benchmarks" / "results" / "defaults.csv"
+PAGE = ROOT / "docs" / "defaults.md"
+MARKS = ("<!-- sweep: begin -->", "<!-- sweep: end -->")
+
+# (features, reference rows, batch rows)
+SHAPES = (
+    (2, 1000, 5),
+    (3, 300, 1),
+    (5, 1000, 1),
+    (5, 3000, 50),
+    (12, 300, 5),
+    (12, 1000, 1),
+    (12, 1000, 50),
+    (12, 3000, 5),
+    (30, 1000, 5),
+    (64, 1000, 50),
+    (64, 3000, 1),
+)
+MOVING_SHIFTS = ("Lin", "Squ", "Sin", "Ber")
+TABLE_SHIFTS = ("Squ", "none")
+SCORES_PER_STREAM = 60
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to resolve every default; the field values given here are the rule's."""
+
+    step: float = 10.0
+    batch_power: float = 0.5
+    largest_batch_factor: float = 3.0
+    radius: Callable[[int], float] = field(default=lambda d: max(d / 2.0, 10.0))
+    bound_quantile: float = 0.99
+    start: str = "zero"
+    meta_range: str = "running"
+    min_interval: int = 4
+
+    def make(self, X: FloatArray, batch_size: int) -> OnlineDensityRatio:
+        """The estimator for a reference and a batch size, every default given as a number."""
+        Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+        return OnlineDensityRatio(
+            step_size=self.step * min(batch_size**self.batch_power, self.largest_batch_factor),
+            radius=self.radius(X.shape[1] + 1),
+            feature_bound=float(np.quantile(np.sqrt((Z * Z).sum(axis=1) + 1.0), self.bound_quantile)),
+            start=self.start,
+            meta_range=self.meta_range,
+            min_interval=self.min_interval,
+        )
+
+
+RULE = Candidate()
+CANDIDATES = {
+    "the rule": RULE,
+    "the paper's setting": Candidate(
+        largest_batch_factor=1.0, radius=lambda d: d / 2.0, bound_quantile=1.0, meta_range="paper"
+    ),
+    "step 5": replace(RULE, step=5.0),
+    "step 20": replace(RULE, step=20.0),
+    "step without batch size": replace(RULE, largest_batch_factor=1.0),
+    "radius d/2": replace(RULE, radius=lambda d: d / 2.0),
+    "radius max(d/2, 5)": replace(RULE, radius=lambda d: max(d / 2.0, 5.0)),
+    "radius max(2d, 10)": replace(RULE, radius=lambda d: max(2.0 * d, 10.0)),
+    "bound at 95 %": replace(RULE, bound_quantile=0.95),
+    "bound at 100 %": replace(RULE, bound_quantile=1.0),
+    "start at the ensemble": replace(RULE, start="ensemble"),
+    "meta range of the paper": replace(RULE, meta_range="paper"),
+    "shortest interval 8": replace(RULE, min_interval=8),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream."""
+
+    data: str
+    shift: str
+    n_features: int
+    n_reference: int
+    batch_size: int
+    n_rounds: int
+    seed: int
+
+    def problem(self) -> Problem:
+        """Make the stream."""
+        if self.data == "gaussian":
+            return GaussianProblem(
+                self.shift,
+                n_features=self.n_features,
+                n_reference=self.n_reference,
+                batch_size=self.batch_size,
+                n_rounds=self.n_rounds,
+                seed=self.seed,
+            )
+        return TableProblem(
+            self.data,
+            self.shift,
+            n_reference=self.n_reference,
+            batch_size=self.batch_size,
+            n_rounds=self.n_rounds,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean exact risks over the scored rounds of one stream, and the ratio's error."""
+
+    candidate: str
+    fix: float
+    oracle: float
+    adapted: float
+    ratio_error: float
+
+
+def main() -> None:
+    """Run the sweep, print its table, and write rows and page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1500, help="rounds of each stream (default 1500)")
+    parser.add_argument("--seeds", type=int, default=2, help="streams per case (default 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--only", nargs="*", default=list(CANDIDATES), help="names of candidates (default all)")
+    parser.add_argument("--keep-page", action="store_true", help="do not write docs/defaults.md")
+    arguments = parser.parse_args()
+    console = Console()
+    cases = list(all_cases(arguments.rounds, arguments.seeds))
+    if data_folder() is None:
+        console.print("ACCOUS_DATA is not set: the tables are left out.")
+    jobs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
+        delayed(score_case)(case, arguments.only) for case in cases
+    )
+    rows = list(write_rows(track(jobs, "streams", total=len(cases), console=console)))
+    table = markdown_table(rows, arguments.only)
+    console.print(table, highlight=False)
+    if not arguments.keep_page:
+        before, rest = PAGE.read_text().split(MARKS[0])
+        PAGE.write_text(f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+
+
+def all_cases(n_rounds: int, n_seeds: int) -> Iterator[Case]:
+    """Every Gaussian shape under every shift, and every table that is at hand; long streams first."""
+    for seed in range(n_seeds):
+        for n_features, n_reference, batch_size in sorted(SHAPES, reverse=True):
+            for shift in SHIFTS:
+                yield Case("gaussian", shift, n_features, n_reference, batch_size, n_rounds, seed)
+        for table in TABLES if data_folder() is not None else ():
+            for shift in TABLE_SHIFTS:
+                yield Case(table, shift, 0, 1000, 5, n_rounds // 2, seed)
+
+
+def score_case(case: Case, names: Iterable[str]) -> list[tuple[Case, Score]]:
+    """Score every candidate on one stream."""
+    problem = case.problem()
+    classes, labels = np.unique(problem.y, return_inverse=True)
+    erm = LogisticErm(problem.X, labels, classes, 1.0)
+    scored_rounds = np.unique(np.linspace(1, len(problem.alphas) - 1, SCORES_PER_STREAM).astype(int))
+    with one_blas_thread():
+        fix, oracle = baseline_risks(problem, erm, scored_rounds)
+        results = []
+        for name in names:
+            estimator = CANDIDATES[name].make(problem.X, case.batch_size).fit(problem.X)
+            adapted, ratio_error = adapted_risk(problem, erm, estimator, set(scored_rounds.tolist()))
+            results.append((case, Score(name, fix, oracle, adapted, ratio_error)))
+    return results
+
+
+def baseline_risks(problem: Problem, erm: LogisticErm, scored_rounds: NDArray[np.int64]) -> tuple[float, float]:
+    """Mean risk of FIX and of the oracle over the scored rounds."""
+    fixed = problem.component_risks(erm.fit(np.ones(len(problem.y)), None))
+    oracles: dict[float, tuple[float, float]] = {}
+    fix_risks, oracle_risks = [], []
+    for alpha in problem.alphas[scored_rounds].tolist():
+        nearest = round(alpha, 2)
+        if nearest not in oracles:
+            oracles[nearest] = problem.component_risks(erm.fit(to_mean_one(problem.true_ratio(nearest)), None))
+        fix_risks.append(mix(fixed, alpha))
+        oracle_risks.append(mix(oracles[nearest], alpha))
+    return float(np.mean(fix_risks)), float(np.mean(oracle_risks))
+
+
+def adapted_risk(
+    problem: Problem, erm: LogisticErm, ratio: OnlineDensityRatio, scored_rounds: set[int]
+) -> tuple[float, float]:
+    """Mean risk with the estimator's weights, and mean |r_hat - r*|, both before the scored round is seen."""
+    risks, errors = [], []
+    predictor = None
+    for n_played, (alpha, batch) in enumerate(zip(problem.alphas.tolist(), problem.batches(), strict=True)):
+        if n_played in scored_rounds:
+            weights = ratio.reference_ratio_
+            predictor = erm.fit(to_mean_one(weights), predictor)
+            risks.append(mix(problem.component_risks(predictor), alpha))
+            errors.append(float(np.abs(weights - problem.true_ratio(alpha)).mean()))
+        ratio.partial_fit(batch)
+    return float(np.mean(risks)), float(np.mean(errors))
+
+
+def to_mean_one(ratio: FloatArray) -> FloatArray:
+    """Weights of mean 1."""
+    return ratio / ratio.mean()
+
+
+def mix(component_risks: tuple[float, float], alpha: float) -> float:
+    """Risk under the mixture with weight alpha on the second part."""
+    return (1.0 - alpha) * component_risks[0] + alpha * component_risks[1]
+
+
+def write_rows(results: Iterable[list[tuple[Case, Score]]]) -> Iterator[dict[str, Any]]:
+    """Write every row as it comes, so that an interrupted sweep loses nothing, and pass it on."""
+    ROWS_FILE.parent.mkdir(exist_ok=True)
+    with ROWS_FILE.open("w", newline="") as file:
+        writer = None
+        for result in results:
+            for case, score in result:
+                row = asdict(case) | asdict(score)
+                writer = writer or csv.DictWriter(file, row)
+                if file.tell() == 0:
+                    writer.writeheader()
+                writer.writerow({name: f"{v:.6f}" if isinstance(v, float) else v for name, v in row.items()})
+                yield row
+            file.flush()
+
+
+def markdown_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
+    """One line per candidate."""
+    tables = [table for table in TABLES if any(row["data"] == table for row in rows)]
+    headings = ["", *MOVING_SHIFTS, "mean", "harm", *(f"{table} Squ / harm" for table in tables)]
+    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    for name in names:
+        mine = [row for row in rows if row["candidate"] == name]
+        gaussian = [row for row in mine if row["data"] == "gaussian"]
+        shares = [share_closed([row for row in gaussian if row["shift"] == shift]) for shift in MOVING_SHIFTS]
+        cells = [f"{share:.0f}" for share in shares]
+        cells += [f"{np.mean(shares):.1f}", f"{points_above_fix(gaussian, 'none'):+.2f}"]
+        for table in tables:
+            there = [row for row in mine if row["data"] == table]
+            cells.append(f"{points_above_fix(there, 'Squ'):+.2f} / {points_above_fix(there, 'none'):+.2f}")
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def share_closed(rows: list[dict[str, Any]]) -> float:
+    """Percentage of the summed FIX-to-oracle gap that is closed; sums, because single gaps may be near zero."""
+    gap = math.fsum(row["fix"] - row["oracle"] for row in rows)
+    return 100.0 * math.fsum(row["fix"] - row["adapted"] for row in rows) / gap
+
+
+def points_above_fix(rows: list[dict[str, Any]], shift: str) -> float:
+    """Mean difference to FIX in percentage points."""
+    return 100.0 * float(np.mean([row["adapted"] - row["fix"] for row in rows if row["shift"] == shift]))
+
+
+if __name__ == "__main__":
+    main()

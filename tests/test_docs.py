@@ -1,0 +1,146 @@
+"""Documentation that goes stale fails here: its code runs, its links lead somewhere, its commands exist."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*GUIDES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+PAPER_MAP = ROOT / "docs" / "paper_map.md"
+
+FENCE = re.compile(
+    r"^(?P<skip>[ \t]*<!-- no-test -->\s*\n)?"
+    r"(?P<indent>[ \t]*)```(?P<language>\S*)[^\n]*\n"
+    r"(?P<code>.*?)"
+    r"^(?P=indent)```[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*(\S+)|(?:src|href)=\"([^\"]+)\"", re.MULTILINE)
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
+MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
+MAKE_TARGET = re.compile(r"^([a-z][\w-]*)\s*:(?!=)", re.MULTILINE)
+NAMES_OF_PYTHON = {"py", "py3", "python", "python3", "pycon", "ipython"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def python_blocks(text: str) -> list[str]:
+    """The blocks to run, each after as many newlines as there are lines above it, for true tracebacks."""
+    blocks = []
+    for fence in FENCE.finditer(text):
+        if fence["language"] == "python" and not fence["skip"]:
+            lines_above = text.count("\n", 0, fence.start("code"))
+            blocks.append("\n" * lines_above + textwrap.dedent(fence["code"]))
+    return blocks
+
+
+def relative_links(text: str) -> list[str]:
+    """Targets of links and images, without those of code, of other sites, and of the page itself."""
+    prose = CODE_SPAN.sub("", FENCE.sub("", text))
+    targets = ["".join(groups) for groups in LINK.findall(prose)]
+    return [target.split("#")[0] for target in targets if not SCHEME.match(target) and target[0] != "#"]
+
+
+def make_targets_called(text: str) -> set[str]:
+    """The targets of every `make ...` command in code; prose may use the verb."""
+    code = [fence["code"] for fence in FENCE.finditer(text)] + CODE_SPAN.findall(FENCE.sub("", text))
+    commands = re.sub(r"#.*", "", "\n".join(code))
+    words = " ".join(MAKE_CALL.findall(commands)).split()
+    return {word for word in words if "=" not in word and not word.startswith("-")}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_page_exists(path):
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
+def test_python_blocks_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in python_blocks(path.read_text(encoding="utf-8")):
+        exec(compile(block, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
+def test_python_is_always_fenced_under_the_name_that_runs(path):
+    languages = {fence["language"].lower() for fence in FENCE.finditer(path.read_text(encoding="utf-8"))}
+    assert languages & NAMES_OF_PYTHON <= {"python"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_relative_links_point_to_files_of_the_project(path):
+    broken = []
+    for target in relative_links(path.read_text(encoding="utf-8")):
+        file = (path.parent / target).resolve()
+        if not (file.exists() and file.is_relative_to(ROOT)):
+            broken.append(target)
+    assert not broken
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_make_commands_exist(name):
+    targets = set(MAKE_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+    called = make_targets_called((ROOT / name).read_text(encoding="utf-8"))
+    assert called
+    assert called <= targets
+
+
+def test_departures_from_the_paper_are_listed():
+    listed = PAPER_MAP.read_text(encoding="utf-8")
+    package = ROOT / "src" / "accous"
+    departing = [
+        file.relative_to(package).as_posix()
+        for file in sorted(package.rglob("*.py"))
+        if "# Departs from the paper:" in file.read_text(encoding="utf-8")
+    ]
+    unlisted = [file for file in departing if file not in listed]
+    assert not unlisted
+
+
+PAGE = """\
+Run `make test` and make sure; see [the map](docs/map.md#top "title"), [![plot](plot.png)](https://example.org),
+[here](#below) and `a[0](x)`.
+
+```console
+$ make PYTHON=python3.12 lint clean && make demo  # then make tea
+```
+
+```python
+x = [1](2)
+```
+
+<!-- no-test -->
+```python
+1 / 0
+```
+
+- in a list:
+  ```python
+  y = 1
+  ```
+
+<img src="image.png">
+
+[ref]: other.md
+"""
+
+
+def test_reader_of_python_blocks():
+    assert [block.strip() for block in python_blocks(PAGE)] == ["x = [1](2)", "y = 1"]
+    first_line = PAGE.splitlines().index("x = [1](2)")
+    assert python_blocks(PAGE)[0] == "\n" * first_line + "x = [1](2)\n"
+
+
+def test_reader_of_links():
+    assert sorted(relative_links(PAGE)) == ["docs/map.md", "image.png", "other.md", "plot.png"]
+
+
+def test_reader_of_make_commands():
+    assert make_targets_called(PAGE) == {"test", "lint", "clean", "demo"}

@@ -1,0 +1,87 @@
+"""The public names are pinned, load lazily, and raise the right errors."""
+
+import subprocess
+import sys
+
+import pytest
+
+import accous
+from accous import exceptions
+
+PUBLIC_NAMES = [
+    "AccousError",
+    "NoShift",
+    "OnlineDensityRatio",
+    "SingleLearnerRatio",
+    "__version__",
+    "streams",
+]
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules loaded in a fresh interpreter after `statement`."""
+    code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_public_names_are_pinned():
+    assert accous.__all__ == PUBLIC_NAMES
+    assert dir(accous) == PUBLIC_NAMES
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_every_public_name_resolves_and_stays_the_same_object(name):
+    first = getattr(accous, name)
+    assert first is not None
+    assert getattr(accous, name) is first
+
+
+@pytest.mark.parametrize("name", ["NoShift", "OnlineDensityRatio", "SingleLearnerRatio"])
+def test_estimators_are_documented_classes_of_the_ratio_package(name):
+    estimator = getattr(accous, name)
+    assert isinstance(estimator, type)
+    assert estimator.__name__ == name
+    assert estimator.__module__.startswith("accous.ratio.")
+    assert estimator.__doc__
+
+
+def test_importing_the_package_loads_no_numerical_library():
+    loaded = modules_after("import accous")
+    assert "accous" in loaded
+    assert not loaded & {"numpy", "scipy", "sklearn", "threadpoolctl"}
+    assert not {name for name in loaded if name.startswith("accous.")}
+
+
+def test_a_public_name_loads_its_own_module_on_first_use():
+    loaded = modules_after("from accous import AccousError")
+    assert "accous.exceptions" in loaded
+    assert "numpy" not in loaded
+
+
+def test_star_import_gives_exactly_the_public_names():
+    namespace = {}
+    exec("from accous import *", namespace)
+    assert sorted(namespace.keys() - {"__builtins__"}) == PUBLIC_NAMES
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'accous' has no attribute 'OfflineRatio'"):
+        _ = accous.OfflineRatio
+
+
+def test_version_is_the_installed_one():
+    assert accous.__version__.split(".")[:2] == ["0", "1"]
+
+
+def test_exception_tree():
+    assert exceptions.__all__ == ["AccousError", "DataError", "ParameterError"]
+    assert exceptions.AccousError.__bases__ == (Exception,)
+    assert exceptions.ParameterError.__bases__ == (exceptions.AccousError, ValueError)
+    assert exceptions.DataError.__bases__ == (exceptions.AccousError, ValueError)
+    assert accous.AccousError is exceptions.AccousError
+
+
+def test_the_exceptions_docstring_draws_every_error():
+    for name in exceptions.__all__:
+        assert name in exceptions.__doc__
