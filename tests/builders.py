@@ -68,7 +68,7 @@ class Setup:
             ridge=self.ridge,
             min_interval=self.min_interval,
             horizon=self.horizon,
-            starts_at_ensemble=self.start == "ensemble",
+            start=self.start,
         )
 
     def oracle(self, reference: Array) -> PaperAccous:

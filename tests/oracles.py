@@ -214,7 +214,7 @@ class PaperAccous:
         kl_floor: float = 0.01,
         gradient_bound: float | None = None,
     ) -> None:
-        assert start in ("zero", "ensemble")
+        assert start in ("zero", "ensemble", "handover")
         assert meta_range in ("paper", "running")
         self.reference = np.asarray(reference, dtype=np.float64)
         self.radius, self.feature_bound, self.gradient_bound = radius, feature_bound, gradient_bound
@@ -258,7 +258,8 @@ class PaperAccous:
 
         # Round t+1: a new learner's start sees all learners of round t, also those whose interval ended at t.
         start = self.neutral
-        if self.start == "ensemble" and self.learners:
+        all_end = all(interval[1] == t for interval in self.learners)
+        if self.learners and (self.start == "ensemble" or (self.start == "handover" and all_end)):
             start = self._mean(self._weights())
         self.learners = {interval: learner for interval, learner in self.learners.items() if interval[1] > t}
         self._open(t + 1, start)

@@ -34,8 +34,8 @@ def require_integer(name: str, value: Any, *, at_least: int, or_else: str = "") 
 
 def require_power_of_two(name: str, value: Any) -> int:
     """Return ``value`` as an int that is a power of two."""
-    if not _is_integer(value) or value < 1 or value & (value - 1):
-        raise ParameterError(f"{name} must be a power of two (1, 2, 4, 8, ...), got {value!r}.")
+    if not _is_integer(value) or not 1 <= value <= 2**40 or value & (value - 1):
+        raise ParameterError(f"{name} must be a power of two from 1 to 2**40, got {value!r}.")
     return int(value)
 
 

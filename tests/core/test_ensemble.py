@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from accous.core.ensemble import EnsembleState, play_round, start_ensemble
 from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
@@ -16,7 +17,7 @@ BATCH_SIZES = {"one": [1], "many": [12], "changing": [1, 3, 12, 40]}
 BALLS = {"logistic": (1.0, 6.0), "least_squares": (2.5, 2.0), "kl": (2.2, 2.0)}
 
 every_loss = pytest.mark.parametrize("loss", list(LOSSES))
-every_start = pytest.mark.parametrize("start", ["zero", "ensemble"])
+every_start = pytest.mark.parametrize("start", ["zero", "ensemble", "handover"])
 every_range = pytest.mark.parametrize("meta_range", ["paper", "running"])
 
 
@@ -64,7 +65,7 @@ def assert_same(state: EnsembleState, oracle: PaperAccous) -> None:
     np.testing.assert_allclose(state.learners.coefs, oracle.learner_thetas, rtol=0.0, atol=1e-9)
 
 
-def is_on_surface(state: EnsembleState, radius: float) -> Array:
+def is_on_surface(state: EnsembleState, radius: float) -> NDArray[np.bool_]:
     return np.linalg.norm(state.learners.coefs, axis=1) > radius * (1.0 - 1e-9)
 
 
@@ -135,12 +136,29 @@ def test_every_round_equals_the_slow_version_when_rates_fall(sizes: str) -> None
     assert oracle.largest_gap <= 2.0 * setup.radius * setup.feature_bound
 
 
+def test_last_round_before_a_power_of_two_counts_its_own_intervals() -> None:
+    """Without a horizon the count grows at the next round; the new learners' start must not see that yet."""
+    setup = Setup(start="ensemble", meta_range="running", min_interval=8)
+    rates_before_restart = np.array([0.5])
+    for state, oracle in play_both(setup, n_rounds=32, sizes="many"):
+        assert_same(state, oracle)
+        rates_before_restart = state.meta.rates if state.n_rounds == 30 else rates_before_restart
+    assert rates_before_restart.min() < 0.495
+
+
 @every_loss
 @every_range
 def test_rows_far_beyond_the_feature_bound_leave_everything_finite(loss: str, meta_range: str) -> None:
     state = play(make_setup(loss, meta_range=meta_range, min_interval=1, feature_bound=1e-9), 100)
     assert all(np.isfinite(array).all() for array in arrays_of(state))
     np.testing.assert_allclose(state.weights.sum(), 1.0, rtol=1e-14)
+
+
+@every_loss
+def test_margins_beyond_two_are_cut(loss: str) -> None:
+    state = play(make_setup(loss, min_interval=1, feature_bound=1e-9), 30)
+    longest = state.meta.squares[-1]
+    assert 4.0 < longest <= 4.0 * 15
 
 
 @pytest.mark.slow
@@ -175,13 +193,15 @@ def test_theta_is_neutral_until_the_shortest_interval_starts(loss: str, min_inte
     assert np.linalg.norm(play(setup, min_interval).coef - neutral_coef(loss, N_FEATURES)) > 1e-3
 
 
-@every_start
-def test_new_learners_start_where_asked(start: str) -> None:
+@pytest.mark.parametrize(
+    ("start", "rounds_of_ensemble_starts"),
+    [("zero", set()), ("ensemble", set(range(2, 18))), ("handover", {2, 4, 8, 16})],
+)
+def test_new_learners_start_where_asked(start: str, rounds_of_ensemble_starts: set[int]) -> None:
     setup = make_setup("logistic", start, min_interval=1)
-    for n_rounds in (1, 3, 5, 7):
-        state = play(setup, n_rounds)
-        newest = state.learners.coefs[0]
-        assert bool(np.any(newest != 0.0)) == (start == "ensemble")
+    states = [play(setup, n_rounds) for n_rounds in range(1, 17)]
+    is_moved = {state.n_rounds + 1: bool(np.any(state.learners.coefs[0] != 0.0)) for state in states}
+    assert {round_number for round_number, moved in is_moved.items() if moved} == rounds_of_ensemble_starts
 
 
 def test_learners_restart_all_at_once_at_a_power_of_two() -> None:

@@ -186,11 +186,12 @@ def test_points_inside_are_returned_bit_for_bit(norm: float) -> None:
     np.testing.assert_array_equal(multipliers, 0.0)
 
 
-def test_point_on_the_surface_is_inside() -> None:
-    point = np.array([[3.0, 4.0]])
-    projected, multipliers = project_onto_ball(point, np.diag([1.0, 9.0])[None], 5.0)
-    assert projected.tobytes() == point.tobytes()
-    assert multipliers[0] == 0.0
+def test_points_on_the_surface_are_inside() -> None:
+    points = np.array([[1.0, 2.0, 2.0], [-2.0, 1.0, 2.0], [2.0, 2.0, -1.0], [0.0, -3.0, 0.0]])
+    matrices = np.stack([random_matrix(np.random.default_rng(k), np.array([1.0, 7.0, 90.0])) for k in range(4)])
+    projected, multipliers = project_onto_ball(points, matrices, 3.0)
+    assert projected.tobytes() == points.tobytes()
+    np.testing.assert_array_equal(multipliers, 0.0)
 
 
 def test_points_inside_stay_bit_for_bit_beside_points_outside() -> None:

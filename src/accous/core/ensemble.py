@@ -38,8 +38,9 @@ class EnsembleSettings:
         Length of the shortest interval, a power of two.
     horizon : int or None
         T, where known.
-    starts_at_ensemble : bool
-        Whether a new learner starts at the ensemble's theta instead of the neutral one.
+    start : {"zero", "ensemble", "handover"}
+        Where a new learner starts: at the neutral theta, at the ensemble's, or at the neutral one except when all
+        learners restart together, as they do at every power of two; there the ensemble's theta is handed over.
     """
 
     loss: Loss
@@ -50,7 +51,7 @@ class EnsembleSettings:
     ridge: float
     min_interval: int
     horizon: int | None
-    starts_at_ensemble: bool
+    start: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,10 @@ def play_round(
     """
     if state.n_rounds == 0:
         # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
-        state = _open_round(settings, 1, state.learners, state.meta, settings.neutral, 0.0)
+        state = _open_round(settings, 1, state.learners, state.meta, 0.0)
     this_round = state.n_rounds + 1
     if len(state.learners) == 0:
-        return _open_round(settings, this_round + 1, state.learners, state.meta, settings.neutral, 0.0)
+        return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
     points = np.concatenate((state.learners.coefs, state.coef[None]))
     gradients = settings.loss.gradient(points, reference, batch)
     learners = newton_step(state.learners, gradients[:-1], step_size, settings.radius)
@@ -112,8 +113,7 @@ def play_round(
     margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
     n_intervals = interval_count(this_round, settings.horizon, settings.min_interval)
     meta = meta_step(state.meta, margins, n_intervals)
-    start = meta_weights(meta) @ learners.coefs if settings.starts_at_ensemble else settings.neutral
-    return _open_round(settings, this_round + 1, learners, meta, start, largest_margin)
+    return _open_round(settings, this_round + 1, learners, meta, largest_margin)
 
 
 def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:
@@ -132,7 +132,6 @@ def _open_round(
     next_round: int,
     learners: NewtonStack,
     meta: MetaState,
-    start: FloatArray,
     largest_margin: float,
 ) -> EnsembleState:
     """Close the intervals that end before ``next_round``, open those that start there, and combine."""
@@ -142,8 +141,19 @@ def _open_round(
     n_ended = n_starting - (len(lengths) - len(learners))
     if n_starting:
         n_intervals = interval_count(next_round, settings.horizon, settings.min_interval)
+        start = _starting_point(settings, learners, meta, n_ended)
         learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
         meta = meta.since(n_ended).after(start_meta(n_starting, n_intervals))
     weights = meta_weights(meta) if len(learners) else np.empty(0)
     coef = weights @ learners.coefs if len(learners) else settings.neutral
     return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)
+
+
+def _starting_point(settings: EnsembleSettings, learners: NewtonStack, meta: MetaState, n_ended: int) -> FloatArray:
+    """Theta of the learners that start; the ensemble's is that after the step, ended learners included."""
+    # Departs from the paper: it allows any point. The neutral one makes learners that differ from their elders, but
+    # when none of those is left, it would throw the estimate back to ratio 1 for a round.
+    is_handover = settings.start == "handover" and n_ended == len(learners)
+    if len(learners) and (settings.start == "ensemble" or is_handover):
+        return meta_weights(meta) @ learners.coefs
+    return settings.neutral

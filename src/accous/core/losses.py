@@ -182,7 +182,8 @@ class KullbackLeibler(Loss):
     def batch_term(self, scores: FloatArray) -> FloatArray:
         # Departs from the paper: it asks for phi.theta > 1/beta on the whole ball, which no ball around 0 grants.
         above = np.maximum(scores, self.floor)
-        return np.asarray(-np.log(above) + (above - scores) / self.floor)
+        with np.errstate(over="ignore"):
+            return np.asarray(-np.log(above) + (above - scores) / self.floor)
 
     def reference_slope(self, scores: FloatArray) -> FloatArray:
         return np.ones_like(scores)

@@ -16,6 +16,7 @@ __all__ = ["project_onto_ball"]
 
 _MAX_NEWTON_STEPS = 60
 _POLISHING_STEPS = 2
+_FAR = 1e60
 
 
 def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
@@ -46,19 +47,31 @@ def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -
     (array([[0.6, 0.8]]), array([4.]))
     """
     multipliers = np.zeros(points.shape[0])
-    is_outside = np.einsum("nd,nd->n", points, points) > radius * radius
+    with np.errstate(over="ignore"):
+        is_outside = np.einsum("nd,nd->n", points, points) > radius * radius
     if not is_outside.any():
         return points, multipliers
     outside_points, outside_matrices = points[is_outside], matrices[is_outside]
+    # Far out the answer depends on the direction only, and mu grows with the distance: nearer by, nothing overflows.
+    shrinkage = np.minimum(1.0, _FAR * radius / np.abs(outside_points).max(axis=1))
+    outside_points = outside_points * shrinkage[:, None]
     eigenvalues, eigenvectors = np.linalg.eigh(outside_matrices)
+    # Rounding makes the smallest eigenvalues of a nearly singular matrix zero or negative.
+    eigenvalues = np.maximum(eigenvalues, np.finfo(np.float64).eps * eigenvalues[:, -1:])
     mu = _find_multipliers(outside_points, eigenvalues, eigenvectors, radius)
     theta = _solve_shifted(eigenvalues, eigenvectors, mu, _apply(outside_matrices, outside_points))
     for _ in range(_POLISHING_STEPS):
         theta, mu = _polish(theta, mu, outside_points, outside_matrices, eigenvalues, eigenvectors, radius)
     projected = points.copy()
-    projected[is_outside] = theta
-    multipliers[is_outside] = mu
+    projected[is_outside] = _back_to_surface(theta, radius)
+    multipliers[is_outside] = np.maximum(mu, 0.0) / shrinkage
     return projected, multipliers
+
+
+def _back_to_surface(theta: FloatArray, radius: float) -> FloatArray:
+    """Rescale what a nearly singular matrix has thrown off the surface; the ball must hold whatever A is."""
+    norms = np.sqrt(np.einsum("nd,nd->n", theta, theta))
+    return np.where(np.abs(norms - radius) > 1e-12 * radius, radius / norms, 1.0)[:, None] * theta
 
 
 def _apply(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
@@ -114,4 +127,8 @@ def _polish(
     correction = _solve_shifted(eigenvalues, eigenvectors, mu, residual)
     sensitivity = _solve_shifted(eigenvalues, eigenvectors, mu, theta)
     mu_step = (np.einsum("nd,nd->n", theta, correction) - shortfall) / np.einsum("nd,nd->n", theta, sensitivity)
-    return theta + correction - mu_step[:, None] * sensitivity, mu + mu_step
+    polished = theta + correction - mu_step[:, None] * sensitivity
+    # Where A is singular up to rounding, the step may lead away: it must bring theta nearer to the surface.
+    shortfall_after = 0.5 * (radius * radius - np.einsum("nd,nd->n", polished, polished))
+    is_better = np.abs(shortfall_after) <= np.maximum(np.abs(shortfall), 1e-12 * radius * radius)
+    return np.where(is_better[:, None], polished, theta), np.where(is_better, mu + mu_step, mu)

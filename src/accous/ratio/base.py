@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +15,23 @@ from accous.core.arrays import FloatArray
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows
 
-__all__ = ["RatioEstimator"]
+__all__ = ["RatioEstimator", "unchanged_on_failure"]
 
 _MIN_REFERENCE_ROWS = 2
+
+
+@contextmanager
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Give the estimator its old attributes back if anything is raised.
+
+    Estimators replace what they have learned and never write into it, so the old attributes are the old state.
+    """
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
 
 
 class RatioEstimator(BaseEstimator, ABC):
@@ -60,10 +76,11 @@ class RatioEstimator(BaseEstimator, ABC):
         y : ignored
             Present for scikit-learn's conventions.
         """
-        X = self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS)
-        with one_blas_thread():
-            self._start(X)
-        self.reference_ = own_copy(X, X_reference)
+        with unchanged_on_failure(self), one_blas_thread():
+            # All is computed from the copy: a saved model keeps its order in memory, and so resumes with the same bits.
+            reference = own_copy(self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS), X_reference)
+            self._start(reference)
+            self.reference_ = reference
         return self
 
     def partial_fit(self, X_batch: Any, y: Any = None) -> Self:
@@ -83,7 +100,7 @@ class RatioEstimator(BaseEstimator, ABC):
         X = self._read(X_batch, reset=False, min_rows=0)
         if count_rows(X) == 0:
             return self
-        with one_blas_thread():
+        with unchanged_on_failure(self), one_blas_thread():
             self._play(X)
         return self
 
@@ -105,7 +122,7 @@ class RatioEstimator(BaseEstimator, ABC):
         return self._ratio(X) if count_rows(X) else np.empty(0)
 
     def _is_fitted(self) -> bool:
-        return hasattr(self, "n_features_in_")
+        return hasattr(self, "reference_")
 
     def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
         if isinstance(getattr(self, "feature_map", "identity"), str):

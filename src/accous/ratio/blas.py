@@ -12,38 +12,67 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread"]
 
+
+class _Limit:
+    """How many are inside, and the numbers of BLAS threads to go back to when the last one leaves."""
+
+    def __init__(self) -> None:
+        self._n_inside = 0
+        self._before: list[int] = []
+
+    def enter(self, libraries: list[Any]) -> None:
+        """Limit the libraries to one thread, if this is the first one inside."""
+        if self._n_inside == 0:
+            self._before = [library.get_num_threads() for library in libraries]
+            _set_threads(libraries, [1] * len(libraries))
+        self._n_inside += 1
+
+    def leave(self, libraries: list[Any]) -> None:
+        """Restore the libraries, if this is the last one inside."""
+        self._n_inside -= 1
+        if self._n_inside == 0:
+            _set_threads(libraries, self._before)
+
+
+class _ThreadLimit(threading.local):
+    def __init__(self) -> None:
+        self.limit = _Limit()
+
+
 _lock = threading.Lock()
-_n_inside = 0
-_threads_before: list[int] = []
-
-
-@cache
-def _blas_libraries() -> list[Any]:
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+_of_process = _Limit()
+_of_thread = _ThreadLimit()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any Python thread is inside; the last one out restores the setting.
+    """Limit BLAS to one thread; whoever leaves last restores what was set before.
 
-    The limit belongs to the process, so it is counted: two rounds that overlap in time would otherwise restore
-    each other's limit.
+    Most pools belong to the process: they are limited while any Python thread is inside, since two rounds that overlap
+    in time would otherwise restore each other's limit. Pools of OpenMP belong to the thread that uses them.
     """
-    global _n_inside, _threads_before  # noqa: PLW0603
+    shared, per_thread = _blas_libraries()
     with _lock:
-        if _n_inside == 0:
-            _threads_before = [library.get_num_threads() for library in _blas_libraries()]
-            _set_threads([1] * len(_threads_before))
-        _n_inside += 1
+        _of_process.enter(shared)
+    _of_thread.limit.enter(per_thread)
     try:
         yield
     finally:
+        _of_thread.limit.leave(per_thread)
         with _lock:
-            _n_inside -= 1
-            if _n_inside == 0:
-                _set_threads(_threads_before)
+            _of_process.leave(shared)
 
 
-def _set_threads(counts: list[int]) -> None:
-    for library, count in zip(_blas_libraries(), counts, strict=True):
-        library.set_num_threads(count)
+@cache
+def _blas_libraries() -> tuple[list[Any], list[Any]]:
+    """BLAS libraries of this process with a pool for all threads, and those with one per thread."""
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    per_thread = [library for library in libraries if getattr(library, "threading_layer", None) == "openmp"]
+    return [library for library in libraries if library not in per_thread], per_thread
+
+
+def _set_threads(libraries: list[Any], counts: list[int]) -> None:
+    for library, count in zip(libraries, counts, strict=True):
+        # threadpoolctl lets only the first thread that asks set a shared pool, and never takes that right back; here
+        # whoever comes first sets it and whoever leaves last restores it, and these need not be the same thread.
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(count)

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from accous.core.arrays import FloatArray
 
 __all__ = ["AUTO_META_RANGE", "AUTO_START", "default_feature_bound", "default_radius", "default_step_size"]
 
-AUTO_START = "zero"
+AUTO_START = "handover"
 AUTO_META_RANGE = "running"
 
 _BOUND_QUANTILE = 0.99
@@ -33,7 +31,10 @@ def default_radius(n_coefs: int, *, is_scaled: bool) -> float:
     return max(n_coefs / 2.0, 10.0) if is_scaled else n_coefs / 2.0
 
 
-def default_step_size(n_batch: int) -> float:
-    """Return gamma of a round: larger batches have quieter gradients and bear longer steps."""
+def default_step_size(n_batch: int, *, is_log_linear: bool) -> float:
+    """Return gamma of a round: larger batches have quieter gradients and bear longer steps.
+
+    Losses whose score is the ratio itself, not its logarithm, bear shorter ones.
+    """
     # Departs from the paper: its 3 (1 + exp(S R)) throws every step onto the surface of the ball.
-    return 10.0 * min(math.sqrt(n_batch), 3.0)
+    return (10.0 if is_log_linear else 2.0) * min(n_batch**0.25, 2.0)

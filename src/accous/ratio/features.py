@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from accous.core.arrays import FloatArray
+from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.maps import RowMap
 
@@ -31,6 +32,8 @@ class FeatureMap:
     Attributes
     ----------
     row_map : RowMap
+    n_columns : int
+        Columns of mapped rows, without the intercept.
     has_intercept : bool
     is_intercept_bounded : bool
         Whether the intercept belongs to the row that is bounded and scaled. Losses whose neutral theta is not
@@ -41,6 +44,7 @@ class FeatureMap:
     """
 
     row_map: RowMap
+    n_columns: int
     has_intercept: bool
     is_intercept_bounded: bool
     bound: float
@@ -54,7 +58,13 @@ class FeatureMap:
 
     def transform(self, X: Any) -> tuple[FloatArray, int]:
         """Return the features of ``X`` and how many rows were brought back to the bound."""
-        return self.finish(self.row_map.transform(X))
+        rows = self.row_map.transform(X)
+        if rows.shape[1] != self.n_columns:
+            raise DataError(
+                f"The feature_map returned {rows.shape[1]} columns, but {self.n_columns} for the reference; it must "
+                "always return the same."
+            )
+        return self.finish(rows)
 
     def finish(self, rows: FloatArray) -> tuple[FloatArray, int]:
         """Append the intercept to mapped rows, bound and scale them."""
@@ -88,7 +98,9 @@ def fit_features(
         feature_bound = default_feature_bound(
             _row_norms(_append_ones(rows) if fit_intercept and is_intercept_bounded else rows)
         )
-    features = FeatureMap(row_map, fit_intercept, is_intercept_bounded, float(feature_bound), scale_features)
+    features = FeatureMap(
+        row_map, rows.shape[1], fit_intercept, is_intercept_bounded, float(feature_bound), scale_features
+    )
     return features, features.finish(rows)[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,10 @@ def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int =
         )
     if count_rows(X) < min_rows:
         raise DataError(f"At least {min_rows} rows are needed, got {count_rows(X)} sample(s).")
-    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    try:
+        return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except ValueError as error:
+        raise _check_names(error, estimator, X) from None
 
 
 def count_rows(X: Any) -> int:
@@ -47,10 +50,20 @@ def count_rows(X: Any) -> int:
 
 def own_copy(rows: Any, X: Any) -> Any:
     """Return ``rows`` so that writing into the user's ``X`` later does not change them."""
-    is_shared = rows is X or (isinstance(rows, np.ndarray) and isinstance(X, np.ndarray) and np.shares_memory(rows, X))
-    if not is_shared:
-        return rows
-    return rows.copy() if hasattr(rows, "copy") else copy(rows)
+    if isinstance(rows, np.ndarray):
+        # An array without a base owns its memory; a view may look into the user's array or frame.
+        return np.array(rows, order="K") if rows is X or rows.base is not None else rows
+    if hasattr(rows, "iloc"):
+        return _copy_by_column(rows)
+    return deepcopy(rows) if rows is X else rows
+
+
+def _copy_by_column(frame: Any) -> Any:
+    """Copy a pandas frame so that it lies in memory column by column, however it came about: same values, same bits."""
+    rows = frame.reset_index(drop=True)
+    by_column = type(frame)({position: rows.iloc[:, position] for position in range(rows.shape[1])}, index=rows.index)
+    by_column.index, by_column.columns = frame.index, frame.columns
+    return by_column
 
 
 def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
@@ -63,7 +76,7 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     if not is_bad.any():
         return
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
-    value = "NaN" if np.isnan(rows[row, column]) else "inf (infinity)"
+    value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
         f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows first, or put an "
         "imputer into a pipeline given as feature_map."
@@ -81,9 +94,9 @@ def _require_moderate(rows: FloatArray, X: Any) -> None:
     largest = np.abs(rows).max(axis=0)
     if largest.max() > _LARGEST_REFERENCE_VALUE:
         column = int(largest.argmax())
+        value = rows[np.abs(rows[:, column]).argmax(), column]
         raise DataError(
-            f"{column_label(X, column)} of the reference holds {largest[column]:.3g}, too large to compute with; "
-            "rescale it."
+            f"{column_label(X, column)} of the reference holds {value:.3g}, too large to compute with; rescale it."
         )
 
 
@@ -93,27 +106,57 @@ def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
         type(X) is np.ndarray
         and X.dtype == np.float64
         and X.ndim == 2
+        and X.flags.c_contiguous
         and X.shape[1] == estimator.n_features_in_
         and X.shape[0] >= min_rows
         and not hasattr(estimator, "feature_names_in_")
     )
 
 
+def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueError:
+    """Add the column's name to scikit-learn's complaint about the order of columns."""
+    names = list(getattr(X, "columns", ()))
+    expected = list(getattr(estimator, "feature_names_in_", ()))
+    if "must be in the same order" not in str(error) or len(names) != len(expected):
+        return error
+    found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)
+    return DataError(f"{error}\nColumn {found!r} stands where the reference has {wanted!r}.")
+
+
 def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
+    _require_no_times(X)
     try:
         rows = validate_data(
-            estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=min_rows
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",  # sums along another axis round differently: frames and arrays shall give the same bits
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
         )
     except (ValueError, TypeError) as error:
         column = _first_unreadable_column(X)
         if column is None:
-            raise
+            raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
         message = (
             f"{column_label(X, column)} cannot be read as numbers ({error}); encode it, drop it, or give a "
             "transformer as feature_map."
         )
         raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
     return np.asarray(rows)
+
+
+def _require_no_times(X: Any) -> None:
+    """Raise a DataError that names the first column of dates or durations, which would convert silently."""
+    dtypes = getattr(X, "dtypes", None)
+    for column, dtype in enumerate([getattr(X, "dtype", None)] if dtypes is None else dtypes):
+        is_temporal = dtype.is_temporal() if hasattr(dtype, "is_temporal") else getattr(dtype, "kind", "") in "mM"
+        if dtype is not None and is_temporal:
+            raise DataError(
+                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers; turn it into numbers, "
+                "drop it, or give a transformer as feature_map."
+            )
 
 
 def _first_unreadable_column(X: Any) -> int | None:

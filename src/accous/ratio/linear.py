@@ -114,6 +114,7 @@ class LinearRatio(RatioEstimator):
         neutral = np.zeros(n_coefs)
         # The intercept column is last and, for these losses, exactly 1.
         neutral[-1] = self.loss_.neutral_score
+        neutral.setflags(write=False)
         self._start_learning(neutral)
 
     def _to_plain(self) -> dict[str, Any]:
@@ -178,7 +179,7 @@ class LinearRatio(RatioEstimator):
 
     def _resolve_step_size(self, n_batch: int) -> float:
         if self.step_size == "auto":
-            return default_step_size(n_batch)
+            return default_step_size(n_batch, is_log_linear=isinstance(self.loss_, Logistic))
         if self.step_size == "theory":
             return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
         return float(self.step_size)
@@ -188,10 +189,11 @@ def _theory_step_size(loss: Loss, largest_score: float) -> float:
     """Return gamma = 3 (1 + beta) with beta = exp(S R), as the theorem has it."""
     if not isinstance(loss, Logistic):
         raise ParameterError(f"step_size='theory' is known for loss='logistic' only, not for {loss.name!r}.")
-    try:
-        return 3.0 * (1.0 + math.exp(largest_score))
-    except OverflowError:
+    with np.errstate(over="ignore"):
+        step_size = float(3.0 * (1.0 + np.exp(largest_score)))
+    if not math.isfinite(step_size):
         raise ParameterError(
             f"step_size='theory' is 3 (1 + exp(S R)), which overflows at S R = {largest_score:.4g}; give a number, "
             "use 'auto', or lower radius or feature_bound."
-        ) from None
+        )
+    return step_size

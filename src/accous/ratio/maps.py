@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
-from accous.ratio.inputs import require_finite
+from accous.ratio.inputs import count_rows, require_finite
 
 __all__ = [
     "BUILT_IN_MAPS",
@@ -95,8 +95,11 @@ class Foreign:
             rows = np.asarray(dense, dtype=np.float64)
         except (ValueError, TypeError) as error:
             raise DataError(f"The feature_map returned values that are not numbers ({error}).") from error
-        if rows.ndim != 2:
-            raise DataError(f"The feature_map must return two dimensions, got {rows.ndim}.")
+        if rows.ndim != 2 or rows.shape[0] != count_rows(X) or rows.shape[1] == 0:
+            raise DataError(
+                f"The feature_map must return a row of one or more numbers for each of the {count_rows(X)} rows, got "
+                f"an array of shape {rows.shape}."
+            )
         require_finite(rows, mapped, what="The feature_map's output is not finite: ")
         return _away_from_overflow(rows)
 
@@ -130,7 +133,7 @@ def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
     """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
-    if not isinstance(feature_map, str):
+    if hasattr(feature_map, "fit") and hasattr(feature_map, "transform"):
         return Foreign(clone(feature_map).fit(X))
     if feature_map not in BUILT_IN_MAPS:
         raise ParameterError(

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
-from accous.ratio.inputs import count_rows
+from accous.ratio.inputs import count_rows, read_frame, read_rows
 
 __all__ = ["NoShift"]
 
@@ -17,7 +18,8 @@ __all__ = ["NoShift"]
 class NoShift(RatioEstimator):
     """Ratio 1 for every row: the baseline that never adapts ("FIX" in the paper's experiments).
 
-    It checks its input like the others, so that exchanging estimators exchanges nothing else.
+    Width and column names are checked as by the others. The values of a frame are not looked at, so that it serves
+    beside any estimator, whatever the columns hold.
 
     Attributes
     ----------
@@ -30,6 +32,7 @@ class NoShift(RatioEstimator):
     Examples
     --------
     >>> import numpy as np
+    from sklearn.utils.validation import check_is_fitted
     >>> from accous import NoShift
     >>> NoShift().fit(np.zeros((5, 2))).predict_ratio(np.ones((3, 2)))
     array([1., 1., 1.])
@@ -45,8 +48,13 @@ class NoShift(RatioEstimator):
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed logistic loss of the ratio 1, which is log 2 on any batch."""
-        self.predict_ratio(X_batch)
+        check_is_fitted(self)
+        self._read(X_batch, reset=False, min_rows=1)
         return math.log(2.0)
+
+    def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
+        read = read_frame if hasattr(X, "columns") else read_rows
+        return read(self, X, reset=reset, min_rows=min_rows)
 
     def _start(self, X: Any) -> None:
         self.n_reference_ = count_rows(X)

@@ -6,9 +6,9 @@ from typing import Any
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
-from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.core.meta import MetaState
 from accous.core.newton import NewtonStack
+from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.linear import LinearRatio
 
@@ -44,7 +44,8 @@ class OnlineDensityRatio(LinearRatio):
     fit_intercept : bool, default=True
         Append a constant 1 to the features.
     step_size : float or {"auto", "theory"}, default="auto"
-        gamma. ``"auto"`` is ``10 min(sqrt(n_batch), 3)``, ``"theory"`` the theorem's ``3 (1 + exp(S R))``.
+        gamma. ``"auto"`` is ``10 min(n_batch^(1/4), 2)`` for the logistic loss and a fifth of it for the two others;
+        ``"theory"`` is the theorem's ``3 (1 + exp(S R))``.
     ridge : float, default=1.0
         lambda; every learner's matrix starts at lambda times the identity.
     min_interval : int, default=4
@@ -54,7 +55,8 @@ class OnlineDensityRatio(LinearRatio):
         go on with its constant.
     start : {"auto", "zero", "ensemble"}, default="auto"
         Where a new learner starts: the neutral theta, or the weighted mean of the learners of the round before.
-        ``"auto"`` is ``"zero"``.
+        ``"auto"`` is ``"zero"``, except that the weighted mean is handed over when all learners restart together, as
+        they do in every round that is a power of two.
     meta_range : {"auto", "paper", "running"}, default="auto"
         What the meta-learner's margins are divided by: S R, or the largest margin seen. ``"auto"`` is
         ``"running"``.
@@ -164,7 +166,6 @@ class OnlineDensityRatio(LinearRatio):
 
     def _start_learning(self, neutral: FloatArray) -> None:
         meta_range = AUTO_META_RANGE if self.meta_range == "auto" else self.meta_range
-        start = AUTO_START if self.start == "auto" else self.start
         self.settings_ = EnsembleSettings(
             loss=self.loss_,
             neutral=neutral,
@@ -174,7 +175,7 @@ class OnlineDensityRatio(LinearRatio):
             ridge=float(self.ridge),
             min_interval=int(self.min_interval),
             horizon=None if self.horizon is None else int(self.horizon),
-            starts_at_ensemble=start == "ensemble",
+            start=AUTO_START if self.start == "auto" else self.start,
         )
         self.state_ = start_ensemble(self.settings_)
 

@@ -1,0 +1,260 @@
+"""The estimators keep scikit-learn's promises: its own checks, cloning, parameters, pickling, frames as input."""
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from accous import NoShift, OnlineDensityRatio, SingleLearnerRatio
+
+Array = NDArray[np.float64]
+MakeFrame = Callable[[dict[str, Array]], Any]
+
+LOSSES = ["logistic", "least_squares", "kl"]
+NAMES = ["age", "height", "weight"]
+EVERY_KIND = [
+    *(OnlineDensityRatio(map_, loss=loss) for loss in LOSSES for map_ in ["identity", "standardize"]),
+    *(OnlineDensityRatio("rbf", loss=loss, random_state=0) for loss in LOSSES),
+    *(OnlineDensityRatio(MinMaxScaler(), loss=loss) for loss in LOSSES),
+    SingleLearnerRatio(),
+    SingleLearnerRatio(MinMaxScaler(), loss="kl"),
+    NoShift(),
+]
+# Away from every default, so that a parameter that is dropped on the way shows.
+FAR_FROM_DEFAULTS = OnlineDensityRatio(
+    "rbf",
+    loss="kl",
+    radius=7.0,
+    feature_bound=2.0,
+    scale_features=False,
+    fit_intercept=True,
+    step_size=3.0,
+    ridge=0.5,
+    min_interval=2,
+    horizon=50,
+    start="ensemble",
+    meta_range="paper",
+    max_ratio=20.0,
+    random_state=3,
+)
+
+each_estimator = pytest.mark.parametrize(
+    "estimator", [*EVERY_KIND, FAR_FROM_DEFAULTS], ids=[*map(repr, EVERY_KIND), "far from defaults"]
+)
+each_frame = pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+
+
+def rows(n_rows: int, seed: int, loc: float = 0.0) -> Array:
+    return np.random.default_rng(seed).normal(loc, size=(n_rows, 3))
+
+
+def columns(X: Array) -> dict[str, Array]:
+    return dict(zip(NAMES, X.T, strict=True))
+
+
+def play(estimator: Any, n_rounds: int, first_seed: int = 100) -> Any:
+    for seed in range(first_seed, first_seed + n_rounds):
+        estimator.partial_fit(rows(3, seed, loc=0.5))
+    return estimator
+
+
+def assert_same_bits(first: Any, second: Any) -> None:
+    """Both have the same attributes, and those that can be read as arrays have the same bytes."""
+    assert first.n_rounds_ == second.n_rounds_
+    assert first.reference_ratio_.tobytes() == second.reference_ratio_.tobytes()
+    for name in ["coef_", "learner_lengths_", "learner_weights_", "learner_coefs_"]:
+        assert hasattr(first, name) == hasattr(second, name)
+        if hasattr(first, name):
+            assert getattr(first, name).tobytes() == getattr(second, name).tobytes(), name
+
+
+# --- scikit-learn's own checks ------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(EVERY_KIND)
+def test_scikit_learn_check(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+    check(estimator)
+
+
+# --- cloning, parameters, pickling --------------------------------------------------------------------------
+
+
+@each_estimator
+def test_clone_has_the_parameters_and_nothing_learned(estimator: Any) -> None:
+    fitted = play(clone(estimator).fit(rows(20, 0)), 5)
+    copy = clone(fitted)
+    assert repr(copy) == repr(estimator)
+    assert not hasattr(copy, "n_features_in_")
+    assert_same_bits(play(copy.fit(rows(20, 0)), 5), fitted)
+
+
+@each_estimator
+def test_set_params_takes_what_get_params_gives(estimator: Any) -> None:
+    parameters = estimator.get_params(deep=False)
+    copy = type(estimator)().set_params(**parameters)
+    assert copy.get_params(deep=False) == parameters
+
+
+def test_every_parameter_of_the_far_estimator_differs_from_its_default() -> None:
+    defaults = OnlineDensityRatio().get_params()
+    differing = {name for name, value in FAR_FROM_DEFAULTS.get_params().items() if value != defaults[name]}
+    # Without an intercept the loss "kl" does not exist.
+    assert differing == set(defaults) - {"fit_intercept"}
+
+
+@each_estimator
+def test_fitting_leaves_the_parameters_alone(estimator: Any) -> None:
+    estimator = clone(estimator)
+    before = estimator.get_params(deep=False)
+    play(estimator.fit(rows(20, 0)), 5)
+    after = estimator.get_params(deep=False)
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
+
+
+@each_estimator
+def test_a_pickled_estimator_goes_on_with_the_same_bits(estimator: Any) -> None:
+    stays = play(clone(estimator).fit(rows(20, 0)), 9)
+    file = io.BytesIO()
+    pickle.dump(stays, file)
+    file.seek(0)
+    travels = pickle.load(file)
+    assert_same_bits(travels, stays)
+    assert_same_bits(play(travels, 9, first_seed=200), play(stays, 9, first_seed=200))
+    probe = rows(10, 1)
+    assert travels.predict_ratio(probe).tobytes() == stays.predict_ratio(probe).tobytes()
+    assert travels.score_loss(probe) == stays.score_loss(probe)
+
+
+@each_estimator
+def test_fit_and_partial_fit_return_the_estimator(estimator: Any) -> None:
+    estimator = clone(estimator)
+    assert estimator.fit(rows(20, 0)) is estimator
+    assert estimator.partial_fit(rows(1, 1)) is estimator
+
+
+@each_estimator
+def test_partial_fit_of_an_unfitted_estimator_is_fit(estimator: Any) -> None:
+    assert_same_bits(clone(estimator).partial_fit(rows(20, 0)), clone(estimator).fit(rows(20, 0)))
+
+
+@each_estimator
+def test_labels_are_ignored(estimator: Any) -> None:
+    y = np.arange(20)
+    with_labels = clone(estimator).fit(rows(20, 0), y).partial_fit(rows(20, 1), y)
+    assert_same_bits(with_labels, clone(estimator).fit(rows(20, 0)).partial_fit(rows(20, 1)))
+
+
+# --- frames, lists, other number types ----------------------------------------------------------------------
+
+
+@each_frame
+@each_estimator
+def test_a_frame_gives_what_its_array_gives(estimator: Any, make_frame: MakeFrame) -> None:
+    of_frame = clone(estimator).fit(make_frame(columns(rows(20, 0))))
+    of_array = clone(estimator).fit(rows(20, 0))
+    for seed in range(6):
+        of_frame.partial_fit(make_frame(columns(rows(2, seed))))
+        of_array.partial_fit(rows(2, seed))
+    # Not the same bits: a frame stores columns, and sums along another axis round differently.
+    np.testing.assert_allclose(of_frame.reference_ratio_, of_array.reference_ratio_, rtol=1e-9)
+    probe = rows(10, 1)
+    in_frame = make_frame(columns(probe))
+    np.testing.assert_allclose(of_frame.predict_ratio(in_frame), of_array.predict_ratio(probe), rtol=1e-9)
+    assert of_frame.score_loss(in_frame) == pytest.approx(of_array.score_loss(probe), rel=1e-9)
+
+
+@each_frame
+@each_estimator
+def test_column_names_are_those_of_the_reference(estimator: Any, make_frame: MakeFrame) -> None:
+    of_frame = clone(estimator).fit(make_frame(columns(rows(20, 0))))
+    assert list(of_frame.feature_names_in_) == NAMES
+    assert not hasattr(of_frame.fit(rows(20, 0)), "feature_names_in_")
+
+
+WRONG_COLUMNS = {
+    "missing": (["age", "height"], "weight"),
+    "extra": (["age", "height", "weight", "shoe"], "shoe"),
+    "renamed": (["age", "height", "mass"], "mass"),
+    "swapped": (["height", "age", "weight"], "height"),
+}
+
+
+@each_frame
+@pytest.mark.parametrize("method", ["partial_fit", "predict_ratio"])
+@pytest.mark.parametrize(("names", "named"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
+@pytest.mark.parametrize("estimator", [OnlineDensityRatio(), OnlineDensityRatio(MinMaxScaler()), NoShift()], ids=repr)
+def test_wrong_columns_are_named(
+    estimator: Any, names: list[str], named: str, method: str, make_frame: MakeFrame
+) -> None:
+    estimator = play_on_frames(clone(estimator), make_frame)
+    before = pickle.dumps(estimator)
+    batch = make_frame({name: np.ones(4) for name in names})
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        getattr(estimator, method)(batch)
+    assert pickle.dumps(estimator) == before
+
+
+def play_on_frames(estimator: Any, make_frame: MakeFrame) -> Any:
+    estimator.fit(make_frame(columns(rows(20, 0))))
+    for seed in range(6):
+        estimator.partial_fit(make_frame(columns(rows(2, seed))))
+    return estimator
+
+
+@each_estimator
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8, np.uint8, bool])
+def test_other_number_types_are_read_as_double(estimator: Any, dtype: type) -> None:
+    reference, batch = (np.abs(rows(20, seed) * 3).astype(dtype) for seed in range(2))
+    narrow = clone(estimator).fit(reference)
+    double = clone(estimator).fit(reference.astype(np.float64))
+    for _ in range(6):
+        narrow.partial_fit(batch)
+        double.partial_fit(batch.astype(np.float64))
+    np.testing.assert_allclose(narrow.reference_ratio_, double.reference_ratio_, rtol=1e-5)
+    assert narrow.reference_ratio_.dtype == np.float64
+    assert narrow.predict_ratio(batch).dtype == np.float64
+
+
+@each_estimator
+def test_lists_are_read_as_arrays(estimator: Any) -> None:
+    of_list = clone(estimator).fit(rows(20, 0).tolist()).partial_fit(rows(4, 1).tolist())
+    of_array = clone(estimator).fit(rows(20, 0)).partial_fit(rows(4, 1))
+    assert_same_bits(of_list, of_array)
+    probe = rows(5, 2)
+    assert of_list.predict_ratio(probe.tolist()).tobytes() == of_array.predict_ratio(probe).tobytes()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_memory_layout_and_read_only_input_do_not_matter(order: Any) -> None:
+    X, batch = np.array(rows(20, 0), order=order), np.array(rows(4, 1), order=order)
+    X.flags.writeable = batch.flags.writeable = False
+    laid_out = OnlineDensityRatio().fit(X)
+    plain = OnlineDensityRatio().fit(rows(20, 0))
+    for _ in range(6):
+        laid_out.partial_fit(batch)
+        plain.partial_fit(rows(4, 1))
+    np.testing.assert_allclose(laid_out.coef_, plain.coef_, rtol=1e-12)
+
+
+@each_estimator
+def test_input_is_not_kept_by_reference(estimator: Any) -> None:
+    """Callers reuse their buffers; what was learned must not change with them."""
+    X, batch = rows(20, 0), rows(4, 1)
+    estimator = clone(estimator).fit(X)
+    for _ in range(6):
+        estimator.partial_fit(batch)
+    before = pickle.dumps(estimator)
+    X[:] = 99.0
+    batch[:] = 99.0
+    assert pickle.dumps(estimator) == before
