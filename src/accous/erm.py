@@ -1,0 +1,175 @@
+"""Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted.
+
+Two ways with one shape: our own warm-started logistic regression, and any scikit-learn classifier whose ``fit`` takes
+``sample_weight``. Both give, besides the fitted predictor, predictions for every reference row by a fit that did not
+see it, from which the current error is estimated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from accous.core.arrays import FloatArray, IntArray
+from accous.core.logistic import MAX_NEWTON_COEFS, LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.exceptions import ParameterError
+
+__all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
+
+_N_FOLDS = 5
+
+
+class WeightedErm(Protocol):
+    """A way to fit a predictor on the reference with given weights."""
+
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
+
+    def cross_fitted(self, weights: FloatArray, fitted: Any) -> IntArray | None:
+        """Class number of each row by a fit that did not see it; None where a class has too few rows."""
+
+
+@dataclass(frozen=True)
+class LinearPredictor:
+    """A fitted logistic or softmax regression, with scikit-learn's attribute names.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1 or n_classes, n_features)
+    intercept_ : array of shape (1 or n_classes,)
+    classes_ : array of shape (n_classes,)
+    """
+
+    coef_: FloatArray
+    intercept_: FloatArray
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Scores: one per row for two classes, else one per row and class."""
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Class probabilities of each row."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack((np.zeros_like(scores), scores), axis=1)
+        return np.asarray(softmax(scores, axis=1))
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Most probable class of each row."""
+        return np.asarray(self.classes_[_class_numbers(self.decision_function(X))])
+
+
+class LogisticErm:
+    """Our own warm-started logistic or softmax regression."""
+
+    def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
+        self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
+        self._classes = classes
+
+    def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
+        """Minimise the weighted objective, starting from the previous predictor."""
+        start = None
+        if previous is not None:
+            start = np.concatenate((previous.coef_, previous.intercept_[:, None]), axis=1)
+        coefs = solve(self._problem, weights, start)
+        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes)
+
+    def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
+        """Approximate leave-one-out; folds where its Hessian would be too large."""
+        problem = self._problem
+        if problem.n_scores * problem.design.shape[1] > MAX_NEWTON_COEFS:
+            return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
+        if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
+            return None
+        coefs = np.concatenate((fitted.coef_, fitted.intercept_[:, None]), axis=1)
+        scores = leave_one_out_scores(problem, weights, coefs)
+        return _class_numbers(scores[:, 0] if problem.n_classes == 2 else scores)
+
+    def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> IntArray:
+        whole = self._problem
+        part = LogisticProblem(whole.design[rows], whole.labels[rows], whole.n_classes, whole.C, whole.whitener)
+        start = np.concatenate((fitted.coef_, fitted.intercept_[:, None]), axis=1)
+        scores = whole.design[rest] @ solve(part, weights[rows], start).T
+        return _class_numbers(scores[:, 0] if whole.n_classes == 2 else scores)
+
+
+class ForeignErm:
+    """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
+
+    def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
+        require_sample_weight(estimator)
+        self._estimator, self._X, self._y, self._labels, self._classes = estimator, X, y, labels, classes
+
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Fit a fresh clone on the whole reference."""
+        return self._fit_clone(self._X, self._y, weights)
+
+    def cross_fitted(self, weights: FloatArray, fitted: Any) -> IntArray | None:
+        """Stratified folds."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.searchsorted(self._classes, part.predict(_safe_indexing(self._X, rest)))
+
+        return _predict_by_folds(self._labels, predict_rest)
+
+    def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
+        estimator = clone(self._estimator)
+        if get_config()["enable_metadata_routing"]:
+            _request_sample_weight(estimator)
+            return estimator.fit(X, y, sample_weight=weights)
+        return estimator.fit(X, y, **{_sample_weight_name(estimator): weights})
+
+
+def require_sample_weight(estimator: Any) -> None:
+    """Refuse, by name, a classifier whose ``fit`` takes no ``sample_weight``."""
+    last = _last_step(estimator)
+    if not hasattr(last, "fit") or not has_fit_parameter(last, "sample_weight"):
+        raise ParameterError(
+            f"estimator must take sample_weight in fit, and {type(last).__name__} does not: importance weights "
+            "could not reach it."
+        )
+
+
+def _last_step(estimator: Any) -> Any:
+    return _last_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
+
+
+def _sample_weight_name(estimator: Any) -> str:
+    if isinstance(estimator, Pipeline):
+        name, step = estimator.steps[-1]
+        return f"{name}__{_sample_weight_name(step)}"
+    return "sample_weight"
+
+
+def _request_sample_weight(estimator: Any) -> None:
+    """Ask scikit-learn's metadata routing to bring the weights to the last step."""
+    last = _last_step(estimator)
+    if hasattr(last, "set_fit_request"):
+        last.set_fit_request(sample_weight=True)
+
+
+def _class_numbers(scores: FloatArray) -> IntArray:
+    return (scores > 0.0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def _predict_by_folds(labels: IntArray, predict_rest: Any) -> IntArray | None:
+    if np.bincount(labels)[np.unique(labels)].min() < _N_FOLDS:
+        return None
+    predicted = np.empty_like(labels)
+    folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
+    for rows, rest in folds.split(np.zeros(len(labels)), labels):
+        predicted[rest] = predict_rest(rows, rest)
+    return predicted
