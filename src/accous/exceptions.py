@@ -4,13 +4,14 @@
 
     AccousError
     ├── ParameterError (also a ValueError)
-    └── DataError      (also a ValueError)
+    ├── DataError      (also a ValueError)
+    └── CheckpointError
 
 Catch `AccousError` to catch everything the package raises on purpose; code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working.
 """
 
-__all__ = ["AccousError", "DataError", "ParameterError"]
+__all__ = ["AccousError", "CheckpointError", "DataError", "ParameterError"]
 
 
 class AccousError(Exception):
@@ -23,3 +24,7 @@ class ParameterError(AccousError, ValueError):
 
 class DataError(AccousError, ValueError):
     """The rows or columns given cannot be used."""
+
+
+class CheckpointError(AccousError):
+    """A model cannot be saved, or what was saved cannot be loaded."""

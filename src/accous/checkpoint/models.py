@@ -1,0 +1,195 @@
+"""Models <-> a description in JSON, what ``fit`` fixed, and what the rounds have changed since.
+
+Class names are looked up in a fixed table: nothing that stands in a file decides which code is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from accous.adaptation import AdaptiveClassifier
+from accous.checkpoint.plain import from_json, to_json
+from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
+from accous.exceptions import CheckpointError
+from accous.ratio.base import RatioEstimator
+from accous.ratio.blas import one_blas_thread
+from accous.ratio.no_shift import NoShift
+from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.single import SingleLearnerRatio
+
+__all__ = [
+    "describe",
+    "fixed_parts",
+    "fixed_to_plain",
+    "require_fitted",
+    "require_foreign",
+    "restore",
+    "state_to_plain",
+]
+
+Model = AdaptiveClassifier | RatioEstimator
+
+_CLASSES: dict[str, type[Model]] = {
+    cls.__name__: cls for cls in (AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio)
+}
+
+
+def require_fitted(model: Model) -> None:
+    """Raise scikit-learn's NotFittedError for a model that has not finished a ``fit``."""
+    check_is_fitted(model, "state_" if isinstance(model, AdaptiveClassifier) else "reference_")
+
+
+# --- class and parameters ---------------------------------------------------------------------------------------
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """Class and parameters in JSON; objects of the user's by the name of their class."""
+    if _CLASSES.get(type(model).__name__) is not type(model):
+        raise CheckpointError(
+            f"A {_name(model)} cannot be saved: use one of {', '.join(sorted(_CLASSES))}, and no subclass of them."
+        )
+    parameters = {name: _parameter_to_json(name, value) for name, value in model.get_params(deep=False).items()}
+    description = {"class": _name(model), "parameters": parameters}
+    if isinstance(model, AdaptiveClassifier) and hasattr(model, "ratio_"):
+        description["fitted_ratio"] = describe(model.ratio_)
+    return description
+
+
+def require_foreign(description: dict[str, Any], given: dict[str, Any]) -> None:
+    """Check that exactly the objects that were not saved are given again."""
+    wanted = dict(_foreign_classes(description))
+    for name, value in given.items():
+        if name in wanted and value is None:
+            raise CheckpointError(
+                f"The model was saved with a {name} of the class {wanted[name]}, which is not stored: pass it again, "
+                f"load(path, {name}={wanted[name]}(...))."
+            )
+        if name not in wanted and value is not None:
+            raise CheckpointError(f"The model was saved without a {name} of the user's: leave {name} out of load.")
+        if name in wanted and _name(value) != wanted[name]:
+            raise CheckpointError(
+                f"The model was saved with a {name} of the class {wanted[name]}, not {_name(value)}: pass one like it."
+            )
+
+
+def _parameter_to_json(name: str, value: Any) -> Any:
+    if (name == "estimator" and value is not None) or (name == "feature_map" and not isinstance(value, str)):
+        return {"$foreign": _name(value)}
+    if name == "ratio" and value is not None:
+        return {"$model": describe(value)}
+    try:
+        return to_json(value)
+    except CheckpointError as error:
+        allowed = "an integer or None" if name == "random_state" else "None, a bool, a number or a string"
+        raise CheckpointError(
+            f"The parameter {name} is a {_name(value)}, which cannot be saved: use {allowed}."
+        ) from error
+
+
+def _foreign_classes(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in description["parameters"].items():
+        if isinstance(value, dict) and "$foreign" in value:
+            yield name, value["$foreign"]
+        if isinstance(value, dict) and "$model" in value:
+            yield from _foreign_classes(value["$model"])
+    if "fitted_ratio" in description:
+        yield from _foreign_classes(description["fitted_ratio"])
+
+
+def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
+    """Make the unfitted model."""
+    cls = _CLASSES.get(description["class"])
+    if cls is None:
+        raise CheckpointError(f"Models of the class {description['class']} are unknown to this accous: upgrade it.")
+    unknown = description["parameters"].keys() - cls().get_params(deep=False).keys()
+    if unknown:
+        raise CheckpointError(
+            f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade it."
+        )
+    return cls(**{name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()})
+
+
+def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
+    if isinstance(value, dict) and "$foreign" in value:
+        return foreign[name]
+    if isinstance(value, dict) and "$model" in value:
+        return _build(value["$model"], foreign)
+    return from_json(value)
+
+
+# --- what was learned -------------------------------------------------------------------------------------------
+
+
+def fixed_parts(model: Any) -> tuple[Any, ...]:
+    """Return the objects that ``fit`` makes and no round changes."""
+    if isinstance(model, AdaptiveClassifier):
+        own = (model.reference_, model.classes_, model.labels_, model.base_weight_)
+        return (*own, *fixed_parts(model.ratio_))
+    return (model.reference_,)
+
+
+def fixed_to_plain(model: Any) -> dict[str, Any]:
+    """Everything that ``fit`` makes and no round changes: reference, labels, names; what a ratio shares, once."""
+    names = getattr(model, "feature_names_in_", None)
+    plain = {
+        "rows": rows_to_plain(model.reference_),
+        "n_features": int(model.n_features_in_),
+        "names": None if names is None else array_to_plain(names, "The list of column names"),
+    }
+    if isinstance(model, AdaptiveClassifier):
+        ratio = fixed_to_plain(model.ratio_)
+        if is_same_plain(ratio["rows"], plain["rows"]):
+            ratio["rows"] = None
+        plain |= {
+            "classes": array_to_plain(model.classes_, "y"),
+            "labels": model.labels_,
+            "base_weight": model.base_weight_,
+            "ratio": ratio,
+        }
+    return plain
+
+
+def state_to_plain(model: Any) -> dict[str, Any]:
+    """Everything that the rounds have changed since ``fit``."""
+    plain: dict[str, Any] = {"model": model._to_plain()}
+    if isinstance(model, AdaptiveClassifier):
+        plain["ratio"] = model.ratio_._to_plain()
+    return plain
+
+
+def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Make the model again; the user's objects are fitted anew where the saved ones were."""
+    model = _build(description, foreign)
+    rows = rows_from_plain(fixed["rows"])
+    with one_blas_thread():
+        if not isinstance(model, AdaptiveClassifier):
+            _restore_ratio(model, rows, fixed, state["model"])
+            return model
+        ratio, of_ratio = clone(_build(description["fitted_ratio"], foreign)), fixed["ratio"]
+        ratio_rows = rows if of_ratio["rows"] is None else rows_from_plain(of_ratio["rows"])
+        _restore_ratio(ratio, ratio_rows, of_ratio, state["ratio"])
+        _restore_reference(model, rows, fixed)
+        model.classes_, model.labels_ = array_from_plain(fixed["classes"]), fixed["labels"]
+        model.base_weight_, model.ratio_ = fixed["base_weight"], ratio
+        model._from_plain(state["model"])
+    return model
+
+
+def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], state: dict[str, Any]) -> None:
+    _restore_reference(ratio, rows, fixed)
+    ratio._from_plain(state, rows)
+
+
+def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
+    model.reference_ = rows
+    model.n_features_in_ = fixed["n_features"]
+    if fixed["names"] is not None:
+        model.feature_names_in_ = array_from_plain(fixed["names"])
+
+
+def _name(value: Any) -> str:
+    return type(value).__name__

@@ -1,0 +1,202 @@
+"""``save`` and ``load``: a folder with the reference, written once, a small state per save, and a manifest."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accous.checkpoint.files import (
+    StoredFile,
+    is_data_file,
+    is_temporary_file,
+    read_data,
+    remove_files,
+    sync_folder,
+    write_data,
+)
+from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, read_manifest, write_manifest
+from accous.checkpoint.models import (
+    describe,
+    fixed_parts,
+    fixed_to_plain,
+    require_fitted,
+    require_foreign,
+    restore,
+    state_to_plain,
+)
+from accous.exceptions import CheckpointError
+
+__all__ = ["load", "save"]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The file that a model's reference was last written to or read from, and what the reference was then."""
+
+    parts: tuple[weakref.ref[Any], ...]
+    file: StoredFile
+
+    def is_of(self, parts: tuple[Any, ...]) -> bool:
+        return len(parts) == len(self.parts) and all(old() is new for old, new in zip(self.parts, parts, strict=True))
+
+
+# A reference is large and changes only with ``fit``: each is written and hashed once.
+_written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Save a fitted model to a folder, from which `load` resumes it bit for bit.
+
+    The reference is written once; saving again to the same folder writes only the state of the round. A crash at any
+    moment leaves the save before it in place. Another model's save in the same folder is replaced. Nothing is pickled:
+    a foreign ``estimator`` or ``feature_map`` is recorded by its class name and has to be passed to `load` again.
+
+    One process at a time may save to a folder, and not while the model is learning in another thread; any number may
+    load from it meanwhile.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+    path : str or path
+        A folder: new, empty, or one that was saved to before.
+
+    Raises
+    ------
+    CheckpointError
+        If the model has parts that cannot be saved, or the folder holds something else or cannot be written to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import accous
+    >>> from accous.streams import GaussianStream, SquareShift
+    >>> stream = GaussianStream(SquareShift(period=50), n_rounds=20, batch_size=5)
+    >>> model = accous.AdaptiveClassifier().fit(*stream.reference())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for batch in stream:
+    ...         accous.save(model.adapt(batch.X), folder)
+    ...     accous.load(folder).n_rounds_
+    20
+    """
+    description = describe(model)
+    require_fitted(model)
+    folder = Path(path)
+    try:
+        _prepare(folder)
+        reference = _write_reference(model, folder)
+        state = write_data(folder, f"state-{model.n_rounds_}", state_to_plain(model))
+        write_manifest(folder, Manifest(description, reference, state))
+        current = {reference.name, state.name}
+        remove_files(folder, lambda name: is_data_file(name) and name not in current)
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot write to {folder} ({error}): free space, change its permissions or give another folder."
+        ) from error
+
+
+def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None) -> Any:
+    """Load a model that `save` wrote; it goes on where the saved one stood, bit for bit.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder.
+    estimator : classifier, optional
+        The ``estimator`` that the saved `AdaptiveClassifier` had, if it was not None; it is fitted again with the
+        weights of its last fit, so it has to be of the same class, parameters and seed.
+    feature_map : transformer, optional
+        The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
+        reference.
+
+    Returns
+    -------
+    AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+
+    Raises
+    ------
+    CheckpointError
+        If there is no saved model, if a file of it was changed, or if what is passed beside is not what it needs.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import accous
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = accous.OnlineDensityRatio().fit(rng.normal(size=(50, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     accous.save(ratio, folder)
+    ...     resumed = accous.load(folder)
+    >>> batches = rng.normal(loc=1.0, size=(10, 5, 2))
+    >>> for batch in batches:
+    ...     _ = ratio.partial_fit(batch), resumed.partial_fit(batch)
+    >>> bool(np.all(ratio.coef_ == resumed.coef_))
+    True
+    """
+    folder = Path(path)
+    try:
+        manifest, fixed, state = _read(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot read {folder} ({error}): change its permissions or give another folder."
+        ) from error
+    foreign = {"estimator": estimator, "feature_map": feature_map}
+    require_foreign(manifest.model, foreign)
+    model = restore(manifest.model, foreign, fixed, state)
+    _remember(model, manifest.reference)
+    return model
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder if need be, refuse one that holds something else, remove what a crash left behind."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file: give a folder.")
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+    manifest = folder / MANIFEST_NAME
+    if manifest.exists():
+        is_ours = is_manifest_of_ours(manifest)
+    else:
+        # Only files of ours: the very first save was interrupted.
+        is_ours = all(is_data_file(file.name) or is_temporary_file(file.name) for file in folder.iterdir())
+    if not is_ours:
+        raise CheckpointError(
+            f"{folder} holds something that accous did not save: give a new or empty folder, or remove what is there."
+        )
+    remove_files(folder, is_temporary_file)
+
+
+def _write_reference(model: Any, folder: Path) -> StoredFile:
+    """Write what ``fit`` fixed, unless it is there already."""
+    written = _written.get(model)
+    if written is not None and written.is_of(fixed_parts(model)) and written.file.is_in(folder):
+        return written.file
+    file = write_data(folder, "reference", fixed_to_plain(model))
+    _remember(model, file)
+    return file
+
+
+def _remember(model: Any, file: StoredFile) -> None:
+    _written[model] = _Written(tuple(map(weakref.ref, fixed_parts(model))), file)
+
+
+def _read(folder: Path) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
+    """Read the manifest and the files it names, all of one save even if another process saves meanwhile."""
+    if not (folder / MANIFEST_NAME).is_file():
+        raise CheckpointError(
+            f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved to."
+        )
+    manifest = read_manifest(folder)
+    while True:
+        try:
+            state = read_data(folder, manifest.state)
+            return manifest, read_data(folder, manifest.reference), state
+        except FileNotFoundError as error:
+            latest = read_manifest(folder)
+            if latest == manifest:
+                raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+            manifest = latest

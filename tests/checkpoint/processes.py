@@ -1,0 +1,106 @@
+"""What the tests run in other processes: resuming saved models, and saving until killed."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import accous
+from tests.checkpoint.cases import Case, assert_same_bits, history, make_cases, numbers_of
+from tests.checkpoint.crashes import Operations
+
+
+def resume_all(root: Path) -> None:
+    """Load every model under a folder, go on, and write down every number."""
+    for name, case in make_cases().items():
+        model = accous.load(root / name / "model", **case.given)
+        np.savez(root / name / "numbers.npz", **history(case, model))
+
+
+def kill_at_every_operation(root: Path) -> None:
+    """Save in child processes that kill themselves at their first, second, ... file operation."""
+    case, model = start(root)
+    before = numbers_of(case, model)
+    after = numbers_of(case, case.play(model, 5, 1))
+    number = 0
+    while wait_for(fork(partial(save_and_die, model, root, number))) == -signal.SIGKILL:
+        found = numbers_of(case, accous.load(root))
+        assert_same_bits(found, after if found["n_rounds_"] == 5 else before)
+        number += 1
+    assert number > 20
+    assert_same_bits(numbers_of(case, accous.load(root)), after)
+    assert len(list(root.iterdir())) == 3
+
+
+def kill_at_random_times(root: Path) -> None:
+    """Save without end in child processes, and kill each some time after its first save."""
+    rng = random.Random(0)
+    case, model = start(root)
+    for _ in range(15):
+        n_before = accous.load(root).n_rounds_
+        reader, writer = os.pipe()
+        child = fork(partial(save_without_end, case, root, writer))
+        os.close(writer)
+        assert os.read(reader, 1) == b"."
+        time.sleep(rng.uniform(0.0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        assert wait_for(child) == -signal.SIGKILL
+        os.close(reader)
+        assert accous.load(root).n_rounds_ > n_before
+    loaded = accous.load(root)
+    assert_same_bits(numbers_of(case, loaded), numbers_of(case, case.play(model, 5, loaded.n_rounds_ - 4)))
+
+
+def kill(root: Path) -> None:
+    """Both, in one process: starting one takes longer than all of this."""
+    kill_at_every_operation(root / "operations")
+    kill_at_random_times(root / "times")
+
+
+def start(folder: Path) -> tuple[Case, Any]:
+    """A model that was saved after four rounds."""
+    case = make_cases()["logistic standardize"]
+    model = case.play(case.fit(), 1, 4)
+    accous.save(model, folder)
+    return case, model
+
+
+def save_and_die(model: Any, folder: Path, number: int) -> None:
+    with Operations(number, "before", lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        accous.save(model, folder)
+
+
+def save_without_end(case: Case, folder: Path, writer: int) -> None:
+    model = accous.load(folder)
+    while True:
+        accous.save(case.play(model, model.n_rounds_ + 1, 1), folder)
+        os.write(writer, b".")
+
+
+def fork(task: Callable[[], Any]) -> int:
+    """Run a task in a child process; its id."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            task()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def wait_for(child: int) -> int:
+    """The exit code of a child process, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    {"resume_all": resume_all, "kill": kill}[sys.argv[1]](Path(sys.argv[2]))
