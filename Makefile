@@ -22,8 +22,8 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: $(STAMP) ## run the example on simulated data
-	$(RUN) examples/demo.py
+demo: $(STAMP) ## follow a simulated stream: a table and a picture
+	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
 	$(RUN) -m pytest -n 2
@@ -31,8 +31,9 @@ test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documenta
 test-slow: $(STAMP) ## the tests marked slow
 	$(RUN) -m pytest -n 2 -m slow
 
-bench: $(STAMP) ## measure the speed of the ratio estimators
-	$(RUN) -m benchmarks.ratio
+bench: $(STAMP) ## measure speed, and accuracy on streams with known answers
+	$(RUN) -m benchmarks.speed
+	$(RUN) -m benchmarks.accuracy
 
 sweep: $(STAMP) ## measure the accuracy of the default settings against their neighbours
 	$(RUN) -m benchmarks.defaults

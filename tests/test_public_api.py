@@ -10,10 +10,13 @@ from accous import exceptions
 
 PUBLIC_NAMES = [
     "AccousError",
+    "AdaptiveClassifier",
     "NoShift",
     "OnlineDensityRatio",
     "SingleLearnerRatio",
     "__version__",
+    "load",
+    "save",
     "streams",
 ]
 
@@ -75,10 +78,11 @@ def test_version_is_the_installed_one():
 
 
 def test_exception_tree():
-    assert exceptions.__all__ == ["AccousError", "DataError", "ParameterError"]
+    assert exceptions.__all__ == ["AccousError", "CheckpointError", "DataError", "ParameterError"]
     assert exceptions.AccousError.__bases__ == (Exception,)
     assert exceptions.ParameterError.__bases__ == (exceptions.AccousError, ValueError)
     assert exceptions.DataError.__bases__ == (exceptions.AccousError, ValueError)
+    assert exceptions.CheckpointError.__bases__ == (exceptions.AccousError,)
     assert accous.AccousError is exceptions.AccousError
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accous import streams
     from accous.adaptation import AdaptiveClassifier
+    from accous.checkpoint import load, save
     from accous.exceptions import AccousError
     from accous.ratio.no_shift import NoShift
     from accous.ratio.online import OnlineDensityRatio
@@ -25,6 +26,8 @@ __all__ = [
     "OnlineDensityRatio",
     "SingleLearnerRatio",
     "__version__",
+    "load",
+    "save",
     "streams",
 ]
 
@@ -34,6 +37,8 @@ _HOME_OF_NAME = {
     "NoShift": "accous.ratio.no_shift",
     "OnlineDensityRatio": "accous.ratio.online",
     "SingleLearnerRatio": "accous.ratio.single",
+    "load": "accous.checkpoint",
+    "save": "accous.checkpoint",
 }
 _SUBMODULES = {"streams"}
 

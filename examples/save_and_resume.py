@@ -1,0 +1,31 @@
+"""Stop in the middle of a stream, go on in another process: nothing is lost, to the last bit."""
+
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+import accous
+from accous.streams import GaussianStream, SquareShift
+
+stream = GaussianStream(SquareShift(period=100), n_rounds=300, batch_size=5)
+model = accous.AdaptiveClassifier().fit(*stream.reference())
+
+batches = iter(stream)
+for batch in islice(batches, 150):
+    model.adapt(batch.X)
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "model"
+    accous.save(model, path)  # in the process that stops
+    resumed = accous.load(path)  # in the one that goes on
+print(f"Saved and loaded after round {resumed.n_rounds_}.")
+
+for batch in batches:  # both go on; the first stands for one that never stopped
+    model.adapt(batch.X)
+    resumed.adapt(batch.X)
+
+assert np.array_equal(resumed.reference_weight_, model.reference_weight_)
+assert np.array_equal(resumed.predict_proba(batch.X), model.predict_proba(batch.X))
+print(f"After round {resumed.n_rounds_} it has the weights and predictions of the one that never stopped, bit for bit.")

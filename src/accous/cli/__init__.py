@@ -1,0 +1,77 @@
+"""The command line, ``accous``: one file per command, which parses, calls and prints.
+
+Commands import what they need when they run, so that ``accous --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from accous.cli.demo import demo
+from accous.exceptions import AccousError, ParameterError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="accous",
+    help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
+    epilog="Start with: accous demo",
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
+
+# The error for what was typed wrongly; typer exports only this child of it.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        import accous
+
+        typer.echo(f"accous {accous.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        What follows ``accous``; None takes it from the command line.
+
+    Returns
+    -------
+    int
+        0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 130 when
+        interrupted.
+    """
+    try:
+        # Without typer's own handling, which prints a box and the usage for every wrong argument.
+        return app(arguments, prog_name="accous", standalone_mode=False) or 0
+    except _UsageError as error:
+        return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
+    except ParameterError as error:
+        return _fail(str(error), 2)
+    except (AccousError, OSError) as error:
+        return _fail(str(error), 1)
+
+
+def _fail(message: str, exit_code: int) -> int:
+    typer.echo(f"accous: {message.rstrip('.')}.", err=True)
+    return exit_code

@@ -1,0 +1,161 @@
+"""``accous demo``: see what the package does, in seconds and without data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accous.exceptions import ParameterError
+from accous.parameters import require_choice
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous.cli.demo_race import Race
+
+__all__ = ["demo"]
+
+_SHIFTS = ("lin", "squ", "sin", "ber")
+_IMAGE_FORMATS = ("png", "svg", "pdf")
+_MOST_ROUNDS, _MOST_ROWS, _LARGEST_SEED = 1_000_000, 100_000, 2**32 - 1
+
+_Rounds = Annotated[int, typer.Option("--rounds", help="Rounds of the stream.")]
+_BatchSize = Annotated[int, typer.Option("--batch-size", help="Unlabelled rows in each round.")]
+_Shift = Annotated[
+    str,
+    typer.Option(
+        "--shift",
+        metavar="|".join(_SHIFTS),
+        help="How the inputs drift: slowly (lin), in jumps (squ), in waves (sin) or in jumps at random times (ber).",
+    ),
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Seed of the stream.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="The picture: a .png, .svg or .pdf file.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table: no progress bar, no remarks.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")]
+
+
+def demo(
+    rounds: _Rounds = 2000,
+    batch_size: _BatchSize = 5,
+    shift: _Shift = "squ",
+    seed: _Seed = 0,
+    output: _Output = Path("demo.png"),
+    quiet: _Quiet = False,
+    as_json: _AsJson = False,
+) -> int:
+    """Follow a drifting stream with four classifiers: a table, a picture, no data needed.
+
+    A classifier is fitted on a labelled reference; then unlabelled batches arrive and their distribution moves. Shown
+    are the errors of a model that stays as it is, of one that adapts by a single learner, of accous, and of an oracle
+    that knows the drift. It takes about ten seconds.
+    """
+    _require_between("--rounds", rounds, 1, _MOST_ROUNDS)
+    _require_between("--batch-size", batch_size, 1, _MOST_ROWS)
+    _require_between("--seed", seed, 0, _LARGEST_SEED)
+    require_choice("--shift", shift, _SHIFTS)
+    image_format = _image_format(output)
+    from rich.console import Console
+
+    remarks = Console(stderr=True, quiet=quiet, highlight=False)
+    race = _run(shift, rounds, batch_size, seed, remarks)
+    if as_json:
+        typer.echo(json.dumps(_as_record(race, shift), indent=2))
+    else:
+        _print_table(race, Console(highlight=False), is_brief=quiet)
+    return _save_picture(race, output, image_format, remarks)
+
+
+def _require_between(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ParameterError(f"{name} must be between {low} and {high}, got {value}.")
+
+
+def _image_format(output: Path) -> str:
+    image_format = output.suffix.lower().removeprefix(".")
+    if image_format not in _IMAGE_FORMATS:
+        raise ParameterError(f"--output must end in .png, .svg or .pdf, got {str(output)!r}.")
+    return image_format
+
+
+def _run(shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console) -> Race:
+    from rich.progress import track
+
+    from accous.cli.demo_race import make_stream, run_race
+
+    stream = make_stream(shift, n_rounds=n_rounds, batch_size=batch_size, seed=seed)
+
+    def with_bar(batches: Iterable[Any]) -> Iterable[Any]:
+        is_hidden = remarks.quiet or not remarks.is_terminal
+        title = "Following the stream"
+        return track(batches, title, n_rounds, console=remarks, transient=True, disable=is_hidden)
+
+    return run_race(stream, with_bar)
+
+
+def _as_record(race: Race, shift: str) -> dict[str, Any]:
+    stream = race.stream
+    contenders = [
+        {
+            "name": name,
+            "mean_error": race.mean_error(name),
+            "mean_error_rare": race.rare_error(name),
+            "gap_closed": race.gap_closed(name),
+        }
+        for name in race.errors
+    ]
+    return {
+        "shift": shift,
+        "rounds": stream.n_rounds,
+        "batch_size": stream.batch_size,
+        "seed": stream.random_state,
+        "contenders": contenders,
+        "finding": race.finding(),
+    }
+
+
+def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
+    from rich.table import Table
+
+    stream = race.stream
+    table = Table(title=f"{stream.n_rounds:,} rounds of {stream.batch_size} unlabelled rows")
+    table.add_column("classifier")
+    table.add_column("mean error", justify="right")
+    table.add_column("gap to the oracle closed", justify="right")
+    for name in race.errors:
+        share = race.gap_closed(name)
+        table.add_row(name, f"{race.mean_error(name):.1%}", "-" if share is None else f"{share:.0%}")
+    console.print(table)
+    if is_brief:
+        return
+    console.print(race.finding())
+    if any((race.gap_closed(name) or 0.0) > 1.005 for name in race.errors):
+        console.print(
+            "More than 100 %: the oracle knows the true ratio, but has few reference rows of the rare population to "
+            "learn from, so it can be beaten."
+        )
+
+
+def _save_picture(race: Race, output: Path, image_format: str, remarks: Console) -> int:
+    try:
+        from accous.cli.demo_picture import draw_race
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        _warn("No picture, because matplotlib is missing: pip install 'accous[plot]' adds it.")
+        return 0
+    try:
+        output.write_bytes(draw_race(race, image_format))
+    except OSError as error:
+        _warn(f"accous: the picture could not be written to {output}: {error.strerror or error}.")
+        return 1
+    remarks.print(f"Picture: {output}", soft_wrap=True, markup=False)
+    return 0
+
+
+def _warn(message: str) -> None:
+    typer.echo(message, err=True)

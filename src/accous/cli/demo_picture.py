@@ -1,0 +1,130 @@
+"""The picture of ``accous demo``: error over time, with the drift behind it."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator, PercentFormatter
+
+from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race
+from accous.core.arrays import FloatArray, IntArray
+
+__all__ = ["draw_race", "rolling_mean"]
+
+_SMOOTHED_ROUNDS = 20
+_ROUNDS_AFTER_JUMP = 30
+# Okabe and Ito's colours, told apart with any kind of colour vision. The thin lines lie on the thick ones.
+_STYLES: dict[str, dict[str, Any]] = {
+    FIXED: {"color": "#D55E00", "linewidth": 2.4},
+    SINGLE: {"color": "#56B4E9", "linewidth": 1.3, "zorder": 4},
+    ACCOUS: {"color": "#0072B2", "linewidth": 3.2, "zorder": 3},
+    ORACLE: {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 5},
+}
+_SHADE = LinearSegmentedColormap.from_list("shade", ["#FFFFFF", "#EBE6D8"])
+
+
+def draw_race(race: Race, image_format: str) -> bytes:
+    """Draw the errors over time and, where the stream jumps, the rounds after a jump.
+
+    Parameters
+    ----------
+    race : Race
+    image_format : str
+        ``"png"``, ``"svg"`` or ``"pdf"``.
+
+    Returns
+    -------
+    bytes
+        The file's content.
+    """
+    figure = Figure(figsize=(11, 5), layout="constrained", dpi=150)
+    jumps = _jump_indices(race)
+    ratios = [3.2, 1.0] if len(jumps) else [1.0]
+    panels = np.ravel(figure.subplots(1, len(ratios), sharey=True, width_ratios=ratios))
+    _draw_all_rounds(panels[0], race)
+    if len(jumps):
+        _draw_after_jumps(panels[1], race, jumps)
+    _set_limits(panels[0], race)
+    figure.suptitle(race.headline(), x=0.01, ha="left", fontsize=15, fontweight="bold")
+    handles, labels = panels[0].get_legend_handles_labels()
+    title = "mean error over all rounds"
+    figure.legend(handles, labels, title=title, loc="outside lower center", ncols=4, frameon=False, fontsize=11)
+    content = BytesIO()
+    figure.savefig(content, format=image_format)
+    return content.getvalue()
+
+
+def rolling_mean(values: FloatArray, n_last: int) -> FloatArray:
+    """Mean of the last values up to each one; of fewer at the beginning."""
+    sums = np.cumsum(np.concatenate(([0.0], values)))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, ends - n_last)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
+
+
+def _draw_all_rounds(axes: Axes, race: Race) -> None:
+    n_rounds = len(race.stream)
+    _shade(axes, 1.0 - race.stream.alphas, first=1)
+    for name, errors in race.errors.items():
+        rounds, style = np.arange(1, n_rounds + 1), _STYLES[name]
+        label = f"{name} {race.mean_error(name):.1%}"
+        if name in (SINGLE, ACCOUS):  # the errors of the others move with the stream alone: nothing to smooth
+            axes.plot(rounds, errors, color=style["color"], linewidth=0.8, alpha=0.35)
+            errors = rolling_mean(errors, _SMOOTHED_ROUNDS)
+        axes.plot(rounds, errors, label=label, **style)
+    rare_share, n_rows = 1.0 - race.stream.alpha_0, race.stream.batch_size
+    title = f"Shaded: rows of a kind that makes up only {rare_share:.0%} of the labelled reference"
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(f"round, of {n_rows} unlabelled rows (faint: each round; bold: mean of {_SMOOTHED_ROUNDS})")
+    axes.set_ylabel("share of rows classified wrongly")
+    axes.yaxis.set_major_locator(MultipleLocator(0.05))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray) -> None:
+    """Draw the mean over all jumps, round by round: here smoothing would hide how soon the errors fall."""
+    offsets = np.arange(_ROUNDS_AFTER_JUMP)
+    _shade(axes, np.ones(len(offsets)), first=0)
+    for name, errors in race.errors.items():
+        axes.plot(offsets, errors[jumps[:, None] + offsets].mean(axis=0), **_STYLES[name])
+    axes.set_title("Right after a jump", loc="left", fontsize=11)
+    axes.set_xlabel(f"rounds since (mean of {len(jumps)} jumps)" if len(jumps) > 1 else "rounds since")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _jump_indices(race: Race) -> IntArray:
+    """Rounds, counted from 0, that begin a long enough stretch of nothing but the rare population."""
+    alphas = race.stream.alphas
+    starts = np.flatnonzero((alphas[1:] == 0.0) & (alphas[:-1] == 1.0)) + 1
+    is_long = [not alphas[start : start + _ROUNDS_AFTER_JUMP].any() for start in starts]
+    is_inside = starts + _ROUNDS_AFTER_JUMP <= len(alphas)
+    return np.asarray(starts[np.array(is_long, dtype=bool) & is_inside])
+
+
+def _shade(axes: Axes, rare_shares: FloatArray, first: int) -> None:
+    """Shade each round by the share of the rare population in it."""
+    edges = (first - 0.5, first + len(rare_shares) - 0.5)
+    axes.imshow(
+        rare_shares[None, :],
+        extent=(*edges, 0.0, 1.0),
+        transform=axes.get_xaxis_transform(),
+        aspect="auto",
+        interpolation="nearest",
+        cmap=_SHADE,
+        vmin=0.0,
+        vmax=1.0,
+    )
+    axes.set_xlim(*edges)
+
+
+def _set_limits(axes: Axes, race: Race) -> None:
+    """Show the range of the errors: the image behind them would ask for 0 to 1."""
+    everything = np.concatenate(list(race.errors.values()))
+    margin = 0.08 * (everything.max() - everything.min()) + 0.005
+    axes.set_ylim(everything.min() - margin, everything.max() + margin)

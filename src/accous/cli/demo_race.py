@@ -1,0 +1,146 @@
+"""The race of ``accous demo``: four classifiers follow one simulated stream and are scored exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from accous.adaptation import AdaptiveClassifier
+from accous.core.arrays import FloatArray
+from accous.erm import LinearPredictor, LogisticErm
+from accous.ratio.no_shift import NoShift
+from accous.ratio.single import SingleLearnerRatio
+from accous.streams import (
+    Batch,
+    BernoulliShift,
+    GaussianStream,
+    LinearShift,
+    Shift,
+    SineShift,
+    SquareShift,
+)
+
+__all__ = ["ACCOUS", "FIXED", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
+
+FIXED, SINGLE, ACCOUS, ORACLE = "fixed model", "single learner", "accous", "oracle"
+
+_STRETCHES = 8  # enough to see that a drift comes back, few enough to see each one
+_SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
+_CLEAR_DIFFERENCE = 0.001
+
+
+@dataclass(frozen=True)
+class Race:
+    """The exact error of every contender in every round, before it learned from that round.
+
+    Attributes
+    ----------
+    stream : GaussianStream
+    errors : dict of str to array of shape (n_rounds,)
+        In the order of the table.
+    """
+
+    stream: GaussianStream
+    errors: dict[str, FloatArray]
+
+    @cached_property
+    def is_rare(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Rounds in which most rows come from the population that is rare in the reference."""
+        return self.stream.alphas < 0.5
+
+    def mean_error(self, name: str) -> float:
+        """Mean error over all rounds."""
+        return float(self.errors[name].mean())
+
+    def rare_error(self, name: str) -> float | None:
+        """Mean error over the rounds of the rare population; None where there is no such round."""
+        return float(self.errors[name][self.is_rare].mean()) if self.is_rare.any() else None
+
+    def gap_closed(self, name: str) -> float | None:
+        """Share of the way from the fixed model to the oracle; None where the two are as good as equal."""
+        gap = self.mean_error(FIXED) - self.mean_error(ORACLE)
+        return (self.mean_error(FIXED) - self.mean_error(name)) / gap if gap > _SMALLEST_GAP else None
+
+    def headline(self) -> str:
+        """What was seen, in a line."""
+        fixed, ours = self.rare_error(FIXED), self.rare_error(ACCOUS)
+        if fixed is None or ours is None:
+            fixed, ours = self.mean_error(FIXED), self.mean_error(ACCOUS)
+            return f"Without drift, the fixed model errs on {fixed:.0%} of the rows, accous on {ours:.0%}"
+        return f"When the inputs drift, the fixed model errs on {fixed:.0%} of the rows, accous on {ours:.0%}"
+
+    def finding(self) -> str:
+        """What was seen, in plain words."""
+        share, fixed, ours = self.gap_closed(ACCOUS), self.mean_error(FIXED), self.mean_error(ACCOUS)
+        if share is None:
+            return "The fixed model is as good as the oracle on this stream: there is nothing to gain by adapting."
+        if fixed - ours < _CLEAR_DIFFERENCE:
+            return f"Adapting did not help on this stream: accous errs on {ours:.1%}, the fixed model on {fixed:.1%}."
+        overall = f"Over all rounds accous closed {share:.0%} of the gap to the oracle, without a label."
+        return f"{self.headline()}. {overall} {self._compare_with_single()}"
+
+    def _compare_with_single(self) -> str:
+        lead = self.mean_error(SINGLE) - self.mean_error(ACCOUS)
+        if abs(lead) < _CLEAR_DIFFERENCE:
+            return "One learner over the whole history does as well on this stream."
+        verdict = "more" if lead > 0 else "fewer"
+        return f"One learner over the whole history makes {100 * abs(lead):.1f} points {verdict} errors."
+
+
+def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> GaussianStream:
+    """Make a stream that drifts to and fro about eight times, however many rounds there are."""
+    shifts: dict[str, Shift] = {
+        "lin": LinearShift(),
+        "squ": SquareShift(period=max(1, n_rounds // _STRETCHES)),
+        "sin": SineShift(period=max(2, 2 * n_rounds // _STRETCHES)),
+        "ber": BernoulliShift(flip=min(1.0, _STRETCHES / n_rounds)),
+    }
+    return GaussianStream(shifts[shift], n_rounds=n_rounds, batch_size=batch_size, random_state=seed)
+
+
+def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable[Batch]] = iter) -> Race:
+    """Let the contenders follow the stream.
+
+    Parameters
+    ----------
+    stream : GaussianStream
+    track : callable, optional
+        Gives the batches it is given; a place for a progress bar.
+    """
+    X_reference, y_reference = stream.reference()
+    models = {
+        FIXED: AdaptiveClassifier(ratio=NoShift()),
+        SINGLE: AdaptiveClassifier(ratio=SingleLearnerRatio()),
+        ACCOUS: AdaptiveClassifier(),
+    }
+    for model in models.values():
+        model.fit(X_reference, y_reference)
+    oracle = _Oracle(stream)
+    errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
+    for batch in track(stream):
+        for name, model in models.items():
+            errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
+            model.adapt(batch.X)
+        errors[ORACLE][batch.round - 1] = oracle.risk(batch.alpha)
+    return Race(stream, errors)
+
+
+class _Oracle:
+    """The same regression with the true ratio, which in practice nobody has; fitted once for every alpha."""
+
+    def __init__(self, stream: GaussianStream) -> None:
+        self._stream = stream
+        self._X, labels = stream.reference()
+        self._erm = LogisticErm(self._X, labels, np.unique(labels), C=1.0)
+        self._predictor: LinearPredictor | None = None
+        self._risks: dict[float, float] = {}
+
+    def risk(self, alpha: float) -> float:
+        if alpha not in self._risks:
+            ratio = self._stream.true_ratio(self._X, alpha)
+            self._predictor = self._erm.fit(ratio / ratio.mean(), self._predictor)
+            self._risks[alpha] = self._stream.risk(self._predictor, alpha)
+        return self._risks[alpha]

@@ -1,0 +1,203 @@
+"""`accous demo` prints honest numbers, draws a picture, and fails in one sentence."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import accous
+from accous.cli import main
+from accous.cli.demo_picture import draw_race, rolling_mean
+from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race, make_stream, run_race
+
+SHORT = ["demo", "--rounds", "80"]
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def make_race(shift: str = "squ", **errors: float) -> Race:
+    """A race of 80 rounds in which every contender's error is constant."""
+    stream = make_stream(shift, n_rounds=80, batch_size=1, seed=0)
+    names = {"fixed": FIXED, "single": SINGLE, "ours": ACCOUS, "oracle": ORACLE}
+    return Race(stream, {name: np.full(80, errors[key]) for key, name in names.items()})
+
+
+# --- the command -----------------------------------------------------------------------------------------------
+
+
+def test_demo_prints_a_table_and_a_finding_and_draws_a_picture(tmp_path, capsys):
+    assert main([*SHORT, "-o", "picture.png"]) == 0
+    printed = capsys.readouterr()
+    rows = [line for line in printed.out.splitlines() if line.startswith("│")]
+    for name, row in zip((FIXED, SINGLE, ACCOUS, ORACLE), rows, strict=True):
+        assert name in row
+        assert "%" in row
+    assert "the fixed model errs on" in printed.out
+    assert printed.err == "Picture: picture.png\n"
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_is_all_that_stdout_gets(capsys):
+    assert main([*SHORT, "--json", "--shift", "ber", "--seed", "3", "--batch-size", "2"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {key: record[key] for key in ("shift", "rounds", "batch_size", "seed")} == {
+        "shift": "ber",
+        "rounds": 80,
+        "batch_size": 2,
+        "seed": 3,
+    }
+    assert [row["name"] for row in record["contenders"]] == [FIXED, SINGLE, ACCOUS, ORACLE]
+    assert all(0.0 < row["mean_error"] < 0.5 for row in record["contenders"])
+    assert record["finding"]
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(capsys):
+    outputs = []
+    for seed in ("0", "0", "1"):
+        assert main([*SHORT, "--json", "--seed", seed]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_quiet_leaves_only_the_table(capsys):
+    assert main([*SHORT, "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    assert "errs on" not in printed.out
+    assert printed.err == ""
+
+
+def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "accous.cli.demo_picture")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(SHORT) == 0
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    assert "accous[plot]" in printed.err
+    assert printed.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_picture_that_cannot_be_written_costs_no_numbers(form, capsys):
+    assert main([*SHORT, "-o", "nowhere/picture.png", *form]) == 1
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    sentence = "the picture could not be written to nowhere/picture.png: No such file or directory"
+    assert printed.err == f"accous: {sentence}.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["demo", "--rounds", "0"], "--rounds must be between 1 and"),
+        (["demo", "--rounds", "many"], "--rounds"),
+        (["demo", "--batch-size", "0"], "--batch-size must be between 1 and"),
+        (["demo", "--seed", "-1"], "--seed must be between 0 and"),
+        (["demo", "--shift", "up"], "--shift must be one of 'lin', 'squ', 'sin', 'ber', got 'up'"),
+        (["demo", "-o", "picture.bmp"], "--output must end in .png, .svg or .pdf"),
+        (["demo", "-o", "picture"], "--output must end in .png, .svg or .pdf"),
+        (["demo", "--colour", "red"], "--colour"),
+        (["dance"], "dance"),
+    ],
+)
+def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, culprit, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert culprit in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("accous: ")
+    assert printed.err.endswith(".\n")
+
+
+@pytest.mark.parametrize("shift", ["lin", "squ", "sin", "ber"])
+@pytest.mark.parametrize("rounds", ["1", "2", "9"])
+def test_the_shortest_streams_run(shift, rounds, capsys):
+    assert main(["demo", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
+    assert ACCOUS in capsys.readouterr().out
+
+
+# --- the root command ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_alone_or_asked_for_help_it_lists_the_commands(arguments, capsys):
+    assert main(arguments) == 0
+    assert "demo" in capsys.readouterr().out
+
+
+def test_help_has_an_example(capsys):
+    assert main(["demo", "--help"]) == 0
+    assert "Example: accous demo --" in capsys.readouterr().out
+
+
+def test_version(capsys, monkeypatch):
+    monkeypatch.setitem(vars(accous), "__version__", "1.2.3")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "accous 1.2.3\n"
+
+
+def test_help_loads_no_numerical_library():
+    code = "import sys; from accous.cli import main; main(['demo', '--help']); print(*sys.modules, sep='\\n')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib"}
+
+
+def test_it_runs_as_a_module():
+    command = [sys.executable, "-m", "accous", "demo", "--rounds", "0"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert run.returncode == 2
+    assert run.stderr.startswith("accous: --rounds")
+
+
+# --- what the numbers say --------------------------------------------------------------------------------------
+
+
+def test_accous_follows_the_drift_and_the_fixed_model_does_not():
+    race = run_race(make_stream("squ", n_rounds=200, batch_size=5, seed=0))
+    assert race.rare_error(FIXED) - race.rare_error(ACCOUS) > 0.05
+    assert race.gap_closed(FIXED) == 0.0
+    assert race.gap_closed(ORACLE) == 1.0
+    assert race.gap_closed(ACCOUS) > 0.5
+
+
+def test_every_model_is_scored_before_it_learns_from_the_round():
+    errors = run_race(make_stream("sin", n_rounds=2, batch_size=5, seed=0)).errors
+    assert errors[ACCOUS][0] == errors[SINGLE][0] == errors[FIXED][0]
+
+
+def test_gap_closed_is_a_share_of_the_way_from_fixed_to_oracle():
+    race = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2)
+    assert race.gap_closed(SINGLE) == pytest.approx(0.25)
+    assert race.gap_closed(ACCOUS) == pytest.approx(0.75)
+
+
+def test_the_finding_is_what_was_found():
+    usual = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2).finding()
+    assert "the fixed model errs on 40% of the rows, accous on 25%" in usual
+    assert "closed 75% of the gap" in usual
+    assert "10.0 points more errors" in usual
+    assert "does as well" in make_race(fixed=0.4, single=0.25, ours=0.25, oracle=0.2).finding()
+    assert "5.0 points fewer errors" in make_race(fixed=0.4, single=0.2, ours=0.25, oracle=0.2).finding()
+    assert "did not help" in make_race(fixed=0.3, single=0.35, ours=0.35, oracle=0.2).finding()
+    assert "nothing to gain" in make_race(fixed=0.3, single=0.3, ours=0.3, oracle=0.3).finding()
+
+
+def test_rolling_mean_is_the_mean_of_the_last_values():
+    assert rolling_mean(np.array([1.0, 3.0, 5.0, 9.0]), 2) == pytest.approx([1.0, 2.0, 4.0, 7.0])
+
+
+@pytest.mark.parametrize(("image_format", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_come_in_three_formats(image_format, start):
+    race = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2)
+    assert draw_race(race, image_format).startswith(start)
