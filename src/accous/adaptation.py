@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
 
 from accous.core.arrays import FloatArray
 from accous.diagnostics.risk import weighted_error
@@ -21,7 +21,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_number
 from accous.ratio.base import unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
-from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows
+from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
 
 __all__ = ["AdaptiveClassifier"]
@@ -266,11 +266,13 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
-        if not is_count and self.refit not in ("auto", "always"):
+        if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
         require_number("C", self.C)
         if self.estimator is not None and self.C != 1.0:
             raise ParameterError("C belongs to our own regression; set it on the estimator given instead.")
+        if self.ratio is not None and not hasattr(self.ratio, "predict_ratio"):
+            raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
         if self.estimator is None:
@@ -299,23 +301,32 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
         self.state_ = AdaptationState(estimator=estimator, **parts)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
-        read = read_rows if self.estimator is None else read_frame
-        return read(self, X, reset=reset, min_rows=min_rows)
+        if self.estimator is None:
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
+        rows = read_frame(self, X, reset=reset, min_rows=min_rows)
+        # What the ratio could not learn from is not predicted either.
+        is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
+        if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            require_finite(rows, X)
+        return rows
 
     def _read_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
         if y is None:
             raise DataError("AdaptiveClassifier requires y to be passed, but the target y is None.")
         labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if len(labels) != n_rows:
             raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
         self.classes_, self.labels_ = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(f"y holds the one class {self.classes_[0]!r}; a classifier needs at least two classes.")
+            raise DataError(
+                f"y holds the one class {self.classes_.tolist()[0]!r}; a classifier needs at least two classes."
+            )
         return np.asarray(self.classes_[self.labels_])
 
     def _read_base_weights(self, sample_weight: Any, n_rows: int) -> FloatArray:
         base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
-        if base.min() < 0.0 or base.sum() <= 0.0:
-            raise DataError("sample_weight must be non-negative and not all zero.")
+        if not np.isfinite(base).all() or base.min() < 0.0 or base.sum() <= 0.0:
+            raise DataError("sample_weight must be finite, non-negative and not all zero.")
         return np.array(base)

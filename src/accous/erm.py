@@ -13,15 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn import get_config
-from sklearn.base import clone
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.logistic import MAX_NEWTON_COEFS, LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
 from accous.exceptions import ParameterError
 
 __all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
@@ -89,7 +89,7 @@ class LogisticErm:
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""
         problem = self._problem
-        if problem.n_scores * problem.design.shape[1] > MAX_NEWTON_COEFS:
+        if not problem.is_small:
             return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
@@ -98,11 +98,10 @@ class LogisticErm:
         return _class_numbers(scores[:, 0] if problem.n_classes == 2 else scores)
 
     def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> IntArray:
-        whole = self._problem
-        part = LogisticProblem(whole.design[rows], whole.labels[rows], whole.n_classes, whole.C, whole.whitener)
         start = np.concatenate((fitted.coef_, fitted.intercept_[:, None]), axis=1)
-        scores = whole.design[rest] @ solve(part, weights[rows], start).T
-        return _class_numbers(scores[:, 0] if whole.n_classes == 2 else scores)
+        coefs = solve(self._problem.part(rows), weights[rows], start)
+        scores = self._problem.part(rest).scores(coefs)
+        return _class_numbers(scores[:, 0] if self._problem.n_classes == 2 else scores)
 
 
 class ForeignErm:
@@ -127,16 +126,18 @@ class ForeignErm:
 
     def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
         estimator = clone(self._estimator)
-        if get_config()["enable_metadata_routing"]:
-            _request_sample_weight(estimator)
-            return estimator.fit(X, y, sample_weight=weights)
-        return estimator.fit(X, y, **{_sample_weight_name(estimator): weights})
+        # By the step's name the weights reach the last step only, whatever earlier steps would make of them.
+        with config_context(enable_metadata_routing=False):
+            return estimator.fit(X, y, **{_sample_weight_name(estimator): weights})
 
 
 def require_sample_weight(estimator: Any) -> None:
-    """Refuse, by name, a classifier whose ``fit`` takes no ``sample_weight``."""
+    """Refuse, by name, what is not a classifier or takes no ``sample_weight`` in ``fit``."""
     last = _last_step(estimator)
-    if not hasattr(last, "fit") or not has_fit_parameter(last, "sample_weight"):
+    if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
+        name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
+        raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
+    if not has_fit_parameter(last, "sample_weight"):
         raise ParameterError(
             f"estimator must take sample_weight in fit, and {type(last).__name__} does not: importance weights "
             "could not reach it."
@@ -152,13 +153,6 @@ def _sample_weight_name(estimator: Any) -> str:
         name, step = estimator.steps[-1]
         return f"{name}__{_sample_weight_name(step)}"
     return "sample_weight"
-
-
-def _request_sample_weight(estimator: Any) -> None:
-    """Ask scikit-learn's metadata routing to bring the weights to the last step."""
-    last = _last_step(estimator)
-    if hasattr(last, "set_fit_request"):
-        last.set_fit_request(sample_weight=True)
 
 
 def _class_numbers(scores: FloatArray) -> IntArray:

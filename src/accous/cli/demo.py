@@ -40,8 +40,8 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON
 
 
 def demo(
-    rounds: _Rounds = 2000,
-    batch_size: _BatchSize = 5,
+    rounds: _Rounds = 3000,
+    batch_size: _BatchSize = 1,
     shift: _Shift = "squ",
     seed: _Seed = 0,
     output: _Output = Path("demo.png"),
@@ -122,7 +122,8 @@ def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
     from rich.table import Table
 
     stream = race.stream
-    table = Table(title=f"{stream.n_rounds:,} rounds of {stream.batch_size} unlabelled rows")
+    rows = "one unlabelled row" if stream.batch_size == 1 else f"{stream.batch_size} unlabelled rows"
+    table = Table(title=f"{stream.n_rounds:,} rounds of {rows}")
     table.add_column("classifier")
     table.add_column("mean error", justify="right")
     table.add_column("gap to the oracle closed", justify="right")

@@ -80,7 +80,8 @@ def _draw_all_rounds(axes: Axes, race: Race) -> None:
     rare_share, n_rows = 1.0 - race.stream.alpha_0, race.stream.batch_size
     title = f"Shaded: rows of a kind that makes up only {rare_share:.0%} of the labelled reference"
     axes.set_title(title, loc="left", fontsize=11)
-    axes.set_xlabel(f"round, of {n_rows} unlabelled rows (faint: each round; bold: mean of {_SMOOTHED_ROUNDS})")
+    rows = "one unlabelled row" if n_rows == 1 else f"{n_rows} unlabelled rows"
+    axes.set_xlabel(f"round, of {rows} (faint: each round; bold: mean of {_SMOOTHED_ROUNDS})")
     axes.set_ylabel("share of rows classified wrongly")
     axes.yaxis.set_major_locator(MultipleLocator(0.05))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

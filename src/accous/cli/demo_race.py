@@ -27,7 +27,7 @@ __all__ = ["ACCOUS", "FIXED", "ORACLE", "SINGLE", "Race", "make_stream", "run_ra
 
 FIXED, SINGLE, ACCOUS, ORACLE = "fixed model", "single learner", "accous", "oracle"
 
-_STRETCHES = 8  # enough to see that a drift comes back, few enough to see each one
+_STRETCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
 _SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
 _CLEAR_DIFFERENCE = 0.001
 
@@ -91,7 +91,7 @@ class Race:
 
 
 def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> GaussianStream:
-    """Make a stream that drifts to and fro about eight times, however many rounds there are."""
+    """Make a stream that drifts to and fro about ten times, however many rounds there are."""
     shifts: dict[str, Shift] = {
         "lin": LinearShift(),
         "squ": SquareShift(period=max(1, n_rounds // _STRETCHES)),

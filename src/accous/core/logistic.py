@@ -8,7 +8,7 @@ scikit-learn's ``LogisticRegression(C)`` given the weights s (the paper's eq. fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
@@ -21,7 +21,8 @@ __all__ = ["MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_
 MAX_NEWTON_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
-_NEWTON_DECREMENT = 1e-9
+_MAX_ROW_HESSIANS = 50_000_000
+_NEWTON_DECREMENT = 1e-12
 _LBFGS_GRADIENT = 1e-5
 _INTERCEPT_RIDGE = 1e-10
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
@@ -34,7 +35,9 @@ class LogisticProblem:
     Attributes
     ----------
     design : array of shape (n_rows, d + 1)
-        The rows with a constant 1 appended.
+        The rows, centred, with a constant 1 appended. The intercept is not penalised, so that centring only changes
+        coordinates; without it, columns far from zero would make the Hessian singular up to rounding.
+    centre : array of shape (d,)
     labels : array of shape (n_rows,)
         Class numbers 0 .. n_classes - 1.
     n_classes : int
@@ -46,6 +49,7 @@ class LogisticProblem:
     """
 
     design: FloatArray
+    centre: FloatArray
     labels: IntArray
     n_classes: int
     C: float
@@ -56,16 +60,40 @@ class LogisticProblem:
         """Rows of the coefficient matrix: one for two classes, else one per class."""
         return 1 if self.n_classes == 2 else self.n_classes
 
+    @property
+    def is_small(self) -> bool:
+        """Whether Hessians, of the whole and of every row, are small enough to be made."""
+        n_rows, n_columns = self.design.shape
+        return self.n_scores * n_columns <= MAX_NEWTON_COEFS and n_rows * self.n_scores**2 <= _MAX_ROW_HESSIANS
+
+    def scores(self, coefs: FloatArray) -> FloatArray:
+        """Scores of every row, (n_rows, n_scores)."""
+        return np.asarray(self.design @ self.to_centred(coefs).T)
+
+    def part(self, row_indices: IntArray) -> LogisticProblem:
+        """Return the same problem on some of its rows."""
+        return replace(self, design=self.design[row_indices], labels=self.labels[row_indices])
+
+    def to_centred(self, coefs: FloatArray) -> FloatArray:
+        """Coefficients for the centred design."""
+        return np.concatenate((coefs[:, :-1], coefs[:, -1:] + coefs[:, :-1] @ self.centre[:, None]), axis=1)
+
+    def from_centred(self, coefs: FloatArray) -> FloatArray:
+        """Coefficients for rows as they are."""
+        return np.concatenate((coefs[:, :-1], coefs[:, -1:] - coefs[:, :-1] @ self.centre[:, None]), axis=1)
+
 
 def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> LogisticProblem:
     """Set up a problem whose weights are still open."""
-    design = np.concatenate((X, np.ones((X.shape[0], 1))), axis=1)
-    whitener = None
-    if (1 if n_classes == 2 else n_classes) * design.shape[1] > MAX_NEWTON_COEFS:
-        # Boehning's bound: the softmax Hessian is at most half the Gram matrix, per class.
-        hessian_bound = 0.5 * C * (design.T @ design) + np.diag(_penalty(design.shape[1]))
-        whitener = solve_triangular(cholesky(hessian_bound, lower=True), np.eye(design.shape[1]), lower=True).T
-    return LogisticProblem(design, labels, n_classes, C, whitener)
+    centre = X.mean(axis=0)
+    design = np.concatenate((X - centre, np.ones((X.shape[0], 1))), axis=1)
+    problem = LogisticProblem(design, centre, labels, n_classes, C, None)
+    if problem.is_small:
+        return problem
+    # Boehning's bound: the softmax Hessian is at most half the Gram matrix, per class.
+    hessian_bound = 0.5 * C * (design.T @ design) + np.diag(_penalty(design.shape[1]))
+    whitener = solve_triangular(cholesky(hessian_bound, lower=True), np.eye(design.shape[1]), lower=True).T
+    return replace(problem, whitener=whitener)
 
 
 def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None) -> FloatArray:
@@ -94,9 +122,9 @@ def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | Non
     """
     if start is None:
         start = np.zeros((problem.n_scores, problem.design.shape[1]))
-    if start.size <= MAX_NEWTON_COEFS:
-        return _solve_by_newton(problem, weights, start)
-    return _solve_by_lbfgs(problem, weights, start)
+    # The whitener, not the size, decides: a part of a large problem has the large one's.
+    solve_centred = _solve_by_newton if problem.whitener is None else _solve_by_lbfgs
+    return problem.from_centred(solve_centred(problem, weights, problem.to_centred(start)))
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
@@ -114,7 +142,7 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     array of shape (n_rows, n_scores)
     """
     scaled = problem.C * weights
-    scores = problem.design @ coefs.T
+    scores = problem.scores(coefs)
     probabilities = _probabilities(scores)
     gradients = scaled[:, None] * (probabilities - _targets(problem))
     blocks = scaled[:, None, None] * _curvatures(probabilities)
@@ -148,7 +176,7 @@ def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: Float
             # No step lowers the objective in floating point: this is the optimum.
             return coefs
         coefs, scores, value = trial, trial_scores, trial_value
-        if decrement <= _NEWTON_DECREMENT:
+        if decrement <= _NEWTON_DECREMENT * scaled.sum():
             return coefs
     return coefs
 

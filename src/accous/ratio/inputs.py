@@ -78,8 +78,8 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
-        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows first, or put an "
-        "imputer into a pipeline given as feature_map."
+        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows first, or use a "
+        "pipeline that imputes."
     )
 
 
