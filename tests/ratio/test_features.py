@@ -23,7 +23,7 @@ from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.features import FeatureMap, fit_features
 from accous.ratio.maps import Identity, fit_map
-from tests.ratio.test_online import features_by_hand, with_one
+from tests.ratio.online_cases import features_by_hand, with_one
 
 Array = NDArray[np.float64]
 

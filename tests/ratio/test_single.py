@@ -13,7 +13,7 @@ from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import ParameterError
 from accous.ratio import defaults
 from tests.oracles import SlowSingleLearner
-from tests.ratio.test_online import ORACLE_LOSSES, features_by_hand
+from tests.ratio.online_cases import ORACLE_LOSSES, features_by_hand
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,86 @@
+"""OnlineDensityRatio: the same bits every time, and readers in other threads."""
+
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from accous import OnlineDensityRatio
+from tests.ratio.online_cases import (
+    Array,
+    drifting_batches,
+    each_loss,
+    normal_rows,
+    shown_state,
+)
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "standardize", "rbf"])
+@each_loss
+def test_the_same_seed_gives_the_same_bits(loss: str, feature_map: str) -> None:
+    states = []
+    for _ in range(2):
+        estimator = OnlineDensityRatio(feature_map, loss=loss, random_state=0).fit(normal_rows(150))
+        for batch in drifting_batches([1, 6], n_rounds=40):
+            estimator.partial_fit(batch)
+        states.append(shown_state(estimator))
+    assert states[0] == states[1]
+
+
+def test_asking_changes_nothing() -> None:
+    estimator = OnlineDensityRatio("rbf", random_state=0).fit(normal_rows(30))
+    for batch in drifting_batches([3], n_rounds=10):
+        estimator.partial_fit(batch)
+    before = pickle.dumps(estimator)
+    far_away = normal_rows(20) * 1e6
+    for _ in range(3):
+        estimator.predict_ratio(far_away)
+        estimator.score_loss(far_away)
+        shown_state(estimator)
+    assert pickle.dumps(estimator) == before
+
+
+@pytest.fixture
+def eager_thread_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_thread_switches")
+def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture() -> None:
+    reference, probe = normal_rows(100), normal_rows(40, seed=7)
+    batches = list(drifting_batches([4], n_rounds=150))
+    estimator = OnlineDensityRatio().fit(reference)
+    answers = [estimator.predict_ratio(probe)]
+    for batch in batches:
+        estimator.partial_fit(batch)
+        answers.append(estimator.predict_ratio(probe))
+    expected = np.array(answers)
+
+    estimator.fit(reference)
+    is_done = threading.Event()
+    seen: list[list[Array]] = [[] for _ in range(4)]
+
+    def ask(found: list[Array]) -> None:
+        while not is_done.is_set():
+            found.append(estimator.predict_ratio(probe))
+
+    threads = [threading.Thread(target=ask, args=(found,)) for found in seen]
+    for thread in threads:
+        thread.start()
+    try:
+        for batch in batches:
+            estimator.partial_fit(batch)
+    finally:
+        is_done.set()
+        for thread in threads:
+            thread.join()
+    np.testing.assert_allclose(estimator.predict_ratio(probe), expected[-1], rtol=1e-12)
+    assert all(seen)
+    for answer in (answer for found in seen for answer in found):
+        assert np.abs(expected - answer).max(axis=1).min() < 1e-12
