@@ -34,9 +34,11 @@ test-slow: $(STAMP) ## the tests marked slow
 bench: $(STAMP) ## measure speed, and accuracy on streams with known answers
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.accuracy
+	$(RUN) -m benchmarks.refits
 
 sweep: $(STAMP) ## measure the accuracy of the default settings against their neighbours
 	$(RUN) -m benchmarks.defaults
+	$(RUN) -m benchmarks.defaults --losses
 
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(RUN) -m ruff check .

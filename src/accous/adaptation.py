@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -19,14 +20,13 @@ from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_number
-from accous.ratio.base import unchanged_on_failure
+from accous.ratio.base import LearnedAttributes, unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
 
 __all__ = ["AdaptiveClassifier"]
 
-_REFIT_DISTANCE = 0.16
 _REFIT_SENSITIVITY = 1.0 / 3.0
 
 
@@ -37,6 +37,7 @@ class AdaptationState:
     Attributes
     ----------
     n_rounds : int
+    ratio : ratio estimator
     weights : array of shape (n_reference,)
         Importance weights of the reference now.
     estimator : object
@@ -47,9 +48,12 @@ class AdaptationState:
         Fits after the first.
     last_refit : int
         Round of the last fit.
+    cache : dict
+        What was computed from this state when it was read.
     """
 
     n_rounds: int
+    ratio: Any
     weights: FloatArray
     estimator: Any
     fitted_weights: FloatArray
@@ -68,7 +72,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     r"""A classifier that follows unlabelled drift: weighted ERM on the reference, with time-varying ratios.
 
     After every batch the predictor minimises
@@ -87,8 +91,9 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
         None: ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
         When to fit the predictor anew: in every round, every so many rounds, or (``"auto"``) when the total variation
-        between the current weights and those of the last fit exceeds ``0.16 (n_eff / n_reference)^(1/3)``, n_eff
-        the effective sample size: the fewer rows carry the weight, the more a fit depends on each.
+        between the current weights and those of the last fit exceeds ``0.16 (n_eff / n_reference)^(1/3)``, a quarter
+        of that for our own, cheap regression. n_eff is the effective sample size: the fewer rows carry the weight,
+        the more a fit depends on each.
     C : float, default=1.0
         Inverse penalty of our own regression; not to be given beside an estimator.
     random_state : int, RandomState or None, default=None
@@ -157,11 +162,11 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
             labels = self._read_labels(y, count_rows(rows))
             self.base_weight_ = self._read_base_weights(sample_weight, count_rows(rows))
             ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
-            self.ratio_ = ratio.fit(X)
+            ratio.fit(X)
             self.reference_ = own_copy(rows, X)
             self.erm_ = self._make_erm(labels)
             weights = self.base_weight_
-            self.state_ = AdaptationState(0, weights, self.erm_.fit(weights, None), weights, 0, 0)
+            self.state_ = AdaptationState(0, ratio, weights, self.erm_.fit(weights, None), weights, 0, 0)
         return self
 
     def adapt(self, X_batch: Any) -> Self:
@@ -177,27 +182,41 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if count_rows(self._read(X_batch, reset=False, min_rows=0)) == 0:
             return self
-        with unchanged_on_failure(self.ratio_), one_blas_thread():
-            self.ratio_.partial_fit(X_batch)
-            self.state_ = self._next_state()
+        with one_blas_thread():
+            # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+            ratio = copy(self.ratio_)
+            ratio.partial_fit(X_batch)
+            self.state_ = self._next_state(ratio)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class of each row, by the current predictor."""
+        """Class of each row, by the current predictor; no rows in, no classes out."""
         check_is_fitted(self)
-        return np.asarray(self.state_.estimator.predict(self._read(X, reset=False)))
+        rows = self._read(X, reset=False, min_rows=0)
+        return np.asarray(self.state_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
         """Class probabilities of each row, by the current predictor."""
         check_is_fitted(self)
-        return np.asarray(self.state_.estimator.predict_proba(self._read(X, reset=False)))
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, len(self.classes_)))
+        return np.asarray(self.state_.estimator.predict_proba(rows))
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of each row, by the current predictor."""
         check_is_fitted(self)
-        return np.asarray(self.state_.estimator.decision_function(self._read(X, reset=False)))
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
+        return np.asarray(self.state_.estimator.decision_function(rows))
+
+    @property
+    def ratio_(self) -> Any:
+        """The ratio estimator."""
+        return self.state_.ratio
 
     @property
     def estimator_(self) -> Any:
@@ -207,7 +226,7 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
     @property
     def reference_weight_(self) -> FloatArray:
         """Current importance weights of the reference."""
-        return self.state_.weights
+        return self.state_.weights.copy()
 
     @property
     def n_rounds_(self) -> int:
@@ -237,22 +256,20 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
             predicted = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
         return float("nan") if predicted is None else weighted_error(predicted != self.labels_, state.weights)
 
-    def _next_state(self) -> AdaptationState:
+    def _next_state(self, ratio: Any) -> AdaptationState:
         before = self.state_
         this_round = before.n_rounds + 1
-        weights = self._importance_weights()
+        weights = self._importance_weights(ratio)
         if not self._is_refit_due(before, weights, this_round):
-            return AdaptationState(
-                this_round, weights, before.estimator, before.fitted_weights, before.n_refits, before.last_refit
-            )
+            return replace(before, n_rounds=this_round, ratio=ratio, weights=weights, cache={})
         estimator = self.erm_.fit(weights, before.estimator)
-        return AdaptationState(this_round, weights, estimator, weights, before.n_refits + 1, this_round)
+        return AdaptationState(this_round, ratio, weights, estimator, weights, before.n_refits + 1, this_round)
 
-    def _importance_weights(self) -> FloatArray:
-        base, ratio = self.base_weight_, self.ratio_.reference_ratio_
-        mean_ratio = (base @ ratio) / base.sum()
+    def _importance_weights(self, ratio: Any) -> FloatArray:
+        base, r = self.base_weight_, ratio.reference_ratio_
+        mean_ratio = (base @ r) / base.sum()
         # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
-        return base * ratio / mean_ratio if mean_ratio > 0.0 else self.state_.weights
+        return base * r / mean_ratio if mean_ratio > 0.0 else self.state_.weights
 
     def _is_refit_due(self, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
         if self.refit == "always":
@@ -261,7 +278,9 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
             # Departs from the paper: it refits in every round, which most predictors could not afford.
             # The fewer rows carry the weight, the more a fit depends on each of them.
             share = effective_sample_size(weights) / len(weights)
-            return weight_distance(weights, before.fitted_weights) > _REFIT_DISTANCE * share**_REFIT_SENSITIVITY
+            return (
+                weight_distance(weights, before.fitted_weights) > self.erm_.refit_distance * share**_REFIT_SENSITIVITY
+            )
         return this_round - before.last_refit >= int(self.refit)
 
     def _check_parameters(self) -> None:
@@ -289,7 +308,7 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
             plain |= {"coef": state.estimator.coef_, "intercept": state.estimator.intercept_}
         return plain
 
-    def _from_plain(self, plain: dict[str, Any]) -> None:
+    def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
         """Take over what ``_to_plain`` gave; a foreign estimator is fitted anew with the weights of its last fit."""
         self.erm_ = self._make_erm(self.classes_[self.labels_])
         parts = dict(plain)
@@ -298,7 +317,7 @@ class AdaptiveClassifier(ClassifierMixin, BaseEstimator):
         else:
             with one_blas_thread():
                 estimator = self.erm_.fit(parts["fitted_weights"], None)
-        self.state_ = AdaptationState(estimator=estimator, **parts)
+        self.state_ = AdaptationState(ratio=ratio, estimator=estimator, **parts)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

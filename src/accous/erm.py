@@ -8,7 +8,8 @@ see it, from which the current error is estimated.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from inspect import Parameter, signature
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from sklearn.utils.validation import has_fit_parameter
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
 from accous.exceptions import ParameterError
+from accous.ratio.inputs import own_copy
 
 __all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
 
@@ -30,7 +32,15 @@ _N_FOLDS = 5
 
 
 class WeightedErm(Protocol):
-    """A way to fit a predictor on the reference with given weights."""
+    """A way to fit a predictor on the reference with given weights.
+
+    Attributes
+    ----------
+    refit_distance : float
+        How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
+    """
+
+    refit_distance: ClassVar[float]
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
@@ -54,9 +64,15 @@ class LinearPredictor:
     intercept_: FloatArray
     classes_: NDArray[Any]
 
+    @property
+    def coefs(self) -> FloatArray:
+        """Coefficients with the intercept as last column."""
+        return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
+
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Scores: one per row for two classes, else one per row and class."""
-        scores = X @ self.coef_.T + self.intercept_
+        # Far enough out to change no answer, near enough for sums not to overflow.
+        scores = np.clip(X, -1e100, 1e100) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: FloatArray) -> FloatArray:
@@ -72,7 +88,9 @@ class LinearPredictor:
 
 
 class LogisticErm:
-    """Our own warm-started logistic or softmax regression."""
+    """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round."""
+
+    refit_distance: ClassVar[float] = 0.04
 
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
@@ -80,10 +98,7 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        start = None
-        if previous is not None:
-            start = np.concatenate((previous.coef_, previous.intercept_[:, None]), axis=1)
-        coefs = solve(self._problem, weights, start)
+        coefs = solve(self._problem, weights, None if previous is None else previous.coefs)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
@@ -93,19 +108,17 @@ class LogisticErm:
             return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
-        coefs = np.concatenate((fitted.coef_, fitted.intercept_[:, None]), axis=1)
-        scores = leave_one_out_scores(problem, weights, coefs)
-        return _class_numbers(scores[:, 0] if problem.n_classes == 2 else scores)
+        return _class_numbers(leave_one_out_scores(problem, weights, fitted.coefs))
 
     def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> IntArray:
-        start = np.concatenate((fitted.coef_, fitted.intercept_[:, None]), axis=1)
-        coefs = solve(self._problem.part(rows), weights[rows], start)
-        scores = self._problem.part(rest).scores(coefs)
-        return _class_numbers(scores[:, 0] if self._problem.n_classes == 2 else scores)
+        coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs)
+        return _class_numbers(self._problem.part(rest).scores(coefs))
 
 
 class ForeignErm:
     """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
+
+    refit_distance: ClassVar[float] = 0.16
 
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
         require_sample_weight(estimator)
@@ -126,9 +139,10 @@ class ForeignErm:
 
     def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
         estimator = clone(self._estimator)
-        # By the step's name the weights reach the last step only, whatever earlier steps would make of them.
+        # Of copies: some estimators write into their input. By the step's name the weights reach the last step only,
+        # whatever earlier steps would make of them.
         with config_context(enable_metadata_routing=False):
-            return estimator.fit(X, y, **{_sample_weight_name(estimator): weights})
+            return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
 
 
 def require_sample_weight(estimator: Any) -> None:
@@ -137,11 +151,21 @@ def require_sample_weight(estimator: Any) -> None:
     if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
         name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
         raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
-    if not has_fit_parameter(last, "sample_weight"):
+    if not _takes_sample_weight(last):
         raise ParameterError(
             f"estimator must take sample_weight in fit, and {type(last).__name__} does not: importance weights "
-            "could not reach it."
+            "could not reach it. Take one that does, such as LogisticRegression or RandomForestClassifier."
         )
+
+
+def _takes_sample_weight(estimator: Any) -> bool:
+    """Whether ``fit`` names sample_weight, or passes all on to estimators that do, as ensembles and searches do."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return True
+    parameters = signature(estimator.fit).parameters.values()
+    inner = [part for part in estimator.get_params(deep=True).values() if hasattr(part, "fit") and is_classifier(part)]
+    passes_on = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+    return passes_on and bool(inner) and all(_takes_sample_weight(_last_step(part)) for part in inner)
 
 
 def _last_step(estimator: Any) -> Any:
@@ -156,11 +180,14 @@ def _sample_weight_name(estimator: Any) -> str:
 
 
 def _class_numbers(scores: FloatArray) -> IntArray:
-    return (scores > 0.0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+    """Class by the sign of one score a row, or by the largest of several."""
+    if scores.ndim == 1 or scores.shape[1] == 1:
+        return (scores.reshape(-1) > 0.0).astype(np.int64)
+    return scores.argmax(axis=1)
 
 
 def _predict_by_folds(labels: IntArray, predict_rest: Any) -> IntArray | None:
-    if np.bincount(labels)[np.unique(labels)].min() < _N_FOLDS:
+    if np.bincount(labels).min() < _N_FOLDS:
         return None
     predicted = np.empty_like(labels)
     folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)

@@ -443,10 +443,15 @@ def test_what_was_saved_by_name_has_to_be_passed(saved_forest: Path) -> None:
         accous.load(saved_forest, estimator=forest())
 
 
+def test_an_object_with_other_parameters_is_refused(saved_forest: Path) -> None:
+    with pytest.raises(CheckpointError, match="the same class and parameters"):
+        accous.load(saved_forest, estimator=forest().set_params(max_depth=1), feature_map=MinMaxScaler())
+
+
 def test_an_object_of_another_class_is_refused(saved_forest: Path) -> None:
-    with pytest.raises(CheckpointError, match="the class MinMaxScaler, not MaxAbsScaler"):
+    with pytest.raises(CheckpointError, match=r"feature_map=MinMaxScaler\(\), not MaxAbsScaler\(\)"):
         accous.load(saved_forest, estimator=forest(), feature_map=MaxAbsScaler())
-    with pytest.raises(CheckpointError, match="the class MinMaxScaler, not str"):
+    with pytest.raises(CheckpointError, match=r"feature_map=MinMaxScaler\(\), not 'standardize'"):
         accous.load(saved_forest, estimator=forest(), feature_map="standardize")
 
 

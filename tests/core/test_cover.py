@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from accous.core.cover import active_lengths, count_intervals, count_starting, interval_count
+from accous.core.cover import active_lengths, count_intervals, count_starting, intervals_for_round
 from tests.oracles import Interval, cover
 
 N_ROUNDS = 600
@@ -53,7 +53,7 @@ def test_count_is_that_of_the_intervals_that_start_up_to_the_horizon(min_interva
 
 @every_min_interval
 def test_given_horizon_fixes_the_count_for_all_rounds(min_interval: int) -> None:
-    counts = {interval_count(t, 100, min_interval) for t in range(1, N_ROUNDS + 1)}
+    counts = {intervals_for_round(t, 100, min_interval) for t in range(1, N_ROUNDS + 1)}
     assert counts == {count_intervals(100, min_interval)}
 
 
@@ -61,14 +61,14 @@ def test_given_horizon_fixes_the_count_for_all_rounds(min_interval: int) -> None
 def test_count_without_horizon_changes_at_powers_of_two_only(min_interval: int) -> None:
     for k in range(10):
         rounds = range(2**k, 2 ** (k + 1))
-        counts = {interval_count(t, None, min_interval) for t in rounds}
+        counts = {intervals_for_round(t, None, min_interval) for t in rounds}
         assert counts == {count_intervals(rounds[-1], min_interval)}
 
 
 @every_min_interval
 def test_no_learner_outlives_a_change_of_the_count_without_horizon(min_interval: int) -> None:
     for start, end in all_intervals(min_interval):
-        assert len({interval_count(t, None, min_interval) for t in range(start, end + 1)}) == 1
+        assert len({intervals_for_round(t, None, min_interval) for t in range(start, end + 1)}) == 1
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_finite_values_whose_sum_overflows_are_no_error() -> None:
 NOT_ROWS = {
     "too wide": (np.ones((2, 4)), "4 features.* 3 features"),
     "too narrow": (np.ones((2, 2)), "2 features.* 3 features"),
-    "1-D": (np.ones(3), "2D array"),
+    "1-D": (np.ones(3), "one dimension"),
     "3-D": (np.ones((2, 3, 1)), "dim 3"),
     "scalar": (1.0, "2D array"),
     "None": (None, "2D array"),

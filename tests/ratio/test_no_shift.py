@@ -44,7 +44,7 @@ def test_a_frame_may_hold_anything(make_frame: Any) -> None:
 def test_arrays_are_checked_as_by_the_others(X: Any) -> None:
     estimator = NoShift().fit(np.zeros((5, 2)))
     for method in (estimator.partial_fit, estimator.predict_ratio, estimator.score_loss):
-        with pytest.raises(ValueError, match=r"NaN|numbers|features|2D"):
+        with pytest.raises(ValueError, match=r"NaN|numbers|features|one dimension"):
             method(X)
     assert estimator.n_rounds_ == 0
 

@@ -151,7 +151,7 @@ def test_score_loss_is_the_observed_loss_of_the_current_theta(loss: str) -> None
 @each_loss
 def test_the_ratio_is_cut_at_max_ratio(loss: str) -> None:
     reference = normal_rows(50)
-    uncut, cut = (OnlineDensityRatio(loss=loss, max_ratio=limit, step_size=3.0) for limit in (1e6, 1.5))
+    uncut, cut = (OnlineDensityRatio(loss=loss, max_ratio=limit, step_size=3.0, radius=20.0) for limit in (1e6, 1.5))
     for estimator in (uncut, cut):
         estimator.fit(reference)
         for _ in range(25):

@@ -1,5 +1,6 @@
 """OnlineDensityRatio: parameters, and what the automatic ones resolve to."""
 
+import itertools
 import math
 from typing import Any
 
@@ -140,13 +141,22 @@ def test_parameters_given_as_numpy_numbers_are_taken() -> None:
 @pytest.mark.parametrize("n_features", [2, 12, 64])
 def test_radius_none_is_the_documented_rule_with_the_intercept_counted(n_features: int, scale_features: bool) -> None:
     estimator = OnlineDensityRatio(scale_features=scale_features).fit(normal_rows(10, n_features))
-    assert estimator.radius_ == defaults.default_radius(n_features + 1, is_scaled=scale_features)
+    assert estimator.radius_ == defaults.default_radius(
+        n_features + 1, is_scaled=scale_features, largest_score=math.log(MAX_RATIO)
+    )
 
 
 def test_the_default_radius_is_half_the_dimension_unscaled_and_can_express_max_ratio_scaled() -> None:
-    for n_coefs in (2, 13, 65):
-        assert defaults.default_radius(n_coefs, is_scaled=False) == n_coefs / 2
-        assert defaults.default_radius(n_coefs, is_scaled=True) >= math.log(MAX_RATIO)
+    for n_coefs, largest_score in itertools.product((2, 13, 65), (math.log(MAX_RATIO), MAX_RATIO)):
+        assert defaults.default_radius(n_coefs, is_scaled=False, largest_score=largest_score) == n_coefs / 2
+        assert defaults.default_radius(n_coefs, is_scaled=True, largest_score=largest_score) >= largest_score
+
+
+@pytest.mark.parametrize(("loss", "radius"), [("logistic", math.log(1e6)), ("least_squares", 1e6), ("kl", 1e6)])
+def test_the_default_radius_follows_max_ratio(loss: str, radius: float) -> None:
+    estimator = OnlineDensityRatio(loss=loss, max_ratio=10**6).fit(normal_rows(10))
+    assert estimator.radius_ == radius
+    assert np.all(np.isfinite(estimator.predict_ratio(normal_rows(3))))
 
 
 def test_numbers_for_radius_bound_and_step_are_taken_as_they_are() -> None:

@@ -5,9 +5,11 @@ Class names are looked up in a fixed table: nothing that stands in a file decide
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -61,24 +63,27 @@ def describe(model: Any) -> dict[str, Any]:
 
 def require_foreign(description: dict[str, Any], given: dict[str, Any]) -> None:
     """Check that exactly the objects that were not saved are given again."""
-    wanted = dict(_foreign_classes(description))
+    wanted = dict(_foreign_objects(description))
+    missing = [name for name, value in given.items() if name in wanted and value is None]
+    if missing:
+        call = ", ".join(f"{name}={wanted[name]['class']}(...)" for name in missing)
+        raise CheckpointError(
+            f"The model was saved with objects of yours that are not stored ({' and '.join(missing)}): pass them "
+            f"again, load(path, {call})."
+        )
     for name, value in given.items():
-        if name in wanted and value is None:
-            raise CheckpointError(
-                f"The model was saved with a {name} of the class {wanted[name]}, which is not stored: pass it again, "
-                f"load(path, {name}={wanted[name]}(...))."
-            )
         if name not in wanted and value is not None:
-            raise CheckpointError(f"The model was saved without a {name} of the user's: leave {name} out of load.")
-        if name in wanted and _name(value) != wanted[name]:
+            raise CheckpointError(f"The model was saved without {name} of the user's: leave {name} out of load.")
+        if name in wanted and _describe_foreign(value) != wanted[name]:
             raise CheckpointError(
-                f"The model was saved with a {name} of the class {wanted[name]}, not {_name(value)}: pass one like it."
+                f"The model was saved with {name}={wanted[name]['repr']}, not {_describe_foreign(value)['repr']}: pass "
+                "one with the same class and parameters."
             )
 
 
 def _parameter_to_json(name: str, value: Any) -> Any:
     if (name == "estimator" and value is not None) or (name == "feature_map" and not isinstance(value, str)):
-        return {"$foreign": _name(value)}
+        return {"$foreign": _describe_foreign(value)}
     if name == "ratio" and value is not None:
         return {"$model": describe(value)}
     try:
@@ -90,14 +95,14 @@ def _parameter_to_json(name: str, value: Any) -> Any:
         ) from error
 
 
-def _foreign_classes(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _foreign_objects(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
     for name, value in description["parameters"].items():
         if isinstance(value, dict) and "$foreign" in value:
             yield name, value["$foreign"]
         if isinstance(value, dict) and "$model" in value:
-            yield from _foreign_classes(value["$model"])
+            yield from _foreign_objects(value["$model"])
     if "fitted_ratio" in description:
-        yield from _foreign_classes(description["fitted_ratio"])
+        yield from _foreign_objects(description["fitted_ratio"])
 
 
 def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
@@ -174,8 +179,8 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         _restore_ratio(ratio, ratio_rows, of_ratio, state["ratio"])
         _restore_reference(model, rows, fixed)
         model.classes_, model.labels_ = array_from_plain(fixed["classes"]), fixed["labels"]
-        model.base_weight_, model.ratio_ = fixed["base_weight"], ratio
-        model._from_plain(state["model"])
+        model.base_weight_ = fixed["base_weight"]
+        model._from_plain(state["model"], ratio)
     return model
 
 
@@ -189,6 +194,13 @@ def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
     model.n_features_in_ = fixed["n_features"]
     if fixed["names"] is not None:
         model.feature_names_in_ = array_from_plain(fixed["names"])
+
+
+def _describe_foreign(value: Any) -> dict[str, str]:
+    """Class and parameters of an object of the user's, as scikit-learn prints them; addresses in memory left out."""
+    with config_context(print_changed_only=True):
+        text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
+    return {"class": _name(value), "repr": text}
 
 
 def _name(value: Any) -> str:

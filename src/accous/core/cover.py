@@ -12,7 +12,7 @@ import numpy as np
 
 from accous.core.arrays import IntArray
 
-__all__ = ["active_lengths", "count_intervals", "count_starting", "interval_count"]
+__all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for_round"]
 
 
 def active_lengths(round_number: int, min_interval: int) -> IntArray:
@@ -47,7 +47,7 @@ def count_intervals(horizon: int, min_interval: int) -> int:
     return max(2, total)
 
 
-def interval_count(round_number: int, horizon: int | None, min_interval: int) -> int:
+def intervals_for_round(round_number: int, horizon: int | None, min_interval: int) -> int:
     """K for the learners of a round.
 
     A given horizon fixes K for ever. Without one, K counts up to the last round of the current power of two:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.cover import active_lengths, count_starting, interval_count
+from accous.core.cover import active_lengths, count_starting, intervals_for_round
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
 from accous.core.newton import NewtonStack, newton_step, start_learners
@@ -29,7 +29,7 @@ class EnsembleSettings:
     radius : float
         S.
     margin_bound : float
-        What the paper divides margins by.
+        What margins are divided by in the paper; see ``Loss.margin_bound``.
     has_running_range : bool
         Whether margins are divided by the largest one seen so far instead.
     ridge : float
@@ -111,7 +111,7 @@ def play_round(
     learners = newton_step(state.learners, gradients[:-1], step_size, settings.radius)
     raw_margins = (state.coef - state.learners.coefs) @ gradients[-1]
     margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
-    n_intervals = interval_count(this_round, settings.horizon, settings.min_interval)
+    n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
     meta = meta_step(state.meta, margins, n_intervals)
     return _open_round(settings, this_round + 1, learners, meta, largest_margin)
 
@@ -124,6 +124,7 @@ def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_marg
     if largest_margin <= _SMALLEST_RELATIVE_RANGE * settings.margin_bound:
         # Learners that started together are still equal: their differences are rounding, not margins.
         return np.zeros_like(margins), largest_margin
+    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move.
     return margins / largest_margin, largest_margin
 
 
@@ -140,7 +141,7 @@ def _open_round(
     # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
     n_ended = n_starting - (len(lengths) - len(learners))
     if n_starting:
-        n_intervals = interval_count(next_round, settings.horizon, settings.min_interval)
+        n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
         start = _starting_point(settings, learners, meta, n_ended)
         learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
         meta = meta.since(n_ended).after(start_meta(n_starting, n_intervals))

@@ -29,7 +29,7 @@ class MetaState:
     Attributes
     ----------
     log_potentials : array of shape (n_learners,)
-        log v. The paper's v under- and overflows on long streams.
+        log v.
     rates : array of shape (n_learners,)
         epsilon.
     squares : array of shape (n_learners,)
@@ -68,6 +68,7 @@ def meta_step(meta: MetaState, margins: FloatArray, n_intervals: int) -> MetaSta
     squares = meta.squares + margins * margins
     rates = np.minimum(0.5, np.sqrt(math.log(n_intervals) / (1.0 + squares)))
     # A margin of -2 at rate 1/2 makes the factor 0: the floor keeps log v finite, the learner can still recover.
+    # Departs from the paper: it keeps v itself, which under- and overflows on long streams.
     gains = np.log(np.maximum(1.0 + meta.rates * margins, _SMALLEST_FACTOR))
     log_potentials = (rates / meta.rates) * (meta.log_potentials + gains)
     return MetaState(log_potentials, rates, squares)

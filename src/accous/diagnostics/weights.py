@@ -19,7 +19,8 @@ def effective_sample_size(weights: FloatArray) -> float:
     >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
     2.0
     """
-    return float(weights.sum() ** 2 / (weights @ weights))
+    shares = weights / weights.max()  # neither squares nor sums of these over- or underflow
+    return float(shares.sum() ** 2 / (shares @ shares))
 
 
 def weight_distance(weights: FloatArray, others: FloatArray) -> float:

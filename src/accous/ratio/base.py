@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows
 
-__all__ = ["RatioEstimator", "unchanged_on_failure"]
+__all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
 
 _MIN_REFERENCE_ROWS = 2
 
@@ -34,7 +35,18 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-class RatioEstimator(BaseEstimator, ABC):
+class LearnedAttributes:
+    """Says that ``fit`` is missing where a learned attribute is asked for too early."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Called where an attribute is not found; NotFittedError is an AttributeError, so ``hasattr`` is False."""
+        is_learned = name.endswith("_") and not name.endswith("__")
+        if is_learned and "reference_" not in vars(self):
+            raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     Subclasses say how to start on a reference, how to learn from a batch and how to evaluate the ratio; reading

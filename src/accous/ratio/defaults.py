@@ -20,15 +20,19 @@ _SMALLEST_BOUND = 1e-150
 
 def default_feature_bound(norms: FloatArray) -> float:
     """R: the 99 % quantile of the norms of the reference rows, so that a few outliers do not set the scale."""
+    # Departs from the paper: it takes the largest norm.
     bound = float(np.quantile(norms, _BOUND_QUANTILE))
     # A reference of zeros has no scale of its own.
     return bound if bound > _SMALLEST_BOUND else 1.0
 
 
-def default_radius(n_coefs: int, *, is_scaled: bool) -> float:
-    """S: the paper's d/2, d counting the intercept; for features scaled to norm 1, at least 10."""
+def default_radius(n_coefs: int, *, is_scaled: bool, largest_score: float) -> float:
+    """S: the paper's d/2, d counting the intercept; for features scaled to norm 1, at least 10 and the largest score.
+
+    The largest score is that of ``max_ratio``: its logarithm for the logistic loss, itself for the others.
+    """
     # Departs from the paper: dividing phi by R without a larger S would leave |log r| <= d/2, too small for small d.
-    return max(n_coefs / 2.0, 10.0) if is_scaled else n_coefs / 2.0
+    return max(n_coefs / 2.0, 10.0, largest_score) if is_scaled else n_coefs / 2.0
 
 
 def default_step_size(n_batch: int, *, is_log_linear: bool) -> float:

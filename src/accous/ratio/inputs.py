@@ -19,6 +19,7 @@ _LARGEST_REFERENCE_VALUE = 1e150
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
     """Return ``X`` as a finite float array of the right width; ``reset`` takes width and names from it."""
+    _require_two_dimensions(X)
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
     else:
@@ -31,10 +32,7 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
 
 def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
     """Return ``X`` unconverted, for a transformer that knows what to do with it; width and names are checked."""
-    if len(getattr(X, "shape", (0, 0))) == 1:
-        raise DataError(
-            "A table of rows and columns is needed, got one dimension. Reshape your data to one row per case."
-        )
+    _require_two_dimensions(X)
     if count_rows(X) < min_rows:
         raise DataError(f"At least {min_rows} rows are needed, got {count_rows(X)} sample(s).")
     try:
@@ -78,8 +76,8 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
-        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows first, or use a "
-        "pipeline that imputes."
+        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows, or give the ratio "
+        "a transformer that imputes: OnlineDensityRatio(feature_map=...)."
     )
 
 
@@ -87,6 +85,14 @@ def column_label(X: Any, column: int) -> str:
     """Name a column of ``X`` for an error message."""
     names = getattr(X, "columns", None)
     return f"Column {column}" if names is None else f"Column {list(names)[column]!r}"
+
+
+def _require_two_dimensions(X: Any) -> None:
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise DataError(
+            "Rows and columns are needed, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
+            "frame.iloc[[0]]."
+        )
 
 
 def _require_moderate(rows: FloatArray, X: Any) -> None:
@@ -114,11 +120,11 @@ def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
 
 
 def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueError:
-    """Add the column's name to scikit-learn's complaint about the order of columns."""
+    """Make scikit-learn's complaint ours; where it is about the order of columns, add the name of one."""
     names = list(getattr(X, "columns", ()))
     expected = list(getattr(estimator, "feature_names_in_", ()))
     if "must be in the same order" not in str(error) or len(names) != len(expected):
-        return error
+        return DataError(str(error))
     found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)
     return DataError(f"{error}\nColumn {found!r} stands where the reference has {wanted!r}.")
 
@@ -140,8 +146,8 @@ def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) ->
         if column is None:
             raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
         message = (
-            f"{column_label(X, column)} cannot be read as numbers ({error}); encode it, drop it, or give a "
-            "transformer as feature_map."
+            f"{column_label(X, column)} cannot be read as numbers ({error}); encode or drop it, or give the "
+            "ratio a transformer: OnlineDensityRatio(feature_map=...)."
         )
         raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
     return np.asarray(rows)
@@ -151,11 +157,11 @@ def _require_no_times(X: Any) -> None:
     """Raise a DataError that names the first column of dates or durations, which would convert silently."""
     dtypes = getattr(X, "dtypes", None)
     for column, dtype in enumerate([getattr(X, "dtype", None)] if dtypes is None else dtypes):
-        is_temporal = dtype.is_temporal() if hasattr(dtype, "is_temporal") else getattr(dtype, "kind", "") in "mM"
-        if dtype is not None and is_temporal:
+        is_polars = hasattr(dtype, "is_temporal")
+        if dtype.is_temporal() if is_polars else getattr(dtype, "kind", None) in ("m", "M"):
             raise DataError(
                 f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers; turn it into numbers, "
-                "drop it, or give a transformer as feature_map."
+                "drop it, or give the ratio a transformer: OnlineDensityRatio(feature_map=...)."
             )
 
 

@@ -78,7 +78,7 @@ class LinearRatio(RatioEstimator):
         """Current ratio of every reference row, cut at ``max_ratio``."""
         coef = self.coef_
         with one_blas_thread():
-            return self.loss_.ratio(self.reference_features_ @ coef, self.max_ratio)
+            return self.loss_.ratio(self.reference_features_ @ coef, float(self.max_ratio))
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -112,7 +112,8 @@ class LinearRatio(RatioEstimator):
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0
         neutral = np.zeros(n_coefs)
-        # The intercept column is last and, for these losses, exactly 1.
+        # Departs from the paper: theta = 0 would mean ratio 0 for the losses whose score is the ratio. The intercept
+        # column is last and, for these losses, exactly 1.
         neutral[-1] = self.loss_.neutral_score
         neutral.setflags(write=False)
         self._start_learning(neutral)
@@ -140,8 +141,9 @@ class LinearRatio(RatioEstimator):
 
     def _ratio(self, X: Any) -> FloatArray:
         coef = self.coef_
-        features, _ = self.features_.transform(X)
-        return self.loss_.ratio(features @ coef, self.max_ratio)
+        with one_blas_thread():
+            features, _ = self.features_.transform(X)
+            return self.loss_.ratio(features @ coef, float(self.max_ratio))
 
     def _check_parameters(self) -> None:
         require_choice("loss", self.loss, _LOSSES)
@@ -169,7 +171,8 @@ class LinearRatio(RatioEstimator):
 
     def _resolve_radius(self, n_coefs: int) -> float:
         if self.radius is None:
-            return default_radius(n_coefs, is_scaled=bool(self.scale_features))
+            largest_score = math.log(self.max_ratio) if isinstance(self.loss_, Logistic) else float(self.max_ratio)
+            return default_radius(n_coefs, is_scaled=bool(self.scale_features), largest_score=largest_score)
         if self.radius < self.loss_.neutral_score:
             raise ParameterError(
                 f"radius must be at least 1 for loss={self.loss!r}, whose neutral theta has norm 1, "

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
-from accous.ratio.inputs import count_rows, require_finite
+from accous.ratio.inputs import count_rows, own_copy, require_finite
 
 __all__ = [
     "BUILT_IN_MAPS",
@@ -89,7 +89,8 @@ class Foreign:
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
-        mapped = self.transformer.transform(X)
+        # Of a copy: some transformers write into their input.
+        mapped = self.transformer.transform(own_copy(X, X))
         dense = mapped.toarray() if hasattr(mapped, "toarray") else mapped
         try:
             rows = np.asarray(dense, dtype=np.float64)
@@ -133,8 +134,8 @@ def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
     """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
-    if hasattr(feature_map, "fit") and hasattr(feature_map, "transform"):
-        return Foreign(clone(feature_map).fit(X))
+    if hasattr(feature_map, "fit") and hasattr(feature_map, "transform") and not isinstance(feature_map, type):
+        return Foreign(clone(feature_map).fit(own_copy(X, X)))
     if feature_map not in BUILT_IN_MAPS:
         raise ParameterError(
             f"feature_map must be one of {', '.join(map(repr, BUILT_IN_MAPS))} or a scikit-learn transformer, "

@@ -32,7 +32,6 @@ class NoShift(RatioEstimator):
     Examples
     --------
     >>> import numpy as np
-    from sklearn.utils.validation import check_is_fitted
     >>> from accous import NoShift
     >>> NoShift().fit(np.zeros((5, 2))).predict_ratio(np.ones((3, 2)))
     array([1., 1., 1.])

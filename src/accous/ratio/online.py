@@ -35,8 +35,9 @@ class OnlineDensityRatio(LinearRatio):
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
     radius : float, optional
-        S, the largest norm of theta. None: d/2 as in the paper for unscaled features, ``max(d/2, 10)`` for scaled
-        ones; d counts the intercept.
+        S, the largest norm of theta. None: d/2 as in the paper for unscaled features; for scaled ones
+        ``max(d/2, 10, z)``, z the score of ``max_ratio`` (its logarithm for the logistic loss, itself for the others).
+        d counts the intercept.
     feature_bound : float, optional
         R; longer feature rows are brought back to it. None: the 99 % quantile of the reference's norms.
     scale_features : bool, default=True
@@ -134,22 +135,22 @@ class OnlineDensityRatio(LinearRatio):
     @property
     def coef_(self) -> FloatArray:
         """Theta of the ensemble."""
-        return self.state_.coef
+        return self.state_.coef.copy()
 
     @property
     def learner_lengths_(self) -> IntArray:
         """Interval lengths of the active learners, ascending."""
-        return self.state_.lengths
+        return self.state_.lengths.copy()
 
     @property
     def learner_weights_(self) -> FloatArray:
         """Meta weights of the active learners."""
-        return self.state_.weights
+        return self.state_.weights.copy()
 
     @property
     def learner_coefs_(self) -> FloatArray:
         """Theta of each active learner."""
-        return self.state_.learners.coefs
+        return self.state_.learners.coefs.copy()
 
     @property
     def n_rounds_(self) -> int:

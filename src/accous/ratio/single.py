@@ -77,7 +77,7 @@ class SingleLearnerRatio(LinearRatio):
     @property
     def coef_(self) -> FloatArray:
         """Theta of the learner."""
-        return self.state_.learner.coefs[0]
+        return self.state_.learner.coefs[0].copy()
 
     @property
     def n_rounds_(self) -> int:
