@@ -31,7 +31,7 @@ test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documenta
 test-slow: $(STAMP) ## the tests marked slow
 	$(RUN) -m pytest -n 2 -m slow
 
-bench: $(STAMP) ## measure speed, and accuracy on streams with known answers
+bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and refits
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits

@@ -29,7 +29,7 @@ from accous.ratio.blas import one_blas_thread
 from benchmarks.problems import SHIFTS, TABLES, GaussianProblem, Problem, TableProblem, data_folder
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+RAW_ROWS = ROOT / "benchmarks" / "results" / "raw"
 PAGE = ROOT / "docs" / "defaults.md"
 
 # (features, reference rows, batch rows)
@@ -249,8 +249,8 @@ def mix(component_risks: tuple[float, float], alpha: float) -> float:
 
 def write_rows(name: str, results: Iterable[list[tuple[Case, Score]]]) -> Iterator[dict[str, Any]]:
     """Write every row as it comes, so that an interrupted sweep loses nothing, and pass it on."""
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+    RAW_ROWS.mkdir(parents=True, exist_ok=True)
+    with (RAW_ROWS / f"{name}.csv").open("w", newline="") as file:
         writer = None
         for result in results:
             for case, score in result:

@@ -1,0 +1,79 @@
+"""The benchmarks measure what they say: the rule they sweep is the package's, and their scores add up."""
+
+import numpy as np
+import pytest
+
+from accous import OnlineDensityRatio
+from benchmarks.accuracy import CONTENDERS, SHIFTS, score, summarise
+from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
+from benchmarks.refits import run_policy
+from benchmarks.speed import slow_twin
+
+
+def resolved(estimator: OnlineDensityRatio) -> list[float]:
+    return [estimator.radius_, estimator.feature_bound_, estimator.step_size_]
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 40])
+@pytest.mark.parametrize("batch_size", [1, 5, 50])
+def test_the_rule_of_the_sweep_is_the_default(n_features: int, batch_size: int) -> None:
+    X = np.random.default_rng(0).normal(size=(80, n_features))
+    swept, default = RULE.make(X, batch_size).fit(X), OnlineDensityRatio().fit(X)
+    for _ in range(6):
+        swept.partial_fit(X[:batch_size] + 1.0)
+        default.partial_fit(X[:batch_size] + 1.0)
+    assert resolved(swept) == pytest.approx(resolved(default), rel=1e-12)
+    np.testing.assert_allclose(swept.coef_, default.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["least_squares", "kl"])
+def test_the_swept_step_of_the_other_losses_has_the_default_among_them(loss: str) -> None:
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    default = OnlineDensityRatio(loss=loss).fit(X).partial_fit(X[:5])
+    swept = OTHER_LOSSES[f"{loss}, step 2"].make(X, 5).fit(X).partial_fit(X[:5])
+    assert resolved(swept) == resolved(default)
+
+
+def test_a_case_is_scored_between_known_answers() -> None:
+    case = Case("gaussian", "Squ", n_features=12, n_reference=1000, batch_size=5, n_rounds=300, seed=0)
+    results = score_case(case, {"the rule": RULE})
+    (_, scored), *rest = results
+    assert not rest
+    assert 0.2 < scored.oracle < scored.adapted < scored.fix < 0.5
+    rows = [{"data": "gaussian", "shift": shift, "candidate": "the rule"} | vars(scored) for shift in (*SHIFTS, "none")]
+    share = 100.0 * (scored.fix - scored.adapted) / (scored.fix - scored.oracle)
+    assert f"| {share:.0f} |" in markdown_table(rows, ["the rule"])
+
+
+def test_contenders_are_summed_up() -> None:
+    scores = {
+        (contender, shift, batch_size, seed): score(contender, shift, batch_size, seed, n_rounds=60)
+        for contender in CONTENDERS
+        for shift in SHIFTS
+        for batch_size in (1, 5)
+        for seed in (0, 1)
+    }
+    rows = list(summarise(scores, n_seeds=2))
+    assert [row["gap_closed"] for row in rows if row["contender"] == "FIX"] == [0.0] * 8
+    assert [row["gap_closed"] for row in rows if row["contender"] == "oracle"] == [1.0] * 8
+    assert all(row["ratio_error"] > 0.0 for row in rows if row["contender"] != "oracle")
+
+
+def test_always_refits_in_every_round_and_auto_less_often() -> None:
+    (risk_of_always, share_of_always), (risk_of_auto, share_of_auto) = (
+        run_policy(5, "Sin", policy, n_rounds=60) for policy in ("always", "auto")
+    )
+    assert share_of_always == 1.0
+    assert 0.0 < share_of_auto < 0.8
+    assert risk_of_auto == pytest.approx(risk_of_always, abs=0.02)
+
+
+def test_the_slow_twin_goes_on_where_the_fast_one_stands() -> None:
+    rng = np.random.default_rng(0)
+    fast = OnlineDensityRatio(step_size=10.0, meta_range="paper", start="zero").fit(rng.normal(size=(30, 2)))
+    for _ in range(37):
+        fast.partial_fit(rng.normal(loc=0.5, size=(3, 2)))
+    slow = slow_twin(fast)
+    batch = rng.normal(loc=0.5, size=(3, 2))
+    slow.play(fast.features_.transform(batch)[0])
+    np.testing.assert_allclose(fast.partial_fit(batch).coef_, slow.theta, atol=1e-9)
