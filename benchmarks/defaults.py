@@ -168,16 +168,16 @@ def main() -> None:
         delayed(score_case)(case, candidates) for case in cases
     )
     rows = list(write_rows(name, track(jobs, "streams", total=len(cases), console=console)))
-    table = markdown_table(rows, candidates)
-    console.print(table, highlight=False)
-    write_page(name, table)
+    tables = markdown_table(rows, candidates) + "\n" + features_table(rows, candidates)
+    console.print(tables, highlight=False)
+    write_page(name, tables)
 
 
-def write_page(name: str, table: str) -> None:
-    """Put the table between its marks in docs/defaults.md."""
+def write_page(name: str, tables: str) -> None:
+    """Put the tables between their marks in docs/defaults.md."""
     begin, end = f"<!-- sweep {name}: begin -->", f"<!-- sweep {name}: end -->"
     before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{table}\n{end}{rest.split(end)[1]}")
+    PAGE.write_text(f"{before}{begin}\n\n{tables}\n{end}{rest.split(end)[1]}")
 
 
 def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case]:
@@ -278,6 +278,18 @@ def markdown_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
             there = [row for row in mine if row["data"] == table]
             cells.append(f"{points_above_fix(there, 'Squ'):+.2f} / {points_above_fix(there, 'none'):+.2f}")
         lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def features_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
+    """Share of the gap closed by number of features, moving shifts together."""
+    moving = [row for row in rows if row["data"] == "gaussian" and row["shift"] != "none"]
+    widths = sorted({row["n_features"] for row in moving})
+    lines = ["| features | " + " | ".join(map(str, widths)) + " |", "|---" * (len(widths) + 1) + "|"]
+    for name in names:
+        mine = [row for row in moving if row["candidate"] == name]
+        shares = [share_closed([row for row in mine if row["n_features"] == width]) for width in widths]
+        lines.append("| " + " | ".join([name, *(f"{share:.0f}" for share in shares)]) + " |")
     return "\n".join(lines) + "\n"
 
 
