@@ -1,11 +1,14 @@
 """The benchmarks measure what they say: the rule they sweep is the package's, and their scores add up."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from accous import OnlineDensityRatio
+from accous import AdaptiveClassifier, OnlineDensityRatio
 from benchmarks.accuracy import CONTENDERS, SHIFTS, score, summarise
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
+from benchmarks.problems import TABLES, TableProblem
 from benchmarks.refits import run_policy
 from benchmarks.speed import slow_twin
 
@@ -77,3 +80,24 @@ def test_the_slow_twin_goes_on_where_the_fast_one_stands() -> None:
     batch = rng.normal(loc=0.5, size=(3, 2))
     slow.play(fast.features_.transform(batch)[0])
     np.testing.assert_allclose(fast.partial_fit(batch).coef_, slow.theta, atol=1e-9)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_real_tables_are_followed_without_a_number_out_of_range(
+    table: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCOUS_DATA", str(data_folder))
+    problem = TableProblem(table, "Squ", n_reference=300, batch_size=5, n_rounds=120, seed=0)
+    model = AdaptiveClassifier().fit(problem.X, problem.y)
+    fixed = problem.component_risks(model.estimator_)
+    for batch in problem.batches():
+        model.adapt(batch)
+        assert np.all(np.isfinite(model.ratio_.coef_))
+    assert model.n_rounds_ == 120
+    assert model.n_refits_ > 0
+    assert problem.component_risks(model.estimator_) != fixed
+    assert 2.0 < model.effective_sample_size_ <= len(problem.y)
+    assert 0.0 <= model.risk_estimate_ < 0.6
+    # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
+    is_rare = problem.true_ratio(0.0) > 0.0
+    assert model.reference_weight_[is_rare].mean() > 1.0
