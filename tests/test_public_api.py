@@ -21,6 +21,7 @@ RATIO_NAMES = [
 PUBLIC_NAMES = [
     *sorted(["AccousError", "AdaptiveClassifier", *RATIO_NAMES]),
     "__version__",
+    "datasets",
     "load",
     "save",
     "streams",
