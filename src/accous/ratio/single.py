@@ -89,7 +89,8 @@ class SingleLearnerRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
-        gradients = self.loss_.gradient(learner.coefs, self.reference_features_, batch)
+        # The one learner is the ensemble: no others, and the gradient at its own theta.
+        gradients = self.prepared_reference_.gradients(learner.coefs[:0], learner.coefs[0], batch)
         learner = newton_step(learner, gradients, step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
