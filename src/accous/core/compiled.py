@@ -11,35 +11,30 @@ from typing import Any
 
 from numba import float64, njit, types
 
-__all__ = ["Kernel", "inlined", "inlined_sums", "kernel", "read_only", "writable"]
+__all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "inlined", "inlined_sums", "kernel"]
 
 Function = Callable[..., Any]
+
+# Types of arrays: float64, C order, by number of dimensions; those that go in are not written into.
+IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
+OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
 
 # error_model="numpy": a division that may raise cannot be vectorised. Contracting a product and a sum into one
 # instruction is the one liberty taken everywhere; what may be re-associated says so, and its order is then fixed at
 # compile time: the same machine gives the same bits.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
+_INLINED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _REASSOCIATED = {"contract", "reassoc", "nsz"}
-
-
-def read_only(n_dimensions: int) -> Any:
-    """Type of an input array: float64, C order, not written into."""
-    return types.Array(float64, n_dimensions, "C", readonly=True)
-
-
-def writable(n_dimensions: int) -> Any:
-    """Type of an output array: float64, C order."""
-    return types.Array(float64, n_dimensions, "C")
 
 
 def inlined(function: Function) -> Function:
     """Make a function that kernels call; it is compiled into each of them."""
-    return njit(**_OPTIONS)(function)
+    return njit(**_OPTIONS | _INLINED)(function)
 
 
 def inlined_sums(function: Function) -> Function:
     """Make a function that kernels call and whose sums may be split into several running ones."""
-    return njit(**_OPTIONS | {"fastmath": _REASSOCIATED})(function)
+    return njit(**_OPTIONS | _INLINED | {"fastmath": _REASSOCIATED})(function)
 
 
 class Kernel:

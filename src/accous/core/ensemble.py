@@ -110,7 +110,7 @@ def play_round(
     this_round = state.n_rounds + 1
     if len(state.learners) == 0:
         return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
-    gradients = reference.gradients(state.learners.coefs, state.coef, batch)
+    gradients = reference.gradients(np.concatenate((state.learners.coefs, state.coef[None])), batch)
     learners = newton_step(state.learners, gradients, step_size, settings.radius)
     margins, largest_margin = _margins(state, settings, gradients[-1])
     n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)

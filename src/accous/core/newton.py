@@ -90,6 +90,7 @@ def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, rad
 
 
 def _narrow_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
+    n_columns = stack.coefs.shape[1]
     coefs, matrices = np.empty(stack.coefs.shape), np.empty(stack.matrices.shape)
     inverse_roots, is_left = np.empty(stack.matrices.shape), np.empty(len(stack))
     n_left = step_learners(
@@ -99,6 +100,7 @@ def _narrow_step(stack: NewtonStack, gradients: FloatArray, step_size: float, ra
         np.ascontiguousarray(gradients),
         step_size,
         radius,
+        np.empty((n_columns + 3, n_columns)),
         coefs,
         matrices,
         inverse_roots,

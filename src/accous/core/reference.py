@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_rows import add_gradients, evaluate_ratios, to_blocks
+from accous.core.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
 from accous.core.losses import Logistic, Loss
 from accous.core.width import is_narrow
 
@@ -24,8 +24,8 @@ class Reference(Protocol):
     def features(self) -> FloatArray:
         """The rows, (n_reference, d)."""
 
-    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
-        """Gradients of the loss at each row of ``coefs`` and, last, at ``coef``: (n_coefs + 1, d)."""
+    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
+        """Gradient of the loss at each row of ``coefs``, (n_coefs, d)."""
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """Ratio of each reference row, cut at ``max_ratio``."""
@@ -45,9 +45,9 @@ class MatrixReference:
     features: FloatArray
     loss: Loss
 
-    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
+    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
-        return self.loss.gradient(np.concatenate((coefs, coef[None])), self.features, batch)
+        return self.loss.gradient(coefs, self.features, batch)
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
@@ -68,20 +68,24 @@ class NarrowReference:
     features: FloatArray
     blocks: FloatArray
 
-    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
+    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
+        n_coefs, n_columns = coefs.shape
+        points = np.zeros((n_coefs + n_coefs % 2, n_columns))
+        points[:n_coefs] = coefs
+        gradients, room = np.empty(points.shape), np.empty((2, BLOCK))
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
-        gradients = np.zeros((coefs.shape[0] + 1, coefs.shape[1]))
-        has_few = n_batch < _MANY_ROWS
-        rows = np.ascontiguousarray(batch if has_few else batch[:0])
-        add_gradients(self.blocks, rows, coefs, coef, -0.5 / n_reference, 0.5 / n_batch, gradients)
-        if not has_few:
+        rows = np.ascontiguousarray(batch if n_batch < _MANY_ROWS else batch[:0])
+        sum_gradients(self.blocks, rows, points, -0.5 / n_reference, 0.5 / n_batch, room, gradients)
+        if n_batch >= _MANY_ROWS:
             # A batch row x has the term of a reference row -x.
-            add_gradients(to_blocks(-batch), rows, coefs, coef, -0.5 / n_batch, 0.0, gradients)
-        return gradients
+            of_batch = np.empty(points.shape)
+            sum_gradients(to_blocks(-batch), rows, points, -0.5 / n_batch, 0.0, room, of_batch)
+            gradients += of_batch
+        return gradients[:n_coefs]
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
-        ratios = np.empty(self.features.shape[0])
+        ratios = np.empty((self.blocks.shape[0], BLOCK))
         evaluate_ratios(self.blocks, coef, max_ratio, ratios)
-        return ratios
+        return ratios.reshape(-1)[: self.features.shape[0]]

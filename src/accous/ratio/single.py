@@ -89,8 +89,7 @@ class SingleLearnerRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
-        # The one learner is the ensemble: no others, and the gradient at its own theta.
-        gradients = self.prepared_reference_.gradients(learner.coefs[:0], learner.coefs[0], batch)
+        gradients = self.prepared_reference_.gradients(learner.coefs, batch)
         learner = newton_step(learner, gradients, step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
