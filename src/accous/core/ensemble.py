@@ -147,9 +147,9 @@ def _open_round(
     """Close the intervals that end before ``next_round``, open those that start there, and combine."""
     n_starting = count_starting(next_round, settings.min_interval)
     lengths = active_lengths(next_round, settings.min_interval)
-    # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
-    n_ended = n_starting - (len(lengths) - len(learners))
     if n_starting:
+        # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
+        n_ended = n_starting - (len(lengths) - len(learners))
         n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
         start = _starting_point(settings, learners, meta, n_ended)
         learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))

@@ -32,7 +32,7 @@ _ROUNDER = 6755399441055744.0
 _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.factorial(n) for n in range(2, 14))
 _LEAST, _MOST = -708.0, 709.0
 _LARGEST_FULL_STEP = 1.0
-_LARGEST_MOVE = 0.5
+_LARGEST_MOVE = 0.25
 _SMALLEST_PIVOT = 1e-12
 
 
@@ -411,8 +411,12 @@ def fit_logistic(
             _add_products(blocks, block, zero, slopes, block, block, zero, column_room)
         _solve(hessian, scale, column_room, direction)
         _score(blocks, direction, changes)
-        largest_change = _largest(changes)
-        length = 1.0 if largest_change <= _LARGEST_FULL_STEP else math.log1p(largest_change) / largest_change
+        length = 1.0
+        if largest_move > _LARGEST_MOVE:
+            # The first step with this Hessian; later ones are shorter.
+            largest_change = _largest(changes)
+            if largest_change > _LARGEST_FULL_STEP:
+                length = math.log1p(largest_change) / largest_change
         total = _move(scores, moved, curvatures, changes, length)
         for j in range(n_columns):
             coef[j] -= length * direction[j]

@@ -20,7 +20,7 @@ from accous.core.width import is_narrow
 
 __all__ = ["EXACT", "MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve"]
 
-EXACT = 1e-16
+EXACT = 1e-15
 MAX_NEWTON_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
@@ -83,11 +83,15 @@ class LogisticProblem:
 
     def to_centred(self, coefs: FloatArray) -> FloatArray:
         """Coefficients for the centred design."""
-        return np.concatenate((coefs[:, :-1], coefs[:, -1:] + coefs[:, :-1] @ self.centre[:, None]), axis=1)
+        centred = np.array(coefs)
+        centred[:, -1] += coefs[:, :-1] @ self.centre
+        return centred
 
     def from_centred(self, coefs: FloatArray) -> FloatArray:
         """Coefficients for rows as they are."""
-        return np.concatenate((coefs[:, :-1], coefs[:, -1:] - coefs[:, :-1] @ self.centre[:, None]), axis=1)
+        moved = np.array(coefs)
+        moved[:, -1] -= coefs[:, :-1] @ self.centre
+        return moved
 
 
 def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> LogisticProblem:

@@ -7,6 +7,7 @@ r"""Online Newton Steps for a whole stack of learners at once (Algorithm 1).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +57,17 @@ class NewtonStack:
 
 def start_learners(n_learners: int, coef: FloatArray, ridge: float) -> NewtonStack:
     """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
-    identity = np.eye(coef.shape[0])
-    return NewtonStack(
-        coefs=np.tile(coef, (n_learners, 1)),
-        matrices=np.tile(ridge * identity, (n_learners, 1, 1)),
-        inverse_roots=np.tile(identity / np.sqrt(ridge), (n_learners, 1, 1)),
+    n_columns = coef.shape[0]
+    stack = NewtonStack(
+        coefs=np.empty((n_learners, n_columns)),
+        matrices=np.zeros((n_learners, n_columns, n_columns)),
+        inverse_roots=np.zeros((n_learners, n_columns, n_columns)),
     )
+    stack.coefs[:] = coef
+    diagonal = np.arange(n_columns)
+    stack.matrices[:, diagonal, diagonal] = ridge
+    stack.inverse_roots[:, diagonal, diagonal] = 1.0 / math.sqrt(ridge)
+    return stack
 
 
 def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:

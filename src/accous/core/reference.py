@@ -75,9 +75,11 @@ class NarrowReference:
         points[:n_coefs] = coefs
         gradients, room = np.empty(points.shape), np.empty((2, BLOCK))
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
-        rows = np.ascontiguousarray(batch if n_batch < _MANY_ROWS else batch[:0])
+        # Beside a small reference the batch is summed as that is: where the two are equal, so are their terms.
+        has_few = n_batch < _MANY_ROWS <= n_reference
+        rows = np.ascontiguousarray(batch if has_few else batch[:0])
         sum_gradients(self.blocks, rows, points, -0.5 / n_reference, 0.5 / n_batch, room, gradients)
-        if n_batch >= _MANY_ROWS:
+        if not has_few:
             # A batch row x has the term of a reference row -x.
             of_batch = np.empty(points.shape)
             sum_gradients(to_blocks(-batch), rows, points, -0.5 / n_batch, 0.0, room, of_batch)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
@@ -94,7 +93,7 @@ class LinearRatio(RatioEstimator):
         X_batch : array or frame of shape (n_batch, n_features)
             At least one row.
         """
-        check_is_fitted(self)
+        self._require_fitted("reference_")
         batch, _ = self.features_.transform(self._read(X_batch, reset=False, min_rows=1))
         with one_blas_thread():
             return float(self.loss_.value(self.coef_[None], self.reference_features_, batch)[0])

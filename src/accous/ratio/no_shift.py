@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
@@ -47,7 +46,7 @@ class NoShift(RatioEstimator):
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed logistic loss of the ratio 1, which is log 2 on any batch."""
-        check_is_fitted(self)
+        self._require_fitted("reference_")
         self._read(X_batch, reset=False, min_rows=1)
         return math.log(2.0)
 
