@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.diagnostics.risk import weighted_error
@@ -20,7 +19,7 @@ from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
 from accous.exceptions import ParameterError
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_number
-from accous.ratio.base import LearnedAttributes, unchanged_on_failure
+from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
@@ -179,26 +178,30 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         ----------
         X_batch : array or frame of shape (n_batch, n_features)
         """
-        check_is_fitted(self)
-        if count_rows(self._read(X_batch, reset=False, min_rows=0)) == 0:
+        self._require_fitted("state_")
+        rows = self._read(X_batch, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
             return self
         with one_blas_thread():
             # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-            ratio = copy(self.ratio_)
-            ratio.partial_fit(X_batch)
+            ratio = copy(self.state_.ratio)
+            if self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers:
+                ratio._play_rows(rows)  # the same columns have been read already
+            else:
+                ratio.partial_fit(X_batch)
             self.state_ = self._next_state(ratio)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each row, by the current predictor; no rows in, no classes out."""
-        check_is_fitted(self)
+        self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         return np.asarray(self.state_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
         """Class probabilities of each row, by the current predictor."""
-        check_is_fitted(self)
+        self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)))
@@ -207,7 +210,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of each row, by the current predictor."""
-        check_is_fitted(self)
+        self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
@@ -267,7 +270,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
 
     def _importance_weights(self, ratio: Any) -> FloatArray:
         base, r = self.base_weight_, ratio.reference_ratio_
-        mean_ratio = (base @ r) / base.sum()
+        mean_ratio = (base @ r) / np.add.reduce(base)
         # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
         return base * r / mean_ratio if mean_ratio > 0.0 else self.state_.weights
 

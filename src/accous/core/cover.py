@@ -8,6 +8,8 @@ experiments; ``min_interval`` is the shortest length in use.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from accous.core.arrays import IntArray
@@ -16,7 +18,7 @@ __all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for
 
 
 def active_lengths(round_number: int, min_interval: int) -> IntArray:
-    """Lengths of the intervals active in a round, ascending.
+    """Lengths of the intervals active in a round, ascending; the array is shared and read-only.
 
     Examples
     --------
@@ -24,8 +26,14 @@ def active_lengths(round_number: int, min_interval: int) -> IntArray:
     >>> active_lengths(20, min_interval=4)
     array([ 4,  8, 16])
     """
-    n_lengths = max(0, round_number.bit_length() - min_interval.bit_length() + 1)
-    return min_interval << np.arange(n_lengths, dtype=np.int64)
+    return _doubling(min_interval, max(0, round_number.bit_length() - min_interval.bit_length() + 1))
+
+
+@cache
+def _doubling(first: int, n_lengths: int) -> IntArray:
+    lengths = first << np.arange(n_lengths, dtype=np.int64)
+    lengths.setflags(write=False)
+    return lengths
 
 
 def count_starting(round_number: int, min_interval: int) -> int:
@@ -37,6 +45,7 @@ def count_starting(round_number: int, min_interval: int) -> int:
     return max(0, largest_dividing_power.bit_length() - min_interval.bit_length() + 1)
 
 
+@cache
 def count_intervals(horizon: int, min_interval: int) -> int:
     """K: how many intervals of the cover start up to the horizon, but at least 2."""
     total = 0

@@ -8,9 +8,11 @@ import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
+from accous.core.kernels_learners import measure_margins
 from accous.core.losses import Loss
-from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
+from accous.core.meta import MetaState, combine, meta_step, start_meta
 from accous.core.newton import NewtonStack, newton_step, start_learners
+from accous.core.reference import Reference, prepare_reference
 
 __all__ = ["EnsembleSettings", "EnsembleState", "play_round", "start_ensemble"]
 
@@ -83,7 +85,7 @@ def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
 def play_round(
     state: EnsembleState,
     settings: EnsembleSettings,
-    reference: FloatArray,
+    reference: FloatArray | Reference,
     batch: FloatArray,
     step_size: float,
 ) -> EnsembleState:
@@ -93,39 +95,46 @@ def play_round(
     ----------
     state : EnsembleState
     settings : EnsembleSettings
-    reference : array of shape (n_reference, d)
-        Features phi of the reference rows.
+    reference : Reference or array of shape (n_reference, d)
+        Features phi of the reference rows; best prepared once for all rounds.
     batch : array of shape (n_batch, d)
         Features of the batch, at least one row.
     step_size : float
         gamma of this round.
     """
+    if isinstance(reference, np.ndarray):
+        reference = prepare_reference(reference, settings.loss)
     if state.n_rounds == 0:
         # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
         state = _open_round(settings, 1, state.learners, state.meta, 0.0)
     this_round = state.n_rounds + 1
     if len(state.learners) == 0:
         return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
-    points = np.concatenate((state.learners.coefs, state.coef[None]))
-    gradients = settings.loss.gradient(points, reference, batch)
-    learners = newton_step(state.learners, gradients[:-1], step_size, settings.radius)
-    raw_margins = (state.coef - state.learners.coefs) @ gradients[-1]
-    margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
+    gradients = reference.gradients(np.concatenate((state.learners.coefs, state.coef[None])), batch)
+    learners = newton_step(state.learners, gradients, step_size, settings.radius)
+    margins, largest_margin = _margins(state, settings, gradients[-1])
     n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
     meta = meta_step(state.meta, margins, n_intervals)
     return _open_round(settings, this_round + 1, learners, meta, largest_margin)
 
 
-def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:
-    """Divide the margins by their range; returns also the largest margin seen so far."""
-    largest_margin = max(largest_margin, float(np.abs(margins).max()))
-    if not settings.has_running_range:
-        return np.clip(margins / settings.margin_bound, -2.0, 2.0), largest_margin
-    if largest_margin <= _SMALLEST_RELATIVE_RANGE * settings.margin_bound:
-        # Learners that started together are still equal: their differences are rounding, not margins.
-        return np.zeros_like(margins), largest_margin
-    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move.
-    return margins / largest_margin, largest_margin
+def _margins(state: EnsembleState, settings: EnsembleSettings, gradient: FloatArray) -> tuple[FloatArray, float]:
+    """How much better each learner did than the ensemble, divided by the range; also the largest one so far."""
+    margins = np.empty(len(state.learners))
+    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move; margins are
+    # divided by the largest one seen. While learners that started together are still equal, their differences are
+    # rounding, not margins: below the smallest range they count as zero.
+    largest_margin = measure_margins(
+        state.coef,
+        state.learners.coefs,
+        gradient,
+        settings.margin_bound,
+        settings.has_running_range,
+        _SMALLEST_RELATIVE_RANGE * settings.margin_bound,
+        state.largest_margin,
+        margins,
+    )
+    return margins, largest_margin
 
 
 def _open_round(
@@ -138,15 +147,14 @@ def _open_round(
     """Close the intervals that end before ``next_round``, open those that start there, and combine."""
     n_starting = count_starting(next_round, settings.min_interval)
     lengths = active_lengths(next_round, settings.min_interval)
-    # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
-    n_ended = n_starting - (len(lengths) - len(learners))
     if n_starting:
+        # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
+        n_ended = n_starting - (len(lengths) - len(learners))
         n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
         start = _starting_point(settings, learners, meta, n_ended)
         learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
         meta = meta.since(n_ended).after(start_meta(n_starting, n_intervals))
-    weights = meta_weights(meta) if len(learners) else np.empty(0)
-    coef = weights @ learners.coefs if len(learners) else settings.neutral
+    weights, coef = combine(meta, learners.coefs) if len(learners) else (np.empty(0), settings.neutral)
     return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)
 
 
@@ -156,5 +164,5 @@ def _starting_point(settings: EnsembleSettings, learners: NewtonStack, meta: Met
     # when none of those is left, it would throw the estimate back to ratio 1 for a round.
     is_handover = settings.start == "handover" and n_ended == len(learners)
     if len(learners) and (settings.start == "ensemble" or is_handover):
-        return meta_weights(meta) @ learners.coefs
+        return combine(meta, learners.coefs)[1]
     return settings.neutral

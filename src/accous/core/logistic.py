@@ -15,9 +15,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 from scipy.optimize import minimize
 
 from accous.core.arrays import FloatArray, IntArray
+from accous.core.narrow_logistic import NarrowDesign, make_narrow_design
+from accous.core.width import is_narrow
 
-__all__ = ["MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve"]
+__all__ = ["EXACT", "MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve"]
 
+EXACT = 1e-15
 MAX_NEWTON_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
@@ -46,6 +49,8 @@ class LogisticProblem:
     whitener : array of shape (d + 1, d + 1) or None
         Where there are too many coefficients for Newton's method: L^{-T} of the Cholesky factor of a bound on the
         Hessian of one class. In the coordinates it defines, L-BFGS needs few steps.
+    narrow : NarrowDesign or None
+        Where the compiled loops take the problem.
     """
 
     design: FloatArray
@@ -53,7 +58,8 @@ class LogisticProblem:
     labels: IntArray
     n_classes: int
     C: float
-    whitener: FloatArray | None
+    whitener: FloatArray | None = None
+    narrow: NarrowDesign | None = None
 
     @property
     def n_scores(self) -> int:
@@ -72,24 +78,29 @@ class LogisticProblem:
 
     def part(self, row_indices: IntArray) -> LogisticProblem:
         """Return the same problem on some of its rows."""
-        return replace(self, design=self.design[row_indices], labels=self.labels[row_indices])
+        part = replace(self, design=self.design[row_indices], labels=self.labels[row_indices])
+        return replace(part, narrow=_narrow_design(part))
 
     def to_centred(self, coefs: FloatArray) -> FloatArray:
         """Coefficients for the centred design."""
-        return np.concatenate((coefs[:, :-1], coefs[:, -1:] + coefs[:, :-1] @ self.centre[:, None]), axis=1)
+        centred = np.array(coefs)
+        centred[:, -1] += coefs[:, :-1] @ self.centre
+        return centred
 
     def from_centred(self, coefs: FloatArray) -> FloatArray:
         """Coefficients for rows as they are."""
-        return np.concatenate((coefs[:, :-1], coefs[:, -1:] - coefs[:, :-1] @ self.centre[:, None]), axis=1)
+        moved = np.array(coefs)
+        moved[:, -1] -= coefs[:, :-1] @ self.centre
+        return moved
 
 
 def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> LogisticProblem:
     """Set up a problem whose weights are still open."""
     centre = X.mean(axis=0)
     design = np.concatenate((X - centre, np.ones((X.shape[0], 1))), axis=1)
-    problem = LogisticProblem(design, centre, labels, n_classes, C, None)
+    problem = LogisticProblem(design, centre, labels, n_classes, C)
     if problem.is_small:
-        return problem
+        return replace(problem, narrow=_narrow_design(problem))
     # Boehning's bound: the softmax Hessian is at most half the Gram matrix, per class.
     hessian_bound = 0.5 * C * (design.T @ design) + np.diag(_penalty(design.shape[1]))
     # Columns that depend on each other make it singular up to rounding; it need only be nearly right.
@@ -98,7 +109,9 @@ def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> L
     return replace(problem, whitener=whitener)
 
 
-def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None) -> FloatArray:
+def solve(
+    problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None, *, tolerance: float = EXACT
+) -> FloatArray:
     """Minimise the weighted objective.
 
     Parameters
@@ -108,6 +121,9 @@ def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | Non
         Non-negative s.
     start : array of shape (n_scores, d + 1), optional
         Coefficients to start from; zeros if not given.
+    tolerance : float, optional
+        How far, in units of the summed weights times C, the objective may end above its minimum where the compiled
+        loops take the problem.
 
     Returns
     -------
@@ -124,9 +140,12 @@ def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | Non
     """
     if start is None:
         start = np.zeros((problem.n_scores, problem.design.shape[1]))
+    centred_start = problem.to_centred(start)
+    if problem.narrow is not None and problem.narrow.improve(centred_start[0], weights, problem.C, tolerance):
+        return problem.from_centred(centred_start)
     # The whitener, not the size, decides: a part of a large problem has the large one's.
     solve_centred = _solve_by_newton if problem.whitener is None else _solve_by_lbfgs
-    return problem.from_centred(solve_centred(problem, weights, problem.to_centred(start)))
+    return problem.from_centred(solve_centred(problem, weights, centred_start))
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
@@ -153,6 +172,13 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     leverages = _leverages(problem.design, inverse_hessian, problem.n_scores)
     corrections = np.linalg.solve(np.eye(problem.n_scores) - blocks @ leverages, gradients[..., None])
     return np.asarray(scores + (leverages @ corrections)[..., 0])
+
+
+def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
+    n_columns = problem.design.shape[1]
+    if problem.n_scores > 1 or not is_narrow(n_columns):
+        return None
+    return make_narrow_design(problem.design, _targets(problem), _penalty(n_columns))
 
 
 def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:

@@ -7,12 +7,15 @@ r"""Online Newton Steps for a whole stack of learners at once (Algorithm 1).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from accous.core.arrays import FloatArray
+from accous.core.kernels_learners import step_learners
 from accous.core.projection import project_onto_ball
+from accous.core.width import is_narrow
 
 __all__ = ["NewtonStack", "newton_step", "start_learners"]
 
@@ -54,12 +57,17 @@ class NewtonStack:
 
 def start_learners(n_learners: int, coef: FloatArray, ridge: float) -> NewtonStack:
     """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
-    identity = np.eye(coef.shape[0])
-    return NewtonStack(
-        coefs=np.tile(coef, (n_learners, 1)),
-        matrices=np.tile(ridge * identity, (n_learners, 1, 1)),
-        inverse_roots=np.tile(identity / np.sqrt(ridge), (n_learners, 1, 1)),
+    n_columns = coef.shape[0]
+    stack = NewtonStack(
+        coefs=np.empty((n_learners, n_columns)),
+        matrices=np.zeros((n_learners, n_columns, n_columns)),
+        inverse_roots=np.zeros((n_learners, n_columns, n_columns)),
     )
+    stack.coefs[:] = coef
+    diagonal = np.arange(n_columns)
+    stack.matrices[:, diagonal, diagonal] = ridge
+    stack.inverse_roots[:, diagonal, diagonal] = 1.0 / math.sqrt(ridge)
+    return stack
 
 
 def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
@@ -75,13 +83,43 @@ def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, rad
     Parameters
     ----------
     stack : NewtonStack
-    gradients : array of shape (n_learners, d)
-        The gradient of each learner at its own theta.
+    gradients : array of shape (n_learners, d) or longer
+        The gradient of each learner at its own theta; further rows are not read.
     step_size : float
         gamma.
     radius : float
         S.
     """
+    if is_narrow(stack.coefs.shape[1]):
+        return _narrow_step(stack, gradients, step_size, radius)
+    return _matrix_step(stack, gradients[: len(stack)], step_size, radius)
+
+
+def _narrow_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
+    n_columns = stack.coefs.shape[1]
+    coefs, matrices = np.empty(stack.coefs.shape), np.empty(stack.matrices.shape)
+    inverse_roots, is_left = np.empty(stack.matrices.shape), np.empty(len(stack))
+    n_left = step_learners(
+        stack.coefs,
+        stack.matrices,
+        stack.inverse_roots,
+        np.ascontiguousarray(gradients),
+        step_size,
+        radius,
+        np.empty((n_columns + 3, n_columns)),
+        coefs,
+        matrices,
+        inverse_roots,
+        is_left,
+    )
+    if n_left:
+        # Points that need the eigendecomposition, because their matrix is badly conditioned.
+        (indices,) = np.nonzero(is_left)
+        coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
+    return NewtonStack(coefs, matrices, inverse_roots)
+
+
+def _matrix_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
     v = (gradients[:, None, :] @ stack.inverse_roots)[:, 0]
     root_times_v = (stack.inverse_roots @ v[..., None])[..., 0]
     growth = 1.0 + np.einsum("nd,nd->n", v, v)

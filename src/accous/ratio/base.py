@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
@@ -21,18 +20,22 @@ __all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
 _MIN_REFERENCE_ROWS = 2
 
 
-@contextmanager
-def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+def unchanged_on_failure(estimator: BaseEstimator) -> AbstractContextManager[None]:
     """Give the estimator its old attributes back if anything is raised.
 
     Estimators replace what they have learned and never write into it, so the old attributes are the old state.
     """
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__ = before
-        raise
+    return _OldAttributes(estimator)
+
+
+class _OldAttributes(AbstractContextManager[None]):
+    def __init__(self, estimator: BaseEstimator) -> None:
+        self._estimator = estimator
+        self._before = dict(vars(estimator))
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is not None:
+            self._estimator.__dict__ = self._before
 
 
 class LearnedAttributes:
@@ -44,6 +47,11 @@ class LearnedAttributes:
         if is_learned and "reference_" not in vars(self):
             raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _require_fitted(self, attribute: str) -> None:
+        # scikit-learn's own check looks through all attributes; it is only asked for its words.
+        if attribute not in vars(self):
+            check_is_fitted(self, attribute)
 
 
 class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
@@ -110,11 +118,19 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         if not self._is_fitted():
             return self.fit(X_batch, y)
         X = self._read(X_batch, reset=False, min_rows=0)
-        if count_rows(X) == 0:
-            return self
+        return self._play_rows(X) if count_rows(X) else self
+
+    def _play_rows(self, X: Any) -> Self:
+        """Play one round on what ``_read`` gave, at least one row."""
         with unchanged_on_failure(self), one_blas_thread():
             self._play(X)
         return self
+
+    def __copy__(self) -> Self:
+        """Return an estimator that learns apart; what both have learned so far is shared, and never written into."""
+        other = object.__new__(type(self))
+        other.__dict__.update(vars(self))
+        return other
 
     def predict_ratio(self, X: Any) -> FloatArray:
         """Ratio r(x) of batch density over reference density, cut at ``max_ratio``.
@@ -129,7 +145,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         -------
         array of shape (n_rows,)
         """
-        check_is_fitted(self)
+        self._require_fitted("reference_")
         X = self._read(X, reset=False, min_rows=0)
         return self._ratio(X) if count_rows(X) else np.empty(0)
 
@@ -146,15 +162,20 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         X_batch : array or frame of shape (n_batch, n_features)
             At least one row.
         """
-        check_is_fitted(self)
+        self._require_fitted("reference_")
         ratio = self._ratio(self._read(X_batch, reset=False, min_rows=1))
         floored = np.maximum(ratio, 1.0 / getattr(self, "max_ratio", 1.0))
         return float(0.5 * (np.log1p(self.reference_ratio_).mean() + np.log1p(1.0 / floored).mean()))
 
     def _is_fitted(self) -> bool:
-        return hasattr(self, "reference_")
+        return "reference_" in vars(self)
+
+    @property
+    def _reads_numbers(self) -> bool:
+        """Whether rows are read as numbers; frames reach a transformer unconverted."""
+        return isinstance(getattr(self, "feature_map", "identity"), str)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
-        if isinstance(getattr(self, "feature_map", "identity"), str):
+        if self._reads_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         return read_frame(self, X, reset=reset, min_rows=min_rows)

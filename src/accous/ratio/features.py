@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from accous.core.arrays import FloatArray
+from accous.core.kernels_features import bound_rows
 from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.maps import RowMap
@@ -68,15 +69,17 @@ class FeatureMap:
 
     def finish(self, rows: FloatArray) -> tuple[FloatArray, int]:
         """Append the intercept to mapped rows, bound and scale them."""
-        if self.has_intercept and self.is_intercept_bounded:
-            rows = _append_ones(rows)
-        norms = _row_norms(rows)
-        is_long = norms > self.bound * (1.0 + _BOUND_TOLERANCE)
-        factors = np.where(is_long, self.bound / np.maximum(norms, self.bound), 1.0)
-        if self.is_scaled:
-            factors = factors / self.bound
-        rows = rows * factors[:, None]
-        return (_append_ones(rows) if self._appends_last else rows), int(np.count_nonzero(is_long))
+        n_rows, n_columns = rows.shape
+        features = np.empty((n_rows, n_columns + self.has_intercept))
+        n_long = bound_rows(
+            np.ascontiguousarray(rows),
+            self.bound,
+            _BOUND_TOLERANCE,
+            self.bound if self.is_scaled else 1.0,
+            self.is_intercept_bounded,
+            features,
+        )
+        return features, n_long
 
     @property
     def _appends_last(self) -> bool:

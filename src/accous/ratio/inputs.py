@@ -15,14 +15,15 @@ from accous.exceptions import DataError
 __all__ = ["column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
 
 _LARGEST_REFERENCE_VALUE = 1e150
+_FEW_VALUES = 2000
 
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
     """Return ``X`` as a finite float array of the right width; ``reset`` takes width and names from it."""
-    _require_two_dimensions(X)
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
     else:
+        _require_two_dimensions(X)
         rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
     require_finite(rows, X)
     if reset:
@@ -43,7 +44,7 @@ def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int =
 
 def count_rows(X: Any) -> int:
     """Return the number of rows of an array, frame or sparse matrix."""
-    return int(_num_samples(X))
+    return X.shape[0] if type(X) is np.ndarray and X.ndim else int(_num_samples(X))
 
 
 def own_copy(rows: Any, X: Any) -> Any:
@@ -66,13 +67,16 @@ def _copy_by_column(frame: Any) -> Any:
 
 def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     """Raise a DataError that names the first row and column with NaN or infinity."""
-    # The sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):
-            return
-    is_bad = ~np.isfinite(rows)
-    if not is_bad.any():
+    # The sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test. For
+    # a few rows the test alone is quicker.
+    if rows.size > _FEW_VALUES:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(rows.sum()):
+                return
+    is_finite = np.isfinite(rows)
+    if np.logical_and.reduce(is_finite, axis=None):
         return
+    is_bad = ~is_finite
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
@@ -115,7 +119,7 @@ def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
         and X.flags.c_contiguous
         and X.shape[1] == estimator.n_features_in_
         and X.shape[0] >= min_rows
-        and not hasattr(estimator, "feature_names_in_")
+        and "feature_names_in_" not in vars(estimator)
     )
 
 

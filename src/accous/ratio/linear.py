@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
+from accous.core.reference import Reference, prepare_reference
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import RatioEstimator
@@ -44,7 +44,7 @@ class LinearRatio(RatioEstimator):
     random_state: Any
 
     features_: FeatureMap
-    reference_features_: FloatArray
+    prepared_reference_: Reference
     loss_: Loss
     state_: Any
     radius_: float
@@ -74,11 +74,16 @@ class LinearRatio(RatioEstimator):
         return self.features_.bound
 
     @property
+    def reference_features_(self) -> FloatArray:
+        """Features phi of the reference rows."""
+        return self.prepared_reference_.features
+
+    @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
         coef = self.coef_
         with one_blas_thread():
-            return self.loss_.ratio(self.reference_features_ @ coef, float(self.max_ratio))
+            return self.prepared_reference_.ratios(coef, float(self.max_ratio))
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -88,7 +93,7 @@ class LinearRatio(RatioEstimator):
         X_batch : array or frame of shape (n_batch, n_features)
             At least one row.
         """
-        check_is_fitted(self)
+        self._require_fitted("reference_")
         batch, _ = self.features_.transform(self._read(X_batch, reset=False, min_rows=1))
         with one_blas_thread():
             return float(self.loss_.value(self.coef_[None], self.reference_features_, batch)[0])
@@ -99,7 +104,7 @@ class LinearRatio(RatioEstimator):
 
     def _start_with(self, row_map: RowMap, X: Any) -> None:
         self.loss_ = self._make_loss()
-        self.features_, self.reference_features_ = fit_features(
+        self.features_, features = fit_features(
             row_map,
             X,
             fit_intercept=bool(self.fit_intercept),
@@ -107,7 +112,8 @@ class LinearRatio(RatioEstimator):
             feature_bound=self.feature_bound,
             scale_features=bool(self.scale_features),
         )
-        n_coefs = self.reference_features_.shape[1]
+        self.prepared_reference_ = prepare_reference(features, self.loss_)
+        n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0

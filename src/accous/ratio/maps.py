@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
 from accous.core.arrays import FloatArray
+from accous.core.kernels_features import standardize_rows
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.inputs import count_rows, own_copy, require_finite
 
@@ -62,8 +63,9 @@ class Standardize:
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
-        with np.errstate(over="ignore"):
-            return _away_from_overflow((X - self.mean) / self.scale)
+        standardized = np.empty(X.shape)
+        standardize_rows(X, self.mean, self.scale, _LARGEST_FEATURE, standardized)
+        return standardized
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class OnlineDensityRatio(LinearRatio):
         self.state_ = start_ensemble(self.settings_)
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
-        self.state_ = play_round(self.state_, self.settings_, self.reference_features_, batch, step_size)
+        self.state_ = play_round(self.state_, self.settings_, self.prepared_reference_, batch, step_size)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = NewtonStack(**plain["learners"]), MetaState(**plain["meta"])

@@ -89,7 +89,7 @@ class SingleLearnerRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
-        gradients = self.loss_.gradient(learner.coefs, self.reference_features_, batch)
+        gradients = self.prepared_reference_.gradients(learner.coefs, batch)
         learner = newton_step(learner, gradients, step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 

@@ -1,0 +1,85 @@
+"""Compiling the inner loops: once per machine where a cache can be written, once per process elsewhere.
+
+Every kernel has exactly one signature, whose inputs are read-only arrays: an array of the user's that happens to be
+read-only compiles nothing anew, and no input can be written into by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import float64, njit, types
+
+__all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "inlined", "inlined_sums", "kernel"]
+
+Function = Callable[..., Any]
+
+# Types of arrays: float64, C order, by number of dimensions; those that go in are not written into.
+IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
+OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
+
+# error_model="numpy": a division that may raise cannot be vectorised. Contracting a product and a sum into one
+# instruction is the one liberty taken everywhere; what may be re-associated says so, and its order is then fixed at
+# compile time: the same machine gives the same bits.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
+_INLINED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_REASSOCIATED = {"contract", "reassoc", "nsz"}
+
+
+def inlined(function: Function) -> Function:
+    """Make a function that kernels call; it is compiled into each of them."""
+    return njit(**_OPTIONS | _INLINED)(function)
+
+
+def inlined_sums(function: Function) -> Function:
+    """Make a function that kernels call and whose sums may be split into several running ones."""
+    return njit(**_OPTIONS | _INLINED | {"fastmath": _REASSOCIATED})(function)
+
+
+class Kernel:
+    """A function that is compiled when it is first called."""
+
+    def __init__(self, function: Function, signature: Any) -> None:
+        self.plain = function
+        self._signature = signature
+        self._call: Function = self._compile_and_call
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled function."""
+        return self._call(*arguments)
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, without a call."""
+        dispatcher = _with_cache(self.plain)
+        try:
+            dispatcher.compile(self._signature)
+        except OSError:
+            # The cache could be opened but not written to, as on a full disk. What was compiled is there already.
+            if not dispatcher.signatures:
+                raise
+        dispatcher.disable_compile()
+        self._call = dispatcher
+
+    def _compile_and_call(self, *arguments: Any) -> Any:
+        self.compile()
+        return self._call(*arguments)
+
+
+def kernel(result: Any, *arguments: Any) -> Callable[[Function], Kernel]:
+    """Decorate a function as a kernel with this one signature."""
+
+    def decorate(function: Function) -> Kernel:
+        return Kernel(function, result(*arguments))
+
+    return decorate
+
+
+def _with_cache(function: Function) -> Any:
+    try:
+        return njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError as error:
+        # Neither beside the source nor in the user's folder may anything be written: compile in memory.
+        if "no locator" not in str(error):
+            raise
+        return njit(**_OPTIONS)(function)
