@@ -22,6 +22,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.core.arrays import FloatArray, IntArray
+from accous.core.descent import ONE_ROUND
 from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
 from accous.exceptions import ParameterError
 from accous.ratio.inputs import own_copy
@@ -98,13 +99,16 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        coefs = solve(self._problem, weights, None if previous is None else previous.coefs)
+        if previous is None:
+            coefs = solve(self._problem, weights)
+        else:
+            coefs = solve(self._problem, weights, previous.coefs, ONE_ROUND)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""
         problem = self._problem
-        if not problem.is_small:
+        if not problem.has_small_hessian:
             return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None

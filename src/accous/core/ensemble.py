@@ -8,9 +8,9 @@ import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
+from accous.core.learners import LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
-from accous.core.newton import NewtonStack, newton_step, start_learners
 
 __all__ = ["EnsembleSettings", "EnsembleState", "play_round", "start_ensemble"]
 
@@ -62,7 +62,7 @@ class EnsembleState:
     coef: FloatArray
     lengths: IntArray
     weights: FloatArray
-    learners: NewtonStack
+    learners: LearnerStack
     meta: MetaState
     largest_margin: float
 
@@ -131,7 +131,7 @@ def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_marg
 def _open_round(
     settings: EnsembleSettings,
     next_round: int,
-    learners: NewtonStack,
+    learners: LearnerStack,
     meta: MetaState,
     largest_margin: float,
 ) -> EnsembleState:
@@ -150,7 +150,7 @@ def _open_round(
     return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)
 
 
-def _starting_point(settings: EnsembleSettings, learners: NewtonStack, meta: MetaState, n_ended: int) -> FloatArray:
+def _starting_point(settings: EnsembleSettings, learners: LearnerStack, meta: MetaState, n_ended: int) -> FloatArray:
     """Theta of the learners that start; the ensemble's is that after the step, ended learners included."""
     # Departs from the paper: it allows any point. The neutral one makes learners that differ from their elders, but
     # when none of those is left, it would throw the estimate back to ratio 1 for a round.

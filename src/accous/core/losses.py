@@ -20,6 +20,8 @@ from accous.core.arrays import FloatArray
 
 __all__ = ["KullbackLeibler", "LeastSquares", "Logistic", "Loss"]
 
+_BLOCK_ENTRIES = 1 << 18
+
 
 class Loss(ABC):
     """A density-ratio matching loss that is linear-in-features: scores in, value and gradient out.
@@ -79,7 +81,12 @@ class Loss(ABC):
 
     def gradient(self, coefs: FloatArray, reference: FloatArray, batch: FloatArray) -> FloatArray:
         """Gradient of the observed loss at each row of ``coefs``; shapes as in :meth:`value`, (n_coefs, d) out."""
-        reference_part = self.reference_slope(coefs @ reference.T) @ reference
+        reference_part = np.zeros_like(coefs)
+        # In blocks of rows: the second product finds them in the cache, and no array has an entry per row and theta.
+        block = max(1, _BLOCK_ENTRIES // reference.shape[1])
+        for first in range(0, reference.shape[0], block):
+            rows = reference[first : first + block]
+            reference_part += self.reference_slope(coefs @ rows.T) @ rows
         reference_part /= reference.shape[0]
         batch_part = self.batch_slope(coefs @ batch.T) @ batch
         batch_part /= batch.shape[0]

@@ -123,7 +123,7 @@ class LinearRatio(RatioEstimator):
             "row_map": map_to_plain(self.features_.row_map),
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
-            "state": asdict(self.state_),
+            "state": asdict(self.state_, dict_factory=_with_lists),
         }
 
     def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
@@ -186,6 +186,11 @@ class LinearRatio(RatioEstimator):
         if self.step_size == "theory":
             return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
         return float(self.step_size)
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of a dataclass's fields; files know lists only, not tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
 def _theory_step_size(loss: Loss, largest_score: float) -> float:

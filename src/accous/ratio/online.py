@@ -6,8 +6,8 @@ from typing import Any
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
+from accous.core.learners import stack_from_plain
 from accous.core.meta import MetaState
-from accous.core.newton import NewtonStack
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.linear import LinearRatio
@@ -184,5 +184,5 @@ class OnlineDensityRatio(LinearRatio):
         self.state_ = play_round(self.state_, self.settings_, self.reference_features_, batch, step_size)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
-        learners, meta = NewtonStack(**plain["learners"]), MetaState(**plain["meta"])
+        learners, meta = stack_from_plain(plain["learners"]), MetaState(**plain["meta"])
         self.state_ = EnsembleState(**plain | {"learners": learners, "meta": meta})
