@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
 
 from accous.core.arrays import FloatArray
+from accous.core.descent import Point
 from accous.diagnostics.risk import weighted_error
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
@@ -305,7 +306,9 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             name: getattr(state, name) for name in ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
         }
         if self.estimator is None:
+            point = state.estimator.point
             plain |= {"coef": state.estimator.coef_, "intercept": state.estimator.intercept_}
+            plain["point"] = None if point is None else asdict(point)
         return plain
 
     def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
@@ -313,11 +316,18 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         self.erm_ = self._make_erm(self.classes_[self.labels_])
         parts = dict(plain)
         if self.estimator is None:
-            estimator: Any = LinearPredictor(parts.pop("coef"), parts.pop("intercept"), self.classes_)
+            estimator: Any = self._predictor_from_plain(
+                parts.pop("coef"), parts.pop("intercept"), parts.pop("point", None)
+            )
         else:
             with one_blas_thread():
                 estimator = self.erm_.fit(parts["fitted_weights"], None)
         self.state_ = AdaptationState(ratio=ratio, estimator=estimator, **parts)
+
+    def _predictor_from_plain(
+        self, coef: FloatArray, intercept: FloatArray, point: dict[str, FloatArray] | None
+    ) -> LinearPredictor:
+        return LinearPredictor(coef, intercept, self.classes_, None if point is None else Point(**point))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

@@ -16,7 +16,25 @@ import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 
-__all__ = ["CrossEntropy", "Sigmoid", "Softmax", "make_cross_entropy"]
+__all__ = ["CrossEntropy", "Evaluation", "Sigmoid", "Softmax", "make_cross_entropy"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """L at some scores.
+
+    Attributes
+    ----------
+    value : float
+    probabilities : array of shape (n_scores, n_rows)
+        Of class 1 where two classes share one score.
+    residuals : array of shape (n_scores, n_rows)
+        The derivative of L in the scores.
+    """
+
+    value: float
+    probabilities: FloatArray
+    residuals: FloatArray
 
 
 @dataclass(frozen=True)
@@ -35,12 +53,8 @@ class CrossEntropy(ABC):
     weights: FloatArray
 
     @abstractmethod
-    def evaluate(self, scores: FloatArray) -> tuple[FloatArray, float]:
-        """Return the probabilities that belong to the scores, shaped like them, and L."""
-
-    @abstractmethod
-    def residuals(self, probabilities: FloatArray) -> FloatArray:
-        """Return the derivative of L in the scores."""
+    def evaluate(self, scores: FloatArray) -> Evaluation:
+        """Evaluate L and what belongs to it."""
 
     @abstractmethod
     def curvature_along(self, probabilities: FloatArray, change: FloatArray) -> float:
@@ -54,18 +68,15 @@ class CrossEntropy(ABC):
 class Sigmoid(CrossEntropy):
     """Two classes, one score: that of class 1 over class 0."""
 
-    def evaluate(self, scores: FloatArray) -> tuple[FloatArray, float]:
-        """As in the base class; the probability is that of class 1."""
+    def evaluate(self, scores: FloatArray) -> Evaluation:
+        """As in the base class."""
         z = scores[0]
         # exp(-|z|) never overflows and gives both the probability and the loss.
         power = np.exp(-np.abs(z))
         losses = np.log1p(power) - np.minimum(np.where(self.labels == 1, z, -z), 0.0)
         probabilities = np.where(z >= 0.0, 1.0, power) / (1.0 + power)
-        return probabilities[None], float(self.weights @ losses)
-
-    def residuals(self, probabilities: FloatArray) -> FloatArray:
-        """As in the base class."""
-        return self.weights * (probabilities - self.labels)
+        residuals = self.weights * (probabilities - self.labels)
+        return Evaluation(float(self.weights @ losses), probabilities[None], residuals[None])
 
     def curvature_along(self, probabilities: FloatArray, change: FloatArray) -> float:
         """As in the base class."""
@@ -81,21 +92,18 @@ class Sigmoid(CrossEntropy):
 class Softmax(CrossEntropy):
     """One score a class."""
 
-    def evaluate(self, scores: FloatArray) -> tuple[FloatArray, float]:
-        """As in the base class; one probability a class."""
-        largest = scores.max(axis=0)
-        powers = scores - largest
-        np.exp(powers, out=powers)
-        partition = powers.sum(axis=0)
-        losses = np.log(partition) + largest - scores[self.labels, np.arange(scores.shape[1])]
-        powers /= partition
-        return powers, float(self.weights @ losses)
-
-    def residuals(self, probabilities: FloatArray) -> FloatArray:
+    def evaluate(self, scores: FloatArray) -> Evaluation:
         """As in the base class."""
+        rows = np.arange(scores.shape[1])
+        largest = scores.max(axis=0)
+        probabilities = scores - largest
+        np.exp(probabilities, out=probabilities)
+        partition = probabilities.sum(axis=0)
+        probabilities /= partition
+        losses = np.log(partition) + largest - scores[self.labels, rows]
         residuals = probabilities * self.weights
-        residuals[self.labels, np.arange(probabilities.shape[1])] -= self.weights
-        return residuals
+        residuals[self.labels, rows] -= self.weights
+        return Evaluation(float(self.weights @ losses), probabilities, residuals)
 
     def curvature_along(self, probabilities: FloatArray, change: FloatArray) -> float:
         """As in the base class."""

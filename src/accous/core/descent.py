@@ -20,20 +20,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.cross_entropy import CrossEntropy
+from accous.core.cross_entropy import CrossEntropy, Evaluation
 
-__all__ = ["FULL", "ONE_ROUND", "Descent", "Effort", "descend"]
+__all__ = ["FULL", "ONE_FOLD", "ONE_ROUND", "Effort", "Point", "descend"]
 
 _MAX_STEPS = 1000
 _MAX_PAIRS = 20
 _MAX_TRIALS = 40
+# Near the end it hardly changes, and with many classes it is dear.
+_NEW_PRECONDITIONER_AT = (0, 2, 4, 8, 16, 32, 64)
 _SLOPE_LEFT = 0.3
 _SMALLEST_CURVATURE = 1e-6
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """When to stop. What is left to win is twice the gain a Newton step promises, over the sum of the weights.
+    """When to stop. What is left to win is twice the gain that the step promises, over the objective's value.
 
     Attributes
     ----------
@@ -50,37 +53,33 @@ class Effort:
     n_steps: int = 0
 
 
-FULL = Effort(tolerance=1e-17)
-ONE_ROUND = Effort(tolerance=1e-10, near=1e-4, n_steps=2)
+FULL = Effort(tolerance=1e-13)
+ONE_FOLD = Effort(tolerance=1e-6)
+ONE_ROUND = Effort(tolerance=1e-8, near=1e-3, n_steps=2)
 
 
 @dataclass(frozen=True)
-class Descent:
-    """Where a descent ended, and how.
+class Point:
+    """Coefficients and the scores they give the rows, which a later descent need not compute again.
 
     Attributes
     ----------
     coefs : array of shape (n_scores, n_columns)
     scores : array of shape (n_scores, n_rows)
-    value : float
-        The objective.
-    n_steps : int
     """
 
     coefs: FloatArray
     scores: FloatArray
-    value: float
-    n_steps: int
 
 
 def descend(
     loss: CrossEntropy,
     design: FloatArray,
-    squares: FloatArray,
+    mean_squares: FloatArray,
     penalty: FloatArray,
-    start: FloatArray,
+    start: Point,
     effort: Effort = FULL,
-) -> Descent:
+) -> tuple[Point, int]:
     """Minimise the objective; it never ends above its value at the start.
 
     Parameters
@@ -88,39 +87,44 @@ def descend(
     loss : CrossEntropy
     design : array of shape (n_rows, n_columns)
         Rows in their principal axes.
-    squares : array of shape (n_columns,)
+    mean_squares : array of shape (n_columns,)
         Mean square of every column, Lambda / n.
     penalty : array of shape (n_columns,)
         rho, positive.
-    start : array of shape (n_scores, n_columns)
+    start : Point
     effort : Effort
+
+    Returns
+    -------
+    end : Point
+    n_steps : int
     """
-    coefs, scores = start, start @ design.T
-    probabilities, cross_entropy = loss.evaluate(scores)
-    total_weight = float(loss.weights.sum())
-    memory = _Memory()
-    n_steps = 0
+    point, memory, n_steps = start, _Memory(), 0
+    here = loss.evaluate(start.scores)
     while n_steps < _MAX_STEPS:
-        gradient = loss.residuals(probabilities) @ design + penalty * coefs
-        memory = memory.at(coefs, gradient)
-        if n_steps & (n_steps - 1) == 0:
-            # At 0, 1, 2, 4, ...: near the end it hardly changes, and with many classes it is dear.
-            preconditioner = _make_preconditioner(loss, probabilities, squares, penalty)
+        gradient = here.residuals @ design + penalty * point.coefs
+        memory = memory.at(point.coefs, gradient)
+        if n_steps in _NEW_PRECONDITIONER_AT:
+            preconditioner = _make_preconditioner(loss, here.probabilities, mean_squares, penalty)
         direction = -memory.apply(gradient, preconditioner)
         slope = float(np.vdot(gradient, direction))
-        if -slope <= effort.tolerance * total_weight:
+        left = -slope / max(here.value + _penalty_value(penalty, point.coefs), _TINY)
+        if left <= effort.tolerance:
             break
-        line = _Line(loss, penalty, coefs, scores, direction, direction @ design.T, probabilities, cross_entropy)
+        line = _Line(loss, penalty, point, here, Point(direction, direction @ design.T))
         found = line.search(slope)
         if found is None:
             # No step lowers the objective in floating point: this is the optimum.
             break
-        length, probabilities, cross_entropy = found
-        coefs, scores = coefs + length * line.direction, scores + length * line.score_change
+        point, here = found
         n_steps += 1
-        if n_steps >= effort.n_steps and -slope <= effort.near * total_weight:
+        if n_steps >= effort.n_steps and left <= effort.near:
             break
-    return Descent(coefs, scores, cross_entropy + 0.5 * float(penalty @ (coefs * coefs).sum(axis=0)), n_steps)
+    return point, n_steps
+
+
+def _penalty_value(penalty: FloatArray, coefs: FloatArray) -> float:
+    return 0.5 * float(np.square(coefs).sum(axis=0) @ penalty)
 
 
 @dataclass(frozen=True)
@@ -135,12 +139,12 @@ class _Preconditioner:
 
 
 def _make_preconditioner(
-    loss: CrossEntropy, probabilities: FloatArray, squares: FloatArray, penalty: FloatArray
+    loss: CrossEntropy, probabilities: FloatArray, mean_squares: FloatArray, penalty: FloatArray
 ) -> _Preconditioner:
     curvatures, vectors = loss.total_curvature(probabilities)
     # One constant added to all intercepts changes no probability, so D has a zero; its direction needs no large step.
-    floor = _SMALLEST_CURVATURE * max(float(curvatures.max()), np.finfo(np.float64).tiny)
-    return _Preconditioner(vectors, 1.0 / (np.maximum(curvatures, floor)[:, None] * squares + penalty))
+    floor = _SMALLEST_CURVATURE * max(float(curvatures.max()), _TINY)
+    return _Preconditioner(vectors, 1.0 / (np.maximum(curvatures, floor)[:, None] * mean_squares + penalty))
 
 
 @dataclass(frozen=True)
@@ -181,37 +185,30 @@ class _Line:
 
     loss: CrossEntropy
     penalty: FloatArray
-    coefs: FloatArray
-    scores: FloatArray
-    direction: FloatArray
-    score_change: FloatArray
-    probabilities: FloatArray
-    cross_entropy: float
+    start: Point
+    at_start: Evaluation
+    direction: Point
 
-    def search(self, slope: float) -> tuple[float, FloatArray, float] | None:
-        """Find a length where the slope has nearly vanished and the objective is not above that of the start.
+    def search(self, slope: float) -> tuple[Point, Evaluation] | None:
+        """Find a point where the slope has nearly vanished and the objective is not above that of the start.
 
-        Newton's method on the slope from length 0, kept within a bracket. Returns the length with the probabilities
-        and the cross-entropy there, or None if there is none.
+        Newton's method on the slope from length 0, kept within a bracket; None where rounding leaves nothing to find.
         """
-        linear = float(np.vdot(self.penalty * self.coefs, self.direction))
-        quadratic = float(np.vdot(self.penalty * self.direction, self.direction))
-        curvature = self.loss.curvature_along(self.probabilities, self.score_change) + quadratic
-        low, high, length = 0.0, np.inf, -slope / curvature
+        change = self.direction.scores
+        linear = float(np.vdot(self.penalty * self.start.coefs, self.direction.coefs))
+        quadratic = float(np.vdot(self.penalty * self.direction.coefs, self.direction.coefs))
+        low, high = 0.0, np.inf
+        length = -slope / (self.loss.curvature_along(self.at_start.probabilities, change) + quadratic)
         for _ in range(_MAX_TRIALS):
-            probabilities, cross_entropy = self.loss.evaluate(self.scores + length * self.score_change)
-            slope_there = float(np.vdot(self.loss.residuals(probabilities), self.score_change))
-            slope_there += linear + length * quadratic
-            gain = self.cross_entropy - cross_entropy - length * (linear + 0.5 * length * quadratic)
+            scores = self.start.scores + length * change
+            there = self.loss.evaluate(scores)
+            slope_there = float(np.vdot(there.residuals, change)) + linear + length * quadratic
+            gain = self.at_start.value - there.value - length * (linear + 0.5 * length * quadratic)
             # The objective is convex: where the slope is still negative, it is below the start, whatever rounding says.
-            is_below = slope_there <= 0.0 or gain >= 0.0
-            if abs(slope_there) <= -_SLOPE_LEFT * slope and is_below:
-                return length, probabilities, cross_entropy
-            if slope_there <= 0.0:
-                low = length
-            else:
-                high = length
-            curvature = self.loss.curvature_along(probabilities, self.score_change) + quadratic
+            if abs(slope_there) <= -_SLOPE_LEFT * slope and (slope_there <= 0.0 or gain >= 0.0):
+                return Point(self.start.coefs + length * self.direction.coefs, scores), there
+            low, high = (length, high) if slope_there <= 0.0 else (low, length)
+            curvature = self.loss.curvature_along(there.probabilities, change) + quadratic
             length = _within(length - slope_there / curvature, low, high)
         return None
 

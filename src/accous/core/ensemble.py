@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
-from accous.core.learners import LearnerStack, newton_step, start_learners
+from accous.core.learners import WIDE_FROM, LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
 
-__all__ = ["EnsembleSettings", "EnsembleState", "play_round", "start_ensemble"]
+__all__ = ["EnsembleSettings", "EnsembleState", "play_round", "reference_scores", "start_ensemble"]
 
 _SMALLEST_RELATIVE_RANGE = 1e-12
 
@@ -56,7 +57,10 @@ class EnsembleSettings:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleState:
-    """What is known after ``n_rounds`` rounds; everything describes the round that comes next."""
+    """What is known after ``n_rounds`` rounds; everything describes the round that comes next.
+
+    ``cache`` holds what was computed from the rest and is no part of the state.
+    """
 
     n_rounds: int
     coef: FloatArray
@@ -65,6 +69,7 @@ class EnsembleState:
     learners: LearnerStack
     meta: MetaState
     largest_margin: float
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
@@ -106,14 +111,38 @@ def play_round(
     this_round = state.n_rounds + 1
     if len(state.learners) == 0:
         return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
-    points = np.concatenate((state.learners.coefs, state.coef[None]))
-    gradients = settings.loss.gradient(points, reference, batch)
+    reference_gradients, _ = _pass_over(reference, state, settings)
+    gradients = reference_gradients + settings.loss.batch_gradient(_points(state), batch)
     learners = newton_step(state.learners, gradients[:-1], step_size, settings.radius)
     raw_margins = (state.coef - state.learners.coefs) @ gradients[-1]
     margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
     n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
     meta = meta_step(state.meta, margins, n_intervals)
     return _open_round(settings, this_round + 1, learners, meta, largest_margin)
+
+
+def reference_scores(state: EnsembleState, settings: EnsembleSettings, reference: FloatArray) -> FloatArray:
+    """Scores of the reference rows at the ensemble's theta."""
+    if len(state.coef) < WIDE_FROM:
+        return np.asarray(reference @ state.coef)
+    # The coming round needs its gradients at the same points, which do not depend on its batch: one pass does for both.
+    return _pass_over(reference, state, settings)[1]
+
+
+def _points(state: EnsembleState) -> FloatArray:
+    """Theta of every learner and, last, of the ensemble."""
+    return np.concatenate((state.learners.coefs, state.coef[None]))
+
+
+def _pass_over(
+    reference: FloatArray, state: EnsembleState, settings: EnsembleSettings
+) -> tuple[FloatArray, FloatArray]:
+    """Return the reference part of the gradients at all points, and the reference's scores by the ensemble."""
+    known = state.cache.get("pass")
+    if known is None or known[0] is not reference:
+        known = (reference, *settings.loss.reference_gradient(_points(state), reference))
+        state.cache["pass"] = known
+    return known[1], known[2]
 
 
 def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:

@@ -15,12 +15,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cross_entropy import make_cross_entropy
-from accous.core.descent import FULL, Effort, descend
+from accous.core.descent import FULL, Effort, Point, descend
 
 __all__ = [
     "MAX_HESSIAN_COEFS",
     "MAX_NEWTON_COEFS",
     "LogisticProblem",
+    "descend_from",
     "leave_one_out_scores",
     "make_problem",
     "solve",
@@ -150,9 +151,18 @@ def solve(
     """
     if start is None:
         start = np.zeros((problem.n_scores, len(problem.centre) + 1))
+    start = problem.to_design(start)
     if problem.axes is None:
-        return problem.from_design(_solve_by_newton(problem, weights, problem.to_design(start)))
-    return problem.from_design(_solve_by_descent(problem, weights, problem.to_design(start), effort))
+        return problem.from_design(_solve_by_newton(problem, weights, start))
+    return problem.from_design(descend_from(problem, weights, Point(start, start @ problem.design.T), effort).coefs)
+
+
+def descend_from(problem: LogisticProblem, weights: FloatArray, start: Point, effort: Effort = FULL) -> Point:
+    """Minimise the weighted objective of a problem in principal axes, in the coordinates of its design."""
+    assert problem.mean_squares is not None
+    loss = make_cross_entropy(problem.labels, problem.C * weights, problem.n_scores)
+    end, _ = descend(loss, problem.design, problem.mean_squares, _penalty(problem.design.shape[1]), start, effort)
+    return end
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
@@ -207,13 +217,6 @@ def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: Float
         if decrement <= _NEWTON_DECREMENT * scaled.sum():
             return coefs
     return coefs
-
-
-def _solve_by_descent(problem: LogisticProblem, weights: FloatArray, start: FloatArray, effort: Effort) -> FloatArray:
-    assert problem.mean_squares is not None
-    loss = make_cross_entropy(problem.labels, problem.C * weights, problem.n_scores)
-    penalty = _penalty(problem.design.shape[1])
-    return descend(loss, problem.design, problem.mean_squares, penalty, start, effort).coefs
 
 
 def _objective(problem: LogisticProblem, scaled: FloatArray, coefs: FloatArray, scores: FloatArray) -> float:

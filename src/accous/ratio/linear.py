@@ -64,6 +64,14 @@ class LinearRatio(RatioEstimator):
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         """Replace ``state_`` by the state after a round with these features."""
 
+    def _reference_scores(self) -> FloatArray:
+        """Scores of the reference rows at the current theta."""
+        return np.asarray(self.reference_features_ @ self.coef_)
+
+    def _stored_state(self) -> Any:
+        """Return the state as it is saved."""
+        return self.state_
+
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
         """Set ``state_`` from its plain form."""
@@ -76,9 +84,8 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        coef = self.coef_
         with one_blas_thread():
-            return self.loss_.ratio(self.reference_features_ @ coef, float(self.max_ratio))
+            return self.loss_.ratio(self._reference_scores(), float(self.max_ratio))
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -123,7 +130,7 @@ class LinearRatio(RatioEstimator):
             "row_map": map_to_plain(self.features_.row_map),
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
-            "state": asdict(self.state_, dict_factory=_with_lists),
+            "state": asdict(self._stored_state(), dict_factory=_with_lists),
         }
 
     def _from_plain(self, plain: dict[str, Any], X: Any) -> None:

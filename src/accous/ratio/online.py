@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
+from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, reference_scores, start_ensemble
 from accous.core.learners import stack_from_plain
 from accous.core.meta import MetaState
 from accous.parameters import require_choice, require_integer, require_power_of_two
@@ -182,6 +183,12 @@ class OnlineDensityRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         self.state_ = play_round(self.state_, self.settings_, self.reference_features_, batch, step_size)
+
+    def _reference_scores(self) -> FloatArray:
+        return reference_scores(self.state_, self.settings_, self.reference_features_)
+
+    def _stored_state(self) -> EnsembleState:
+        return replace(self.state_, cache={})
 
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = stack_from_plain(plain["learners"]), MetaState(**plain["meta"])
