@@ -152,11 +152,11 @@ def test_at_the_optimum_nothing_is_done(n_classes: int) -> None:
     assert again is end
 
 
-def test_rounds_follow_moving_weights(n_rounds: int = 40) -> None:
+def test_rounds_follow_moving_weights() -> None:
     """A stream of refits, each of a few steps from the one before, stays near the optimum."""
     problem = Problem(4, n_rows=600, n_features=30)
     point, _ = problem.descend(np.ones(600), problem.origin())
-    for t in range(n_rounds):
+    for t in range(40):
         weights = np.exp(np.sin(t / 8.0) * problem.design[:, 0])
         point, n_steps = problem.descend(weights, point, ONE_ROUND)
         best, _ = problem.descend(weights, point)

@@ -23,7 +23,7 @@ __all__ = ["project_by_lanczos"]
 
 _FAR = 5.0
 _TOO_FAR = 1e60
-_CHECKS = (3, 5, 7, 10, 13, 17, 22, 28, 35, 43, 52, 64)
+_CHECKS = (5, 8, 11, 15, 20, 26, 33, 41, 50, 64)
 _TOLERANCE = 1e-13
 _LARGEST_RESIDUAL = 1e-10
 _MAX_NEWTON_STEPS = 60

@@ -13,7 +13,7 @@ from accous.core.wide_newton import WideStack, start_wide_learners, wide_newton_
 
 __all__ = ["WIDE_FROM", "LearnerStack", "newton_step", "stack_from_plain", "start_learners"]
 
-WIDE_FROM = 128
+WIDE_FROM = 96
 """Features from which on learners keep no dense matrices: updating those would cost more than all else in a round."""
 
 
