@@ -87,7 +87,8 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     estimator : classifier, optional
         Any scikit-learn classifier, or pipeline ending in one, whose ``fit`` takes ``sample_weight``; frames reach it
         unconverted. None: our own warm-started logistic (two classes) or softmax regression, with the optimum of
-        ``LogisticRegression(C=C)``.
+        ``LogisticRegression(C=C)``. With more than 100 coefficients only ``fit`` goes all the way to the optimum; a
+        round's refit makes a few steps towards it, and more after a jump.
     ratio : ratio estimator, optional
         None: ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"

@@ -8,7 +8,8 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.logistic import MAX_NEWTON_COEFS, LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.width import MAX_NEWTON_COEFS
 from accous.ratio.blas import one_blas_thread
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from accous.core.ensemble import EnsembleState, play_round, reference_scores, start_ensemble
-from accous.core.learners import WIDE_FROM
 from accous.core.wide_newton import WideStack
+from accous.core.width import WIDE_FROM
 from tests.builders import LOSSES, Array, Setup, feature_rows
 
 N_FEATURES, N_REFERENCE, N_ROUNDS = WIDE_FROM + 2, 40, 20

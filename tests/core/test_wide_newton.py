@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from accous.core.learners import WIDE_FROM, newton_step, stack_from_plain, start_learners
+from accous.core.learners import newton_step, stack_from_plain, start_learners
 from accous.core.newton import NewtonStack
 from accous.core.wide_newton import WideStack, start_wide_learners, wide_newton_step
+from accous.core.width import WIDE_FROM
 from tests import oracles
 from tests.core.test_newton import unit_rows
 

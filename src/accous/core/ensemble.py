@@ -9,9 +9,10 @@ import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
-from accous.core.learners import WIDE_FROM, LearnerStack, newton_step, start_learners
+from accous.core.learners import LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
+from accous.core.width import WIDE_FROM
 
 __all__ = ["EnsembleSettings", "EnsembleState", "play_round", "reference_scores", "start_ensemble"]
 

@@ -1,4 +1,4 @@
-"""Stacks of Online Newton Step learners, narrow or wide: the one place where the number of features decides."""
+"""Stacks of Online Newton Step learners, narrow or wide: the number of features decides."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from accous.core.newton import NewtonStack
 from accous.core.newton import newton_step as narrow_newton_step
 from accous.core.newton import start_learners as start_narrow_learners
 from accous.core.wide_newton import WideStack, start_wide_learners, wide_newton_step
+from accous.core.width import WIDE_FROM
 
-__all__ = ["WIDE_FROM", "LearnerStack", "newton_step", "stack_from_plain", "start_learners"]
-
-WIDE_FROM = 96
-"""Features from which on learners keep no dense matrices: updating those would cost more than all else in a round."""
+__all__ = ["LearnerStack", "newton_step", "stack_from_plain", "start_learners"]
 
 
 class LearnerStack(Protocol):

@@ -16,10 +16,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cross_entropy import make_cross_entropy
 from accous.core.descent import FULL, Effort, Point, descend
+from accous.core.width import MAX_NEWTON_COEFS
 
 __all__ = [
     "MAX_HESSIAN_COEFS",
-    "MAX_NEWTON_COEFS",
     "LogisticProblem",
     "descend_from",
     "leave_one_out_scores",
@@ -27,7 +27,6 @@ __all__ = [
     "solve",
 ]
 
-MAX_NEWTON_COEFS = 100
 MAX_HESSIAN_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
