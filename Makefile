@@ -35,6 +35,7 @@ test-slow: $(STAMP) ## the tests marked slow
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and refits
 	$(RUN) -m benchmarks.speed
+	$(RUN) -m benchmarks.wide
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits
 

@@ -14,6 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from accous import OnlineDensityRatio
+from accous.core.newton import NewtonStack
 from benchmarks.record import write_results
 from tests.oracles import Learner, PaperAccous
 
@@ -69,13 +70,14 @@ def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
         step_size=fast.step_size_,
         horizon=None,
     )
-    state = fast.state_
+    state, learners = fast.state_, fast.state_.learners
+    assert isinstance(learners, NewtonStack)
     slow.round = state.n_rounds
     for i, length in enumerate(state.lengths.tolist()):
         start = (state.n_rounds + 1) // length * length
         slow.learners[(start, start + length - 1)] = Learner(
-            state.learners.coefs[i].copy(),
-            state.learners.matrices[i].copy(),
+            learners.coefs[i].copy(),
+            learners.matrices[i].copy(),
             float(np.exp(state.meta.log_potentials[i])),
             float(state.meta.rates[i]),
             float(state.meta.squares[i]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from accous.core.arrays import FloatArray
+from accous.core.descent import Point
 from accous.diagnostics.risk import weighted_error
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
@@ -85,7 +86,8 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     estimator : classifier, optional
         Any scikit-learn classifier, or pipeline ending in one, whose ``fit`` takes ``sample_weight``; frames reach it
         unconverted. None: our own warm-started logistic (two classes) or softmax regression, with the optimum of
-        ``LogisticRegression(C=C)``.
+        ``LogisticRegression(C=C)``. With more than 100 coefficients only ``fit`` goes all the way to the optimum; a
+        round's refit makes a few steps towards it, and more after a jump.
     ratio : ratio estimator, optional
         None: ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -308,7 +310,9 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             name: getattr(state, name) for name in ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
         }
         if self.estimator is None:
+            point = state.estimator.point
             plain |= {"coef": state.estimator.coef_, "intercept": state.estimator.intercept_}
+            plain["point"] = None if point is None else asdict(point)
         return plain
 
     def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
@@ -316,11 +320,18 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         self.erm_ = self._make_erm(self.classes_[self.labels_])
         parts = dict(plain)
         if self.estimator is None:
-            estimator: Any = LinearPredictor(parts.pop("coef"), parts.pop("intercept"), self.classes_)
+            estimator: Any = self._predictor_from_plain(
+                parts.pop("coef"), parts.pop("intercept"), parts.pop("point", None)
+            )
         else:
             with one_blas_thread():
                 estimator = self.erm_.fit(parts["fitted_weights"], None)
         self.state_ = AdaptationState(ratio=ratio, estimator=estimator, **parts)
+
+    def _predictor_from_plain(
+        self, coef: FloatArray, intercept: FloatArray, point: dict[str, FloatArray] | None
+    ) -> LinearPredictor:
+        return LinearPredictor(coef, intercept, self.classes_, None if point is None else Point(**point))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

@@ -7,7 +7,7 @@ see it, from which the current error is estimated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
 
@@ -22,7 +22,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.descent import FULL, ONE_FOLD, ONE_ROUND, Point
+from accous.core.logistic import LogisticProblem, descend_from, leave_one_out_scores, make_problem, solve
 from accous.exceptions import ParameterError
 from accous.ratio.inputs import own_copy
 
@@ -58,11 +59,14 @@ class LinearPredictor:
     coef_ : array of shape (1 or n_classes, n_features)
     intercept_ : array of shape (1 or n_classes,)
     classes_ : array of shape (n_classes,)
+    point : Point or None
+        Where the fit ended, for the next one to start from; None where coefficients are few.
     """
 
     coef_: FloatArray
     intercept_: FloatArray
     classes_: NDArray[Any]
+    point: Point | None = field(default=None, compare=False, repr=False)
 
     @property
     def coefs(self) -> FloatArray:
@@ -98,20 +102,36 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        coefs = solve(self._problem, weights, None if previous is None else previous.coefs)
-        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes)
+        problem = self._problem
+        if problem.axes is None:
+            coefs, point = solve(problem, weights, None if previous is None else previous.coefs), None
+        else:
+            # Departs from the paper: with many coefficients a round goes towards the optimum, not all the way.
+            point = descend_from(problem, weights, self._start(previous), FULL if previous is None else ONE_ROUND)
+            coefs = problem.from_design(point.coefs)
+        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""
         problem = self._problem
-        if not problem.is_small:
+        if not problem.has_small_hessian:
             return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
         return _class_numbers(leave_one_out_scores(problem, weights, fitted.coefs))
 
+    def _start(self, previous: LinearPredictor | None) -> Point:
+        if previous is not None and previous.point is not None:
+            return previous.point
+        design = self._problem.design
+        n_scores, (n_rows, n_columns) = self._problem.n_scores, design.shape
+        if previous is None:
+            return Point(np.zeros((n_scores, n_columns)), np.zeros((n_scores, n_rows)))
+        coefs = self._problem.to_design(previous.coefs)
+        return Point(coefs, coefs @ design.T)
+
     def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> IntArray:
-        coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs)
+        coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs, effort=ONE_FOLD)
         return _class_numbers(self._problem.part(rest).scores(coefs))
 
 

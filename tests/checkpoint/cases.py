@@ -162,6 +162,9 @@ def make_ratio_cases() -> dict[str, Case]:
             OnlineDensityRatio(StandardScaler()), named_by_row, given={"feature_map": StandardScaler()}
         ),
         "foreign map pandas": Case(OnlineDensityRatio(encoder()), mixed_pandas, given={"feature_map": encoder()}),
+        "wide ratio": Case(OnlineDensityRatio(radius=0.2, min_interval=1), wide),
+        "wide roots": Case(OnlineDensityRatio(ridge=1e-9), wide),
+        "single wide": Case(SingleLearnerRatio(loss="least_squares"), wide),
         "single rbf": Case(SingleLearnerRatio("rbf"), numbers),
         "single polars": Case(SingleLearnerRatio(encoder()), mixed_polars, given={"feature_map": encoder()}),
         "kliep": Case(KLIEP(), numbers),
@@ -184,6 +187,8 @@ def make_own_classifier_cases() -> dict[str, Case]:
         "two classes": Case(AdaptiveClassifier(), numbers, two),
         "four classes": Case(AdaptiveClassifier(refit="always", C=0.3), numbers, labels_of(4)),
         "wide": Case(AdaptiveClassifier(ratio=NoShift(), refit=6), wide, labels_of(3)),
+        "wide always": Case(AdaptiveClassifier(refit="always"), wide, labels_of(3)),
+        "wide two classes": Case(AdaptiveClassifier(refit="always"), wide, labels_of(2)),
         "texts": Case(AdaptiveClassifier(refit=3), numbers, labels_of(3, ["ape", "bee", "cat"])),
         "objects": Case(AdaptiveClassifier(), named, labels_of(2, np.array(["no", "yes"], dtype=object))),
         "bools": Case(AdaptiveClassifier(refit=5), numbers, two.astype(bool)),

@@ -90,6 +90,17 @@ def test_gradient_equals_the_sum_over_rows(name: str, radius: float) -> None:
 
 
 @every_loss
+def test_reference_part_in_blocks_of_rows_is_that_of_all_rows(name: str) -> None:
+    """Rows this wide are taken about a hundred at a time."""
+    rng = np.random.default_rng(0)
+    reference, coefs = feature_rows(rng, 301, 1200), points_in_ball(rng, 3, 1200, 5.0)
+    gradient, last_scores = LOSSES[name].reference_gradient(coefs, reference)
+    expected = LOSSES[name].reference_slope(coefs @ reference.T) @ reference / 301
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(last_scores, reference @ coefs[-1], rtol=1e-12, atol=1e-14)
+
+
+@every_loss
 def test_value_and_gradient_of_one_batch_row(name: str) -> None:
     coefs, reference, batch = draw_problem(3, 2.0)
     one_row = batch[:1]

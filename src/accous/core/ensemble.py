@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
 from accous.core.kernels_learners import measure_margins
+from accous.core.learners import LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, combine, meta_step, start_meta
-from accous.core.newton import NewtonStack, newton_step, start_learners
-from accous.core.reference import Reference, prepare_reference
+from accous.core.reference import NarrowReference, Reference, prepare_reference
 
-__all__ = ["EnsembleSettings", "EnsembleState", "play_round", "start_ensemble"]
+__all__ = ["EnsembleSettings", "EnsembleState", "play_round", "reference_ratios", "start_ensemble"]
 
 _SMALLEST_RELATIVE_RANGE = 1e-12
 
@@ -58,15 +59,19 @@ class EnsembleSettings:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleState:
-    """What is known after ``n_rounds`` rounds; everything describes the round that comes next."""
+    """What is known after ``n_rounds`` rounds; everything describes the round that comes next.
+
+    ``cache`` holds what was computed from the rest and is no part of the state.
+    """
 
     n_rounds: int
     coef: FloatArray
     lengths: IntArray
     weights: FloatArray
-    learners: NewtonStack
+    learners: LearnerStack
     meta: MetaState
     largest_margin: float
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
@@ -110,12 +115,44 @@ def play_round(
     this_round = state.n_rounds + 1
     if len(state.learners) == 0:
         return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
-    gradients = reference.gradients(np.concatenate((state.learners.coefs, state.coef[None])), batch)
+    gradients = _gradients(state, settings, reference, batch)
     learners = newton_step(state.learners, gradients, step_size, settings.radius)
     margins, largest_margin = _margins(state, settings, gradients[-1])
     n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
     meta = meta_step(state.meta, margins, n_intervals)
     return _open_round(settings, this_round + 1, learners, meta, largest_margin)
+
+
+def reference_ratios(
+    state: EnsembleState, settings: EnsembleSettings, reference: Reference, max_ratio: float
+) -> FloatArray:
+    """Ratio of each reference row at the ensemble's theta, cut at ``max_ratio``."""
+    if isinstance(reference, NarrowReference) or len(state.learners) == 0:
+        return reference.ratios(state.coef, max_ratio)
+    # The coming round needs its gradients at the same points, which do not depend on its batch: one pass does for both.
+    return settings.loss.ratio(_pass_over(reference, state, settings)[1], max_ratio)
+
+
+def _gradients(state: EnsembleState, settings: EnsembleSettings, reference: Reference, batch: FloatArray) -> FloatArray:
+    """Gradient at the theta of every learner and, last, of the ensemble."""
+    if isinstance(reference, NarrowReference):
+        return reference.gradients(_points(state), batch)
+    of_reference, _ = _pass_over(reference, state, settings)
+    return of_reference + settings.loss.batch_gradient(_points(state), batch)
+
+
+def _points(state: EnsembleState) -> FloatArray:
+    """Theta of every learner and, last, of the ensemble."""
+    return np.concatenate((state.learners.coefs, state.coef[None]))
+
+
+def _pass_over(reference: Reference, state: EnsembleState, settings: EnsembleSettings) -> tuple[FloatArray, FloatArray]:
+    """Return the reference part of the gradients at all points, and the reference's scores by the ensemble."""
+    known = state.cache.get("pass")
+    if known is None or known[0] is not reference.features:
+        known = (reference.features, *settings.loss.reference_gradient(_points(state), reference.features))
+        state.cache["pass"] = known
+    return known[1], known[2]
 
 
 def _margins(state: EnsembleState, settings: EnsembleSettings, gradient: FloatArray) -> tuple[FloatArray, float]:
@@ -140,7 +177,7 @@ def _margins(state: EnsembleState, settings: EnsembleSettings, gradient: FloatAr
 def _open_round(
     settings: EnsembleSettings,
     next_round: int,
-    learners: NewtonStack,
+    learners: LearnerStack,
     meta: MetaState,
     largest_margin: float,
 ) -> EnsembleState:
@@ -158,7 +195,7 @@ def _open_round(
     return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)
 
 
-def _starting_point(settings: EnsembleSettings, learners: NewtonStack, meta: MetaState, n_ended: int) -> FloatArray:
+def _starting_point(settings: EnsembleSettings, learners: LearnerStack, meta: MetaState, n_ended: int) -> FloatArray:
     """Theta of the learners that start; the ensemble's is that after the step, ended learners included."""
     # Departs from the paper: it allows any point. The neutral one makes learners that differ from their elders, but
     # when none of those is left, it would throw the estimate back to ratio 1 for a round.

@@ -11,22 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import minimize
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from accous.core.arrays import FloatArray, IntArray
+from accous.core.cross_entropy import make_cross_entropy
+from accous.core.descent import FULL, Effort, Point, descend
 from accous.core.narrow_logistic import NarrowDesign, make_narrow_design
-from accous.core.width import is_narrow
+from accous.core.width import MAX_NEWTON_COEFS, is_narrow
 
-__all__ = ["EXACT", "MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve"]
+__all__ = [
+    "EXACT",
+    "MAX_HESSIAN_COEFS",
+    "LogisticProblem",
+    "descend_from",
+    "leave_one_out_scores",
+    "make_problem",
+    "solve",
+]
 
 EXACT = 1e-15
-MAX_NEWTON_COEFS = 1000
+MAX_HESSIAN_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
 _MAX_ROW_HESSIANS = 50_000_000
 _NEWTON_DECREMENT = 1e-12
-_LBFGS_GRADIENT = 1e-5
 _INTERCEPT_RIDGE = 1e-10
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
@@ -39,16 +47,18 @@ class LogisticProblem:
     ----------
     design : array of shape (n_rows, d + 1)
         The rows, centred, with a constant 1 appended. The intercept is not penalised, so that centring only changes
-        coordinates; without it, columns far from zero would make the Hessian singular up to rounding.
+        coordinates; without it, columns far from zero would make the Hessian singular up to rounding. Where there are
+        too many coefficients for Newton's method, the rows are in their principal axes (at most ``n_rows`` of them).
     centre : array of shape (d,)
     labels : array of shape (n_rows,)
         Class numbers 0 .. n_classes - 1.
     n_classes : int
     C : float
         Inverse strength of the penalty.
-    whitener : array of shape (d + 1, d + 1) or None
-        Where there are too many coefficients for Newton's method: L^{-T} of the Cholesky factor of a bound on the
-        Hessian of one class. In the coordinates it defines, L-BFGS needs few steps.
+    axes : array of shape (d, n_axes) or None
+        The principal axes, where the design is in them.
+    mean_squares : array of shape (n_axes + 1,) or None
+        Mean square of every column of the design, where it is in its principal axes.
     narrow : NarrowDesign or None
         Where the compiled loops take the problem.
     """
@@ -58,7 +68,8 @@ class LogisticProblem:
     labels: IntArray
     n_classes: int
     C: float
-    whitener: FloatArray | None = None
+    axes: FloatArray | None = None
+    mean_squares: FloatArray | None = None
     narrow: NarrowDesign | None = None
 
     @property
@@ -67,50 +78,70 @@ class LogisticProblem:
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
-    def is_small(self) -> bool:
-        """Whether Hessians, of the whole and of every row, are small enough to be made."""
+    def has_small_hessian(self) -> bool:
+        """Whether Hessians, of the whole and of every row, are small enough to be made now and then."""
         n_rows, n_columns = self.design.shape
-        return self.n_scores * n_columns <= MAX_NEWTON_COEFS and n_rows * self.n_scores**2 <= _MAX_ROW_HESSIANS
+        return self.n_scores * n_columns <= MAX_HESSIAN_COEFS and n_rows * self.n_scores**2 <= _MAX_ROW_HESSIANS
+
+    @property
+    def is_for_newton(self) -> bool:
+        """Whether they are small enough to be made several times a round."""
+        return self.n_scores * self.design.shape[1] <= MAX_NEWTON_COEFS and self.has_small_hessian
 
     def scores(self, coefs: FloatArray) -> FloatArray:
         """Scores of every row, (n_rows, n_scores)."""
-        return np.asarray(self.design @ self.to_centred(coefs).T)
+        return np.asarray(self.design @ self.to_design(coefs).T)
 
     def part(self, row_indices: IntArray) -> LogisticProblem:
         """Return the same problem on some of its rows."""
         part = replace(self, design=self.design[row_indices], labels=self.labels[row_indices])
         return replace(part, narrow=_narrow_design(part))
 
-    def to_centred(self, coefs: FloatArray) -> FloatArray:
-        """Coefficients for the centred design."""
-        centred = np.array(coefs)
-        centred[:, -1] += coefs[:, :-1] @ self.centre
-        return centred
+    def to_design(self, coefs: FloatArray) -> FloatArray:
+        """Coefficients for the design, from those for rows as they are."""
+        if self.axes is None:
+            moved = np.array(coefs)
+            moved[:, -1] += coefs[:, :-1] @ self.centre
+            return moved
+        intercepts = coefs[:, -1:] + coefs[:, :-1] @ self.centre[:, None]
+        return np.concatenate((coefs[:, :-1] @ self.axes, intercepts), axis=1)
 
-    def from_centred(self, coefs: FloatArray) -> FloatArray:
-        """Coefficients for rows as they are."""
-        moved = np.array(coefs)
-        moved[:, -1] -= coefs[:, :-1] @ self.centre
-        return moved
+    def from_design(self, coefs: FloatArray) -> FloatArray:
+        """Coefficients for rows as they are, from those for the design."""
+        if self.axes is None:
+            moved = np.array(coefs)
+            moved[:, -1] -= coefs[:, :-1] @ self.centre
+            return moved
+        slopes = coefs[:, :-1] @ self.axes.T
+        return np.concatenate((slopes, coefs[:, -1:] - slopes @ self.centre[:, None]), axis=1)
 
 
 def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> LogisticProblem:
     """Set up a problem whose weights are still open."""
     centre = X.mean(axis=0)
-    design = np.concatenate((X - centre, np.ones((X.shape[0], 1))), axis=1)
-    problem = LogisticProblem(design, centre, labels, n_classes, C)
-    if problem.is_small:
+    rows, ones = X - centre, np.ones((X.shape[0], 1))
+    problem = LogisticProblem(np.concatenate((rows, ones), axis=1), centre, labels, n_classes, C)
+    if problem.is_for_newton:
         return replace(problem, narrow=_narrow_design(problem))
-    # Boehning's bound: the softmax Hessian is at most half the Gram matrix, per class.
-    hessian_bound = 0.5 * C * (design.T @ design) + np.diag(_penalty(design.shape[1]))
-    # Columns that depend on each other make it singular up to rounding; it need only be nearly right.
-    hessian_bound += 1e-12 * np.diag(hessian_bound).max() * np.eye(len(hessian_bound))
-    whitener = solve_triangular(cholesky(hessian_bound, lower=True), np.eye(design.shape[1]), lower=True).T
-    return replace(problem, whitener=whitener)
+    axes = _principal_axes(rows)
+    design = np.concatenate((rows @ axes, ones), axis=1)
+    return replace(problem, design=design, axes=axes, mean_squares=np.square(design).mean(axis=0))
+
+
+def _principal_axes(rows: FloatArray) -> FloatArray:
+    """Orthonormal axes in which the rows' Gram matrix is diagonal; no more than there are rows."""
+    if rows.shape[0] < rows.shape[1]:
+        return np.linalg.svd(rows, full_matrices=False)[2].T
+    return np.linalg.eigh(rows.T @ rows).eigenvectors
 
 
 def solve(
-    problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None, *, tolerance: float = EXACT
+    problem: LogisticProblem,
+    weights: FloatArray,
+    start: FloatArray | None = None,
+    *,
+    tolerance: float = EXACT,
+    effort: Effort = FULL,
 ) -> FloatArray:
     """Minimise the weighted objective.
 
@@ -124,6 +155,8 @@ def solve(
     tolerance : float, optional
         How far, in units of the summed weights times C, the objective may end above its minimum where the compiled
         loops take the problem.
+    effort : Effort
+        When to stop, for problems of many coefficients; Newton's method in between always goes to the end.
 
     Returns
     -------
@@ -139,13 +172,21 @@ def solve(
     array([[ 0.702, -0.748]])
     """
     if start is None:
-        start = np.zeros((problem.n_scores, problem.design.shape[1]))
-    centred_start = problem.to_centred(start)
-    if problem.narrow is not None and problem.narrow.improve(centred_start[0], weights, problem.C, tolerance):
-        return problem.from_centred(centred_start)
-    # The whitener, not the size, decides: a part of a large problem has the large one's.
-    solve_centred = _solve_by_newton if problem.whitener is None else _solve_by_lbfgs
-    return problem.from_centred(solve_centred(problem, weights, centred_start))
+        start = np.zeros((problem.n_scores, len(problem.centre) + 1))
+    start = problem.to_design(start)
+    if problem.narrow is not None and problem.narrow.improve(start[0], weights, problem.C, tolerance):
+        return problem.from_design(start)
+    if problem.axes is None:
+        return problem.from_design(_solve_by_newton(problem, weights, start))
+    return problem.from_design(descend_from(problem, weights, Point(start, start @ problem.design.T), effort).coefs)
+
+
+def descend_from(problem: LogisticProblem, weights: FloatArray, start: Point, effort: Effort = FULL) -> Point:
+    """Minimise the weighted objective of a problem in principal axes, in the coordinates of its design."""
+    assert problem.mean_squares is not None
+    loss = make_cross_entropy(problem.labels, problem.C * weights, problem.n_scores)
+    end, _ = descend(loss, problem.design, problem.mean_squares, _penalty(problem.design.shape[1]), start, effort)
+    return end
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
@@ -176,7 +217,7 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
 
 def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
     n_columns = problem.design.shape[1]
-    if problem.n_scores > 1 or not is_narrow(n_columns):
+    if problem.axes is not None or problem.n_scores > 1 or not is_narrow(n_columns):
         return None
     return make_narrow_design(problem.design, _targets(problem), _penalty(n_columns))
 
@@ -207,26 +248,6 @@ def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: Float
         if decrement <= _NEWTON_DECREMENT * scaled.sum():
             return coefs
     return coefs
-
-
-def _solve_by_lbfgs(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:
-    """L-BFGS in the whitened coordinates V with coefs = V whitener^T."""
-    whitener = problem.whitener
-    assert whitener is not None
-    whitened_design, targets = problem.design @ whitener, _targets(problem)
-    scaled, penalty = problem.C * weights, _penalty(problem.design.shape[1])
-
-    def value_and_gradient(flat: FloatArray) -> tuple[float, FloatArray]:
-        whitened = flat.reshape(problem.n_scores, -1)
-        coefs, scores = whitened @ whitener.T, whitened_design @ whitened.T
-        residuals = (_probabilities(scores) - targets) * scaled[:, None]
-        gradient = residuals.T @ whitened_design + (penalty * coefs) @ whitener
-        return _objective(problem, scaled, coefs, scores), gradient.ravel()
-
-    start_whitened = np.linalg.solve(whitener, start.T).T.ravel()
-    options = {"maxiter": 1000, "gtol": _LBFGS_GRADIENT, "ftol": 0.0, "maxcor": 20}
-    result = minimize(value_and_gradient, start_whitened, jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(result.x.reshape(problem.n_scores, -1) @ whitener.T)
 
 
 def _objective(problem: LogisticProblem, scaled: FloatArray, coefs: FloatArray, scores: FloatArray) -> float:

@@ -20,6 +20,8 @@ from accous.core.arrays import FloatArray
 
 __all__ = ["KullbackLeibler", "LeastSquares", "Logistic", "Loss"]
 
+_BLOCK_ENTRIES = 1 << 17
+
 
 class Loss(ABC):
     """A density-ratio matching loss that is linear-in-features: scores in, value and gradient out.
@@ -79,11 +81,27 @@ class Loss(ABC):
 
     def gradient(self, coefs: FloatArray, reference: FloatArray, batch: FloatArray) -> FloatArray:
         """Gradient of the observed loss at each row of ``coefs``; shapes as in :meth:`value`, (n_coefs, d) out."""
-        reference_part = self.reference_slope(coefs @ reference.T) @ reference
-        reference_part /= reference.shape[0]
-        batch_part = self.batch_slope(coefs @ batch.T) @ batch
-        batch_part /= batch.shape[0]
-        return np.asarray(reference_part + batch_part)
+        return self.reference_gradient(coefs, reference)[0] + self.batch_gradient(coefs, batch)
+
+    def reference_gradient(self, coefs: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient's reference part at each row of ``coefs``, and the reference's scores by the last one."""
+        gradient = np.zeros_like(coefs)
+        last_scores = np.empty(reference.shape[0])
+        # In blocks of rows: the second product finds them in the cache, and no array has an entry per row and theta.
+        n_block_rows = max(1, _BLOCK_ENTRIES // reference.shape[1])
+        for first in range(0, reference.shape[0], n_block_rows):
+            rows = reference[first : first + n_block_rows]
+            scores = coefs @ rows.T
+            last_scores[first : first + n_block_rows] = scores[-1]
+            gradient += self.reference_slope(scores) @ rows
+        gradient /= reference.shape[0]
+        return gradient, last_scores
+
+    def batch_gradient(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
+        """Return the gradient's batch part at each row of ``coefs``."""
+        gradient = self.batch_slope(coefs @ batch.T) @ batch
+        gradient /= batch.shape[0]
+        return np.asarray(gradient)
 
 
 @dataclass(frozen=True)
@@ -110,7 +128,10 @@ class Logistic(Loss):
         return 0.5 * np.logaddexp(0.0, scores)
 
     def reference_slope(self, scores: FloatArray) -> FloatArray:
-        return -0.5 * _sigmoid(-scores)
+        with np.errstate(over="ignore"):
+            powers = np.exp(scores)
+        powers += 1.0
+        return np.divide(-0.5, powers, out=powers)
 
     def batch_slope(self, scores: FloatArray) -> FloatArray:
         return 0.5 * _sigmoid(scores)

@@ -1,12 +1,30 @@
-"""Narrow or wide: the one place that says for how many columns the compiled loops are used."""
+"""Narrow or wide: the one place that says which code a number of columns gets."""
 
 from __future__ import annotations
 
-__all__ = ["MAX_NARROW_COLUMNS", "is_narrow"]
+__all__ = ["MAX_NARROW_COLUMNS", "MAX_NEWTON_COEFS", "WIDE_FROM", "is_narrow", "is_wide"]
 
 MAX_NARROW_COLUMNS = 64
+"""Columns up to which the compiled loops are faster than products of matrices."""
+
+WIDE_FROM = 96
+"""Features from which on learners keep roots and gradients (``wide_newton.py``) instead of dense matrices.
+
+About where the two cost the same; with 512 features the dense ones cost ten times as much.
+"""
+
+MAX_NEWTON_COEFS = 100
+"""Coefficients of the regression up to which it is refitted by Newton's method, to the end in every round.
+
+With more, it descends (``descent.py``), which is many times faster and stops near the optimum.
+"""
 
 
 def is_narrow(n_columns: int) -> bool:
     """Whether the compiled loops are faster than products of matrices."""
     return n_columns <= MAX_NARROW_COLUMNS
+
+
+def is_wide(n_columns: int) -> bool:
+    """Whether matrices with as many rows and columns are too large for a round."""
+    return n_columns >= WIDE_FROM

@@ -64,6 +64,14 @@ class LinearRatio(RatioEstimator):
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         """Replace ``state_`` by the state after a round with these features."""
 
+    def _reference_ratios(self) -> FloatArray:
+        """Ratio of every reference row at the current theta."""
+        return self.prepared_reference_.ratios(self.coef_, float(self.max_ratio))
+
+    def _stored_state(self) -> Any:
+        """Return the state as it is saved."""
+        return self.state_
+
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
         """Set ``state_`` from its plain form."""
@@ -81,9 +89,8 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        coef = self.coef_
         with one_blas_thread():
-            return self.prepared_reference_.ratios(coef, float(self.max_ratio))
+            return self._reference_ratios()
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -129,7 +136,7 @@ class LinearRatio(RatioEstimator):
             "row_map": map_to_plain(self.features_.row_map),
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
-            "state": asdict(self.state_),
+            "state": asdict(self._stored_state(), dict_factory=_with_lists),
         }
 
     def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
@@ -192,6 +199,11 @@ class LinearRatio(RatioEstimator):
         if self.step_size == "theory":
             return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
         return float(self.step_size)
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of a dataclass's fields; files know lists only, not tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
 def _theory_step_size(loss: Loss, largest_score: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
+from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
+from accous.core.learners import stack_from_plain
 from accous.core.meta import MetaState
-from accous.core.newton import NewtonStack
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.linear import LinearRatio
@@ -183,6 +184,12 @@ class OnlineDensityRatio(LinearRatio):
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         self.state_ = play_round(self.state_, self.settings_, self.prepared_reference_, batch, step_size)
 
+    def _reference_ratios(self) -> FloatArray:
+        return reference_ratios(self.state_, self.settings_, self.prepared_reference_, float(self.max_ratio))
+
+    def _stored_state(self) -> EnsembleState:
+        return replace(self.state_, cache={})
+
     def _take_state(self, plain: dict[str, Any]) -> None:
-        learners, meta = NewtonStack(**plain["learners"]), MetaState(**plain["meta"])
+        learners, meta = stack_from_plain(plain["learners"]), MetaState(**plain["meta"])
         self.state_ = EnsembleState(**plain | {"learners": learners, "meta": meta})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accous.core.arrays import FloatArray
-from accous.core.newton import NewtonStack, newton_step, start_learners
+from accous.core.learners import LearnerStack, newton_step, stack_from_plain, start_learners
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["SingleLearnerRatio"]
@@ -17,7 +17,7 @@ class SingleState:
     """The learner and how many rounds it has played."""
 
     n_rounds: int
-    learner: NewtonStack
+    learner: LearnerStack
 
 
 class SingleLearnerRatio(LinearRatio):
@@ -94,4 +94,4 @@ class SingleLearnerRatio(LinearRatio):
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
-        self.state_ = SingleState(plain["n_rounds"], NewtonStack(**plain["learner"]))
+        self.state_ = SingleState(plain["n_rounds"], stack_from_plain(plain["learner"]))

@@ -1,0 +1,117 @@
+"""Rounds with wide features, as a multiple of their bare arithmetic.
+
+A whole ``adapt`` with a refit in every round, beside the products and exponentials that no version of it can do
+without. The two are timed in turns in one process, on one core, so that their quotient holds on a busy machine too:
+``OPENBLAS_NUM_THREADS=1 python -m benchmarks.wide``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.ratio.blas import one_blas_thread
+
+FloatArray = NDArray[np.float64]
+
+N_REFERENCE, N_FEATURES, N_CLASSES, BATCH_SIZE = 5000, 512, 10, 5
+# With intervals from length 1 on, twelve learners are alive from round 2048 on; here the oldest are 952 rounds old.
+MIN_INTERVAL, WARM_UP_ROUNDS = 1, 3000
+SMALL_RADIUS = 0.5
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60, help="timed rounds of each kind (default 60)")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP_ROUNDS, help=f"(default {WARM_UP_ROUNDS})")
+    parser.add_argument("--classes", type=int, default=N_CLASSES, help=f"(default {N_CLASSES})")
+    arguments = parser.parse_args()
+    table = Table(title=f"adapt, {N_REFERENCE} x {N_FEATURES}, {arguments.classes} classes, batches of {BATCH_SIZE}")
+    for heading in ("projections", "learners", "outside", "bare, ms", "round, ms", "mean, ms", "times bare"):
+        table.add_column(heading, justify="right")
+    for name, radius in (("none", None), ("all", SMALL_RADIUS)):
+        table.add_row(name, *measure(radius, arguments.warm_up, arguments.rounds, arguments.classes))
+    Console().print(table)
+
+
+def measure(radius: float | None, n_warm_up: int, n_rounds: int, n_classes: int) -> list[str]:
+    """Best and mean time of a round, and the best of the bare arithmetic."""
+    rng = np.random.default_rng(0)
+    X, y, directions = make_reference(rng, n_classes)
+    ratio = OnlineDensityRatio(radius=radius, min_interval=MIN_INTERVAL)
+    model = AdaptiveClassifier(ratio=ratio, refit=10**9).fit(X, y)
+    for number in range(n_warm_up):
+        model.adapt(make_batch(rng, number, directions))
+    model.set_params(refit="always")
+    bare = make_bare(model)
+    times, bare_times, n_outside = [], [], []
+    for number in range(n_warm_up, n_warm_up + n_rounds):
+        batch = make_batch(rng, number, directions)
+        times.append(timed(partial(model.adapt, batch)))
+        bare_times.append(timed(bare))
+        norms = np.linalg.norm(model.ratio_.learner_coefs_, axis=1)
+        n_outside.append(np.count_nonzero(norms >= model.ratio_.radius_ * (1.0 - 1e-9)))
+    n_learners = len(model.ratio_.learner_lengths_)
+    best, best_bare = min(times), min(bare_times)
+    return [
+        str(n_learners),
+        f"{np.mean(n_outside):.1f}",
+        *(f"{1e3 * seconds:.1f}" for seconds in (best_bare, best, float(np.mean(times)))),
+        f"{best / best_bare:.2f}",
+    ]
+
+
+def make_reference(rng: np.random.Generator, n_classes: int) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
+    """Overlapping classes, and the directions in which the stream moves."""
+    y = rng.integers(0, n_classes, N_REFERENCE)
+    centres = rng.normal(scale=0.12, size=(n_classes, N_FEATURES))
+    return centres[y] + rng.normal(size=(N_REFERENCE, N_FEATURES)), y, rng.normal(scale=0.1, size=(2, N_FEATURES))
+
+
+def make_batch(rng: np.random.Generator, number: int, directions: FloatArray) -> FloatArray:
+    """Rows whose mean goes round in a circle."""
+    mean = np.cos(number / 60.0) * directions[0] + np.sin(number / 60.0) * directions[1]
+    return np.asarray(mean + rng.normal(size=(BATCH_SIZE, N_FEATURES)))
+
+
+def make_bare(model: AdaptiveClassifier) -> Callable[[], object]:
+    """The arithmetic of a round on arrays of the same shapes, each product in the order that BLAS does fastest."""
+    ratio = model.ratio_
+    features, coef = ratio.reference_features_, ratio.coef_
+    points = np.concatenate((ratio.learner_coefs_, coef[None]))
+    design = features.copy()
+    n_scores = 1 if len(model.classes_) == 2 else len(model.classes_)
+    coefs = np.random.default_rng(1).normal(scale=0.1, size=(n_scores, design.shape[1]))
+    targets = (model.labels_ == np.arange(n_scores)[:, None]).astype(np.float64)
+
+    def run() -> object:
+        with one_blas_thread():
+            slopes = 1.0 / (1.0 + np.exp(points @ features.T))
+            gradients = slopes @ features
+            ratios = np.exp(-(features @ coef))
+            scores = coefs @ design.T
+            powers = np.exp(scores - scores.max(axis=0))
+            residuals = powers / powers.sum(axis=0) - targets
+            return gradients, (ratios * residuals) @ design
+
+    return run
+
+
+def timed(action: Callable[[], object]) -> float:
+    """CPU seconds that an action takes: what others do meanwhile does not count."""
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()

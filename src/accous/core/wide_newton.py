@@ -1,0 +1,60 @@
+r"""Online Newton Steps (Algorithm 1) for a stack of learners with many features.
+
+The same steps as in ``newton.py``, where every learner has a dense matrix and a dense inverse root; here each keeps its
+matrix as a :class:`~accous.core.metric.Metric`, so that a round writes little, and is projected by Lanczos' method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+from accous.core.lanczos import project_by_lanczos
+from accous.core.metric import Metric, start_metric
+
+__all__ = ["WideStack", "start_wide_learners", "wide_newton_step"]
+
+
+@dataclass(frozen=True, slots=True)
+class WideStack:
+    """The learners' state; replaced by each step, never written into.
+
+    Attributes
+    ----------
+    coefs : array of shape (n_learners, d)
+        theta.
+    metrics : tuple of n_learners Metric
+        A.
+    """
+
+    coefs: FloatArray
+    metrics: tuple[Metric, ...]
+
+    def __len__(self) -> int:
+        """Return the number of learners."""
+        return len(self.metrics)
+
+    def since(self, first: int) -> WideStack:
+        """Return the learners from position ``first`` on."""
+        return WideStack(self.coefs[first:], self.metrics[first:])
+
+    def after(self, younger: WideStack) -> WideStack:
+        """Return a stack of ``younger`` followed by these learners."""
+        return WideStack(np.concatenate((younger.coefs, self.coefs)), (*younger.metrics, *self.metrics))
+
+
+def start_wide_learners(n_learners: int, coef: FloatArray, ridge: float) -> WideStack:
+    """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
+    return WideStack(np.tile(coef, (n_learners, 1)), (start_metric(ridge, len(coef)),) * n_learners)
+
+
+def wide_newton_step(stack: WideStack, gradients: FloatArray, step_size: float, radius: float) -> WideStack:
+    """Give every learner its gradient and make one step; the arguments are those of ``newton_step``."""
+    coefs, metrics = np.empty_like(stack.coefs), []
+    for i, (coef, metric, gradient) in enumerate(zip(stack.coefs, stack.metrics, gradients, strict=True)):
+        after, direction = metric.plus(gradient)
+        coefs[i] = project_by_lanczos(coef - step_size * direction, after, radius)
+        metrics.append(after)
+    return WideStack(coefs, tuple(metrics))
