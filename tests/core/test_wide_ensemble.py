@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accous.core.ensemble import EnsembleState, play_round, reference_scores, start_ensemble
+from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
+from accous.core.reference import prepare_reference
 from accous.core.wide_newton import WideStack
 from accous.core.width import WIDE_FROM
 from tests.builders import LOSSES, Array, Setup, feature_rows
@@ -15,6 +16,13 @@ N_FEATURES, N_REFERENCE, N_ROUNDS = WIDE_FROM + 2, 40, 20
 BALLS = {"logistic": (1.0, 6.0), "least_squares": (2.5, 2.0), "kl": (2.2, 2.0)}
 
 every_loss = pytest.mark.parametrize("loss", list(LOSSES))
+
+
+MAX_RATIO = 1e9
+
+
+def ratios(state: EnsembleState, settings: EnsembleSettings, reference: Array) -> Array:
+    return reference_ratios(state, settings, prepare_reference(reference, settings.loss), MAX_RATIO)
 
 
 def make_setup(loss: str, start: str = "handover") -> Setup:
@@ -68,24 +76,25 @@ def test_every_round_equals_the_slow_version(loss: str, start: str) -> None:
 
 @every_loss
 @pytest.mark.parametrize("n_rounds", [0, 1, 9])
-def test_scores_of_the_reference_are_those_of_the_coefficients(loss: str, n_rounds: int) -> None:
+def test_ratios_of_the_reference_are_those_of_the_coefficients(loss: str, n_rounds: int) -> None:
     state, reference = play(make_setup(loss), n_rounds)
-    found = reference_scores(state, make_setup(loss).settings(N_FEATURES), reference)
-    np.testing.assert_allclose(found, reference @ state.coef, rtol=0.0, atol=1e-13)
+    settings = make_setup(loss).settings(N_FEATURES)
+    expected = settings.loss.ratio(reference @ state.coef, MAX_RATIO)
+    np.testing.assert_allclose(ratios(state, settings, reference), expected, rtol=1e-12, atol=1e-13)
 
 
 @every_loss
 @pytest.mark.parametrize("n_rounds", [0, 1, 2, 9])
-def test_reading_scores_before_a_round_changes_no_bit_of_it(loss: str, n_rounds: int) -> None:
+def test_reading_ratios_before_a_round_changes_no_bit_of_it(loss: str, n_rounds: int) -> None:
     setup = make_setup(loss)
     settings = setup.settings(N_FEATURES)
     state, reference = play(setup, n_rounds)
     batch = feature_rows(np.random.default_rng(1), 4, N_FEATURES)
     unread = play_round(replace(state, cache={}), settings, reference, batch, setup.step_size)
-    scores = reference_scores(state, settings, reference)
+    before = ratios(state, settings, reference)
     read = play_round(state, settings, reference, batch, setup.step_size)
     assert same_bits(unread, read)
-    assert reference_scores(state, settings, reference).tobytes() == scores.tobytes()
+    assert ratios(state, settings, reference).tobytes() == before.tobytes()
 
 
 def test_another_reference_is_passed_over_anew() -> None:
@@ -93,10 +102,11 @@ def test_another_reference_is_passed_over_anew() -> None:
     settings = setup.settings(N_FEATURES)
     state, reference = play(setup, 9)
     other = feature_rows(np.random.default_rng(2), 11, N_FEATURES)
-    reference_scores(state, settings, reference)
-    np.testing.assert_allclose(reference_scores(state, settings, other), other @ state.coef, atol=1e-13)
+    ratios(state, settings, reference)
+    expected = settings.loss.ratio(other @ state.coef, MAX_RATIO)
+    np.testing.assert_allclose(ratios(state, settings, other), expected, rtol=1e-12)
     batch = feature_rows(np.random.default_rng(1), 4, N_FEATURES)
-    reference_scores(state, settings, reference)
+    ratios(state, settings, reference)
     fresh = play_round(replace(state, cache={}), settings, other, batch, setup.step_size)
     assert same_bits(play_round(state, settings, other, batch, setup.step_size), fresh)
 
