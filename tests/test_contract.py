@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from accous import NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 
 Array = NDArray[np.float64]
 MakeFrame = Callable[[dict[str, Array]], Any]
@@ -28,6 +28,15 @@ EVERY_KIND = [
     SingleLearnerRatio(),
     SingleLearnerRatio(MinMaxScaler(), loss="kl"),
     NoShift(),
+    KLIEP(),
+    KLIEP("identity", width="cv"),
+    KMM(),
+    KMM("rbf", ridge=2.0, mass_tolerance=0.2, random_state=0),
+    LogisticRatio(),
+    LogisticRatio(MinMaxScaler(), ridge=0.3),
+    RULSIF(),
+    ULSIF(),
+    ULSIF(MinMaxScaler(), width="cv", ridge="cv"),
 ]
 # Away from every default, so that a parameter that is dropped on the way shows.
 FAR_FROM_DEFAULTS = OnlineDensityRatio(

@@ -13,15 +13,25 @@ if TYPE_CHECKING:
     from accous.adaptation import AdaptiveClassifier
     from accous.checkpoint import load, save
     from accous.exceptions import AccousError
+    from accous.ratio.kliep import KLIEP
+    from accous.ratio.kmm import KMM
+    from accous.ratio.logistic import LogisticRatio
     from accous.ratio.no_shift import NoShift
     from accous.ratio.online import OnlineDensityRatio
+    from accous.ratio.rulsif import RULSIF
     from accous.ratio.single import SingleLearnerRatio
+    from accous.ratio.ulsif import ULSIF
 
     __version__: str
 
 __all__ = [
+    "KLIEP",
+    "KMM",
+    "RULSIF",
+    "ULSIF",
     "AccousError",
     "AdaptiveClassifier",
+    "LogisticRatio",
     "NoShift",
     "OnlineDensityRatio",
     "SingleLearnerRatio",
@@ -34,9 +44,14 @@ __all__ = [
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
     "AdaptiveClassifier": "accous.adaptation",
+    "KLIEP": "accous.ratio.kliep",
+    "KMM": "accous.ratio.kmm",
+    "LogisticRatio": "accous.ratio.logistic",
     "NoShift": "accous.ratio.no_shift",
     "OnlineDensityRatio": "accous.ratio.online",
+    "RULSIF": "accous.ratio.rulsif",
     "SingleLearnerRatio": "accous.ratio.single",
+    "ULSIF": "accous.ratio.ulsif",
     "load": "accous.checkpoint",
     "save": "accous.checkpoint",
 }

@@ -15,7 +15,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous import (
+    KLIEP,
+    KMM,
+    RULSIF,
+    ULSIF,
+    AdaptiveClassifier,
+    LogisticRatio,
+    NoShift,
+    OnlineDensityRatio,
+    SingleLearnerRatio,
+)
 
 Array = NDArray[np.float64]
 Rows = Callable[[int, int], Any]
@@ -154,6 +164,15 @@ def make_ratio_cases() -> dict[str, Case]:
         "foreign map pandas": Case(OnlineDensityRatio(encoder()), mixed_pandas, given={"feature_map": encoder()}),
         "single rbf": Case(SingleLearnerRatio("rbf"), numbers),
         "single polars": Case(SingleLearnerRatio(encoder()), mixed_polars, given={"feature_map": encoder()}),
+        "kliep": Case(KLIEP(), numbers),
+        "kliep few centres": Case(KLIEP(max_centers=2, width="cv"), named),
+        "kmm": Case(KMM(), numbers),
+        "kmm sparse": Case(KMM("identity", ridge=0, mass_tolerance=0.5, max_ratio=1000.0), named),
+        "kmm cv": Case(KMM(width="cv", ridge=3.0), numbers),
+        "logistic ratio": Case(LogisticRatio(), numbers),
+        "rulsif rbf": Case(RULSIF("rbf", alpha=0.3), numbers),
+        "ulsif": Case(ULSIF(), numbers),
+        "ulsif cv": Case(ULSIF(encoder(), width="cv", ridge="cv"), mixed_pandas, given={"feature_map": encoder()}),
         "no shift": Case(NoShift(), numbers),
         "no shift mixed": Case(NoShift(), mixed_pandas),
     }

@@ -19,9 +19,14 @@ from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_pla
 from accous.exceptions import CheckpointError
 from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
+from accous.ratio.kliep import KLIEP
+from accous.ratio.kmm import KMM
+from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.rulsif import RULSIF
 from accous.ratio.single import SingleLearnerRatio
+from accous.ratio.ulsif import ULSIF
 
 __all__ = [
     "describe",
@@ -36,7 +41,18 @@ __all__ = [
 Model = AdaptiveClassifier | RatioEstimator
 
 _CLASSES: dict[str, type[Model]] = {
-    cls.__name__: cls for cls in (AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio)
+    cls.__name__: cls
+    for cls in (
+        AdaptiveClassifier,
+        KLIEP,
+        KMM,
+        LogisticRatio,
+        NoShift,
+        OnlineDensityRatio,
+        RULSIF,
+        SingleLearnerRatio,
+        ULSIF,
+    )
 }
 
 

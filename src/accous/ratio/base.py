@@ -133,6 +133,24 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         X = self._read(X, reset=False, min_rows=0)
         return self._ratio(X) if count_rows(X) else np.empty(0)
 
+    def score_loss(self, X_batch: Any) -> float:
+        r"""Observed loss of the current ratio on a batch; lower is a better fit.
+
+        .. math:: \tfrac12 \Big( \operatorname*{mean}_{S_0} \log(1 + r) + \operatorname*{mean}_{S_t} \log(1 + 1/r) \Big)
+
+        the paper's logistic loss, whatever the ratio was estimated by; ratios of the batch below 1 / ``max_ratio``
+        count as that.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            At least one row.
+        """
+        check_is_fitted(self)
+        ratio = self._ratio(self._read(X_batch, reset=False, min_rows=1))
+        floored = np.maximum(ratio, 1.0 / getattr(self, "max_ratio", 1.0))
+        return float(0.5 * (np.log1p(self.reference_ratio_).mean() + np.log1p(1.0 / floored).mean()))
+
     def _is_fitted(self) -> bool:
         return hasattr(self, "reference_")
 

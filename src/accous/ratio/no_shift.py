@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
@@ -44,12 +42,6 @@ class NoShift(RatioEstimator):
     def reference_ratio_(self) -> FloatArray:
         """Ones."""
         return np.ones(self.n_reference_)
-
-    def score_loss(self, X_batch: Any) -> float:
-        """Observed logistic loss of the ratio 1, which is log 2 on any batch."""
-        check_is_fitted(self)
-        self._read(X_batch, reset=False, min_rows=1)
-        return math.log(2.0)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
         read = read_frame if hasattr(X, "columns") else read_rows

@@ -1,0 +1,247 @@
+"""Ratio models with Gaussian kernels, estimated anew from every batch: what uLSIF, RuLSIF, KLIEP and KMM share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from accous.core.arrays import FloatArray
+from accous.core.gaussian_kernel import (
+    gaussian_basis,
+    largest_exponents,
+    median_distance,
+    spread_indices,
+    squared_distances,
+)
+from accous.parameters import require_choice, require_integer, require_number
+from accous.ratio.base import RatioEstimator
+from accous.ratio.blas import one_blas_thread
+from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+
+__all__ = ["CV_WIDTHS", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
+
+# Multiples of the median distance that cross-validation tries; the first one wins a tie.
+CV_WIDTHS = (1.0, 2.0**0.5, 2.0**-0.5, 2.0, 0.5, 4.0, 0.25)
+
+_MEDIAN_ROWS = 1000
+_N_FOLDS = 5
+
+
+class KernelRatio(RatioEstimator):
+    """A ratio that is estimated from one batch and the reference, with Gaussian kernels on mapped rows."""
+
+    feature_map: Any
+    width: float | str
+    max_centers: int
+    max_ratio: float
+    random_state: Any
+
+    row_map_: RowMap
+    direction_: FloatArray
+    origin_: FloatArray
+    rows_: FloatArray
+    median_width_: float
+    n_rounds_: int
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Learn what depends on the reference alone, and set the state before the first batch."""
+
+    @abstractmethod
+    def _estimate(self, batch: FloatArray) -> None:
+        """Replace the state by the estimate from a batch of mapped, centred rows."""
+
+    @abstractmethod
+    def _evaluate(self, rows: FloatArray) -> FloatArray:
+        """Ratio of mapped, centred rows under the current state."""
+
+    @abstractmethod
+    def _state_to_plain(self) -> dict[str, Any]:
+        """Describe the state."""
+
+    @abstractmethod
+    def _state_from_plain(self, plain: dict[str, Any]) -> None:
+        """Take the state over."""
+
+    def _start(self, X: Any) -> None:
+        self._check_parameters()
+        self._start_with(fit_map(self.feature_map, X, self.random_state), None, X)
+
+    def _start_with(self, row_map: RowMap, direction: FloatArray | None, X: Any) -> None:
+        rows = row_map.transform(X)
+        if direction is None:
+            direction = check_random_state(self.random_state).normal(size=rows.shape[1])
+        # Rows are thinned out along the direction where there are more than needed.
+        self.row_map_, self.direction_, self.n_rounds_ = row_map, direction, 0
+        # Kernels do not see a common shift, and distances of centred rows lose less to rounding.
+        self.origin_ = rows.mean(axis=0)
+        self.rows_ = rows - self.origin_
+        self.median_width_ = median_distance(self.rows_[spread_indices(self.rows_, _MEDIAN_ROWS, direction)])
+        self._forget()
+
+    def _play(self, X: Any) -> None:
+        self._estimate(self.row_map_.transform(X) - self.origin_)
+        self.n_rounds_ += 1
+
+    def _ratio(self, X: Any) -> FloatArray:
+        with one_blas_thread():
+            return self._evaluate(self.row_map_.transform(X) - self.origin_)
+
+    def _to_plain(self) -> dict[str, Any]:
+        return {
+            "row_map": map_to_plain(self.row_map_),
+            "direction": self.direction_,
+            "n_rounds": self.n_rounds_,
+            "state": self._state_to_plain(),
+        }
+
+    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), plain["direction"], X)
+        self._state_from_plain(plain["state"])
+        self.n_rounds_ = plain["n_rounds"]
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.width, str):
+            require_choice("width", self.width, ("median", "cv"), or_else=" or a number")
+        else:
+            require_number("width", self.width, or_else=", 'median' or 'cv'")
+        require_integer("max_centers", self.max_centers, at_least=1)
+        require_number("max_ratio", self.max_ratio, above=1.0)
+
+    def _candidate_widths(self, n_batch: int) -> tuple[float, ...]:
+        """Widths to choose from; one row alone cannot be cross-validated."""
+        if not isinstance(self.width, str):
+            return (float(self.width),)
+        if self.width == "median" or n_batch < 2:
+            return (self.median_width_,)
+        return tuple(factor * self.median_width_ for factor in CV_WIDTHS)
+
+    def _select_width(self, batch: FloatArray, loss: Callable[[FloatArray, FloatArray, float], float]) -> float:
+        """Return the width with the smallest loss of held-out parts of the batch."""
+        widths = self._candidate_widths(len(batch))
+        if len(widths) == 1:
+            return widths[0]
+        losses = [np.mean([loss(kept, held_out, width) for kept, held_out in folds(batch)]) for width in widths]
+        return widths[int(np.argmin(losses))]
+
+
+@dataclass(frozen=True)
+class KernelBasis:
+    """Gaussian kernels at given centres, kept from vanishing on the reference.
+
+    Attributes
+    ----------
+    centers : array of shape (n_centers, n_columns)
+    shifts : array of shape (n_centers,)
+        See :func:`accous.core.gaussian_kernel.largest_exponents`.
+    width : float
+        sigma.
+    """
+
+    centers: FloatArray
+    shifts: FloatArray
+    width: float
+
+    @classmethod
+    def on(cls, distances: FloatArray, centers: FloatArray, width: float) -> KernelBasis:
+        """Return the basis for a reference with these squared distances to the centres."""
+        return cls(centers, largest_exponents(distances, width), width)
+
+    def of_distances(self, distances: FloatArray) -> FloatArray:
+        """Kernels from squared distances to the centres."""
+        return gaussian_basis(distances, self.width, self.shifts)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Kernels of rows, (n_rows, n_centers)."""
+        return self.of_distances(squared_distances(rows, self.centers))
+
+
+@dataclass(frozen=True)
+class MixtureState:
+    """A ratio that is a sum of kernels with non-negative coefficients.
+
+    Attributes
+    ----------
+    basis : KernelBasis
+    coefs : array of shape (n_centers,)
+    ridge : float
+        What the fit was penalised by; 0 where there is no such thing.
+    reference_ratio : array of shape (n_reference,)
+    """
+
+    basis: KernelBasis
+    coefs: FloatArray
+    ridge: float
+    reference_ratio: FloatArray
+
+
+class MixtureRatio(KernelRatio):
+    """A ratio that is a sum of kernels centred at rows of the batch."""
+
+    state_: MixtureState | None
+
+    @abstractmethod
+    def _fit_coefs(self, distances: FloatArray, batch: FloatArray, centers: FloatArray) -> MixtureState:
+        """Estimate the ratio; distances are the squared ones from the reference to the centres."""
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Current ratio of every reference row, cut at ``max_ratio``."""
+        return np.ones(len(self.rows_)) if self.state_ is None else self.state_.reference_ratio.copy()
+
+    @property
+    def width_(self) -> float:
+        """Kernel width of the last batch; before the first, the median distance."""
+        return self.median_width_ if self.state_ is None else self.state_.basis.width
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Coefficients of the kernels."""
+        return np.empty(0) if self.state_ is None else self.state_.coefs.copy()
+
+    @property
+    def centers_(self) -> FloatArray:
+        """Centres of the kernels, as mapped rows."""
+        return self.rows_[:0] + self.origin_ if self.state_ is None else self.state_.basis.centers + self.origin_
+
+    def _forget(self) -> None:
+        self.state_ = None
+
+    def _estimate(self, batch: FloatArray) -> None:
+        centers = self._choose_centers(batch)
+        self.state_ = self._fit_coefs(squared_distances(self.rows_, centers), batch, centers)
+
+    def _choose_centers(self, batch: FloatArray) -> FloatArray:
+        return batch[spread_indices(batch, int(self.max_centers), self.direction_)]
+
+    def _evaluate(self, rows: FloatArray) -> FloatArray:
+        state = self.state_
+        if state is None:
+            return np.ones(len(rows))
+        return self._combine(state.basis(rows), state.coefs)
+
+    def _combine(self, kernels: FloatArray, coefs: FloatArray) -> FloatArray:
+        return np.minimum(kernels @ coefs, float(self.max_ratio))
+
+    def _state_to_plain(self) -> dict[str, Any]:
+        if self.state_ is None:
+            return {}
+        return {name: part for name, part in asdict(self.state_).items() if name != "reference_ratio"}
+
+    def _state_from_plain(self, plain: dict[str, Any]) -> None:
+        if plain:
+            basis = KernelBasis(**plain["basis"])
+            reference_ratio = self._combine(basis(self.rows_), plain["coefs"])
+            self.state_ = MixtureState(basis, plain["coefs"], plain["ridge"], reference_ratio)
+
+
+def folds(batch: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Split a batch of two rows or more into up to five pairs of kept and held-out rows."""
+    fold_of_row = np.arange(len(batch)) % min(_N_FOLDS, len(batch))
+    for fold in range(fold_of_row.max() + 1):
+        yield batch[fold_of_row != fold], batch[fold_of_row == fold]
