@@ -1,5 +1,6 @@
 """The comparison with other packages measures what it says; none of them is needed here."""
 
+import io
 import json
 
 import numpy as np
@@ -143,9 +144,9 @@ def test_the_verdict_asks_for_speed_and_for_a_solution_no_worse(changed, expecte
 
 
 def printed(table):
-    console = Console(width=250, record=True, quiet=True)
+    console = Console(width=250, file=io.StringIO())
     console.print(table)
-    return console.export_text()
+    return console.file.getvalue()
 
 
 def test_tables_show_the_rows():

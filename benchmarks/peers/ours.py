@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from benchmarks.peers.problems import Problem
 from benchmarks.peers.processes import Answer
 from benchmarks.peers.serving import Array, Contender, Settings, estimate_all
 
-CLASSES = {"ulsif": ULSIF, "rulsif": RULSIF, "kliep": KLIEP, "kmm": KMM}
+CLASSES: dict[str, Any] = {"ulsif": ULSIF, "rulsif": RULSIF, "kliep": KLIEP, "kmm": KMM}
 NO_CUT = 1e12
 
 
