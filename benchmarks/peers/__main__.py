@@ -47,9 +47,9 @@ def measure(peers: dict[str, Peer], console: Console) -> None:
         run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN)
         for contest in track(CONTESTS, "peers", console=console)
     ]
-    edges = list(measure_edges(peers))
     console.print(speed_table(rows, ", ".join(f"{name} {value}" for name, value in SHAPE.items())))
     console.print(agreement_table(rows))
+    edges = list(measure_edges(peers))
     console.print(edge_table(edges))
     console.print(f"Written to {write_results('peers', rows + edges)}")
 

@@ -51,7 +51,7 @@ def estimate_ours(method: str, problem: Problem, settings: list[Settings], at_le
         fitted[key] = fitted.get(key) or Ours(method, chosen, problem.reference)
     contenders = [fitted[json.dumps(chosen)] for chosen in settings]
     answer = estimate_all(contenders, problem.reference, problem.batches, at_least_seconds)
-    return Answer(answer["seconds"], answer["weights"], answer["coefs"], json.loads(answer["used"]), __version__)
+    return Answer(answer["times"], answer["weights"], answer["coefs"], json.loads(answer["used"]), __version__)
 
 
 def seconds_to_fit(method: str, reference: Array, turns: int) -> float:

@@ -30,7 +30,7 @@ class PeerError(Exception):
 class Answer:
     """What a peer's estimator says about each batch of a problem."""
 
-    seconds: Array  # of shape (n_batches,): the best of its repetitions
+    times: Array  # of shape (n_batches, 2): seconds on the wall and of work, each the best of its repetitions
     weights: Array  # of shape (n_batches, n_reference)
     coefs: Array  # of shape (n_batches, batch_size), by batch row; NaN where the method has none
     used: list[Settings]  # by batch: the settings given, and those the peer chose
@@ -86,7 +86,7 @@ class Peer:
             raise PeerError(reply["error"])
         with np.load(answer) as arrays:
             used = json.loads(str(arrays["used"]))
-            return Answer(arrays["seconds"], arrays["weights"], arrays["coefs"], used, reply["version"])
+            return Answer(arrays["times"], arrays["weights"], arrays["coefs"], used, reply["version"])
 
     def _ask(self, request: dict[str, Any]) -> dict[str, str]:
         assert self._process.stdin is not None

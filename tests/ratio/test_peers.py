@@ -24,7 +24,7 @@ N_BATCHES = len(PROBLEM.batches)
 
 def their_answer(question, peer):
     weights, coefs = (ANSWERS[f"{question}/{peer}/{part}"] for part in ("weights", "coefs"))
-    return Answer(np.zeros(N_BATCHES), weights, coefs, [SETTINGS[question]] * N_BATCHES, "frozen")
+    return Answer(np.zeros((N_BATCHES, 2)), weights, coefs, [SETTINGS[question]] * N_BATCHES, "frozen")
 
 
 def our_answer(question):
