@@ -1,10 +1,15 @@
 """Streams whose drift is known: how the mixture moves, and data drawn from it.
 
-Every stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` says how ``alpha_t`` moves
-over the rounds; a stream turns it into a labelled reference and labelled batches (labels to score with).
+A simulated stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` says how ``alpha_t`` moves
+over the rounds; a stream turns it into a labelled reference and labelled batches (labels to score with):
+`GaussianStream` from four Gaussians, `MixtureStream` from any two pools of rows. `OrderedStream` takes a table whose
+rows are in the order of time, drift and all.
 """
 
-from accous.streams.gaussian import Batch, GaussianStream
+from accous.streams.batch import Batch
+from accous.streams.gaussian import GaussianStream
+from accous.streams.mixture import MixtureStream
+from accous.streams.ordered import OrderedStream
 from accous.streams.shifts import (
     BernoulliShift,
     ConstantShift,
@@ -20,6 +25,8 @@ __all__ = [
     "ConstantShift",
     "GaussianStream",
     "LinearShift",
+    "MixtureStream",
+    "OrderedStream",
     "Shift",
     "SineShift",
     "SquareShift",

@@ -13,6 +13,7 @@ from scipy.special import log_expit, ndtr
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number_in
+from accous.streams.batch import Batch, check_alphas
 from accous.streams.linear_models import linear_scores
 from accous.streams.shifts import Shift
 
@@ -22,28 +23,6 @@ IntArray = NDArray[np.int64]
 GEOMETRIES = ("reconstructed", "published")
 ROWS_DRAWN_AHEAD = 256  # only speed depends on it
 LARGEST_COORDINATE = 1e150  # keeps the log densities of any finite row finite
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Batch:
-    """What arrives in one round; the labels and alpha are for scoring only.
-
-    Attributes
-    ----------
-    X : ndarray of shape (batch_size, n_features)
-        The rows.
-    y : ndarray of shape (batch_size,)
-        Their labels.
-    alpha : float
-        The weight of ``D''`` in this round.
-    round : int
-        The round, from 1.
-    """
-
-    X: FloatArray
-    y: IntArray
-    alpha: float
-    round: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +108,7 @@ class GaussianStream:
         require_number_in("alpha_0", self.alpha_0, 0, 1)
         if self.random_state is not None:
             require_integer("random_state", self.random_state, at_least=0)
-        _check_alphas(self.alphas, self.n_rounds)
+        check_alphas(self.alphas, self.n_rounds)
 
     @cached_property
     def alphas(self) -> FloatArray:
@@ -297,11 +276,6 @@ def _log_mixture(log_odds: FloatArray, alpha: float) -> FloatArray:
     log_first, log_second = log_weights[0] + log_expit(-log_odds), log_weights[1] + log_expit(log_odds)
     mixture: FloatArray = np.logaddexp(log_first, log_second)
     return mixture
-
-
-def _check_alphas(alphas: FloatArray, n_rounds: int) -> None:
-    if alphas.shape != (n_rounds,) or not np.all((alphas >= 0) & (alphas <= 1)):
-        raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")
 
 
 def _as_finite_rows(X: ArrayLike, n_features: int) -> FloatArray:

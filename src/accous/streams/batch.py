@@ -1,0 +1,41 @@
+"""What every stream gives: batches, and weights of the second part that are in range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.exceptions import ParameterError
+
+__all__ = ["Batch", "check_alphas"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batch:
+    """What arrives in one round; the labels and alpha are for scoring only.
+
+    Attributes
+    ----------
+    X : ndarray of shape (batch_size, n_features)
+        The rows.
+    y : ndarray of shape (batch_size,)
+        Their labels.
+    alpha : float
+        The weight of ``D''`` in this round; NaN where nobody knows it.
+    round : int
+        The round, from 1.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    alpha: float
+    round: int
+
+
+def check_alphas(alphas: NDArray[np.float64], n_rounds: int) -> None:
+    """Refuse a shift that does not give one alpha in [0, 1] for every round."""
+    if alphas.shape != (n_rounds,) or not np.all((alphas >= 0) & (alphas <= 1)):
+        raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")
