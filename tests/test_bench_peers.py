@@ -13,7 +13,7 @@ from benchmarks.peers.contests import verdict
 from benchmarks.peers.edges import summarise
 from benchmarks.peers.problems import gaussian_problem
 from benchmarks.peers.serving import Contender, answer_request
-from benchmarks.peers.tables import agreement_table, edge_table, milliseconds, speed_table
+from benchmarks.peers.tables import BEGIN, END, PAGE, agreement_grid, edge_grid, milliseconds, speed_grid
 
 PROBLEM = gaussian_problem(n_reference=40, n_features=2, batch_size=4, n_batches=2)
 REFERENCE, BATCH = PROBLEM.reference, PROBLEM.batches[0]
@@ -148,18 +148,23 @@ def test_the_verdict_asks_for_speed_and_for_a_solution_no_worse(changed, expecte
     assert not verdict(None, ROW | changed)
 
 
-def printed(table):
-    console = Console(width=250, file=io.StringIO())
-    console.print(table)
-    return console.file.getvalue()
+def printed(grid):
+    """What both forms of a table say, which is the same."""
+    console = Console(width=300, file=io.StringIO())
+    console.print(grid.rich())
+    terminal, page = console.file.getvalue(), grid.markdown()
+    for line in grid.lines:
+        assert all(cell in terminal for cell in line)
+        assert "| " + " | ".join(line) + " |" in page
+    return terminal
 
 
 def test_tables_show_the_rows():
     rows = [ROW | {"aim": 50.0, "verdict": "pass"}, ROW | {"aim": None, "verdict": "", "method": "kliep"}]
-    speed = printed(speed_table(rows, "a shape"))
+    speed = printed(speed_grid(rows, "a shape"))
     for part in ("a shape", "skada 0.6.0", "1500", "10", "150 (151)", "75 (76)", "pass", "kliep"):
         assert part in speed
-    agreement = printed(agreement_table(rows))
+    agreement = printed(agreement_grid(rows))
     for part in ("-0.20000000", "-0.10000000", "-5.0e-01", "3e+00"):
         assert part in agreement
 
@@ -175,7 +180,7 @@ def test_hard_cases_are_counted():
         "mean": [1.0, 1.0],
         "n_zero": [1.0, 1.0],
     }
-    text = printed(edge_table([{"case": "one row", "method": "ulsif", "who": "densratio"} | summary]))
+    text = printed(edge_grid([{"case": "one row", "method": "ulsif", "who": "densratio"} | summary]))
     assert "2 of 3" in text
     assert "densratio" in text
     assert summarise([np.zeros(2)])["effective_sample_size"] == [0.0, 0.0]
@@ -184,3 +189,9 @@ def test_hard_cases_are_counted():
 
 def test_milliseconds():
     assert [milliseconds(seconds) for seconds in (2.5e-4, 0.0123456, 5.1234)] == ["0.25", "12.3", "5123"]
+
+
+def test_the_page_has_a_place_for_the_tables():
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert text.index(BEGIN) < text.index(END)
