@@ -21,6 +21,7 @@ RATIO_NAMES = [
 PUBLIC_NAMES = [
     *sorted(["AccousError", "AdaptiveClassifier", *RATIO_NAMES]),
     "__version__",
+    "datasets",
     "load",
     "save",
     "streams",
@@ -84,10 +85,11 @@ def test_version_is_the_installed_one():
 
 
 def test_exception_tree():
-    assert exceptions.__all__ == ["AccousError", "CheckpointError", "DataError", "ParameterError"]
+    assert exceptions.__all__ == ["AccousError", "CheckpointError", "DataError", "MissingExtraError", "ParameterError"]
     assert exceptions.AccousError.__bases__ == (Exception,)
     assert exceptions.ParameterError.__bases__ == (exceptions.AccousError, ValueError)
     assert exceptions.DataError.__bases__ == (exceptions.AccousError, ValueError)
+    assert exceptions.MissingExtraError.__bases__ == (exceptions.AccousError, ImportError)
     assert exceptions.CheckpointError.__bases__ == (exceptions.AccousError,)
     assert accous.AccousError is exceptions.AccousError
 

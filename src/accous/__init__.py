@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accous import streams
+    from accous import datasets, streams
     from accous.adaptation import AdaptiveClassifier
     from accous.checkpoint import load, save
     from accous.exceptions import AccousError
@@ -36,6 +36,7 @@ __all__ = [
     "OnlineDensityRatio",
     "SingleLearnerRatio",
     "__version__",
+    "datasets",
     "load",
     "save",
     "streams",
@@ -55,7 +56,7 @@ _HOME_OF_NAME = {
     "load": "accous.checkpoint",
     "save": "accous.checkpoint",
 }
-_SUBMODULES = {"streams"}
+_SUBMODULES = {"datasets", "streams"}
 
 
 def __dir__() -> list[str]:

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from accous.core.arrays import FloatArray
 from accous.diagnostics.risk import weighted_error
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import ParameterError
+from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_number
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
@@ -159,12 +159,12 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         with unchanged_on_failure(self), one_blas_thread():
             rows = self._read(X, reset=True, min_rows=2)
-            labels = self._read_labels(y, count_rows(rows))
-            self.base_weight_ = self._read_base_weights(sample_weight, count_rows(rows))
+            self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
             ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
-            self.erm_ = self._make_erm(labels)
+            self.erm_ = self._make_erm(self.classes_[self.labels_])
             weights = self.base_weight_
             self.state_ = AdaptationState(0, ratio, weights, self.erm_.fit(weights, None), weights, 0, 0)
         return self
@@ -328,24 +328,3 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X)
         return rows
-
-    def _read_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
-        if y is None:
-            raise DataError("AdaptiveClassifier requires y to be passed, but the target y is None.")
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
-        if len(labels) != n_rows:
-            raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
-        self.classes_, self.labels_ = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"y holds the one class {self.classes_.tolist()[0]!r}; a classifier needs at least two classes."
-            )
-        return np.asarray(self.classes_[self.labels_])
-
-    def _read_base_weights(self, sample_weight: Any, n_rows: int) -> FloatArray:
-        base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
-        if not np.isfinite(base).all() or base.min() < 0.0 or base.sum() <= 0.0:
-            raise DataError("sample_weight must be finite, non-negative and not all zero.")
-        return np.array(base)

@@ -3,15 +3,16 @@
 ::
 
     AccousError
-    ├── ParameterError (also a ValueError)
-    ├── DataError      (also a ValueError)
+    ├── ParameterError    (also a ValueError)
+    ├── DataError         (also a ValueError)
+    ├── MissingExtraError (also an ImportError)
     └── CheckpointError
 
 Catch `AccousError` to catch everything the package raises on purpose; code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working.
 """
 
-__all__ = ["AccousError", "CheckpointError", "DataError", "ParameterError"]
+__all__ = ["AccousError", "CheckpointError", "DataError", "MissingExtraError", "ParameterError"]
 
 
 class AccousError(Exception):
@@ -24,6 +25,10 @@ class ParameterError(AccousError, ValueError):
 
 class DataError(AccousError, ValueError):
     """The rows or columns given cannot be used."""
+
+
+class MissingExtraError(AccousError, ImportError):
+    """A library that only some parts of accous need is not installed."""
 
 
 class CheckpointError(AccousError):

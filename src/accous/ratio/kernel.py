@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
 __all__ = ["CV_WIDTHS", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
 
-# Multiples of the median distance that cross-validation tries; the first one wins a tie.
+# Multiples of the median rule's width that cross-validation tries; the first one wins a tie.
 CV_WIDTHS = (1.0, 2.0**0.5, 2.0**-0.5, 2.0, 0.5, 4.0, 0.25)
 
 _MEDIAN_ROWS = 1000
@@ -81,7 +82,9 @@ class KernelRatio(RatioEstimator):
         # Kernels do not see a common shift, and distances of centred rows lose less to rounding.
         self.origin_ = rows.mean(axis=0)
         self.rows_ = rows - self.origin_
-        self.median_width_ = median_distance(self.rows_[spread_indices(self.rows_, _MEDIAN_ROWS, direction)])
+        # The median rule: at the median distance the kernel has fallen to 1/e.
+        some = spread_indices(self.rows_, _MEDIAN_ROWS, direction)
+        self.median_width_ = median_distance(self.rows_[some]) / math.sqrt(2.0)
         self._forget()
 
     def _play(self, X: Any) -> None:
@@ -196,7 +199,7 @@ class MixtureRatio(KernelRatio):
 
     @property
     def width_(self) -> float:
-        """Kernel width of the last batch; before the first, the median distance."""
+        """Kernel width of the last batch; before the first, by the median rule."""
         return self.median_width_ if self.state_ is None else self.state_.basis.width
 
     @property

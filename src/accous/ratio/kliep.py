@@ -31,8 +31,9 @@ class KLIEP(MixtureRatio):
     feature_map, max_centers, max_ratio, random_state
         As in :class:`accous.ULSIF`.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2); the median distance between reference rows, or chosen in
-        every round by the likelihood of held-out rows of the batch among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
+        the kernel has fallen to 1/e; ``"cv"``: chosen in every round by the likelihood
+        of held-out rows of the batch, among 1/4 to 4 times that.
     tol : float, default=1e-8
         How far the mean log likelihood may be below its maximum, by a bound that the solver computes.
 

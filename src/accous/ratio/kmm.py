@@ -62,8 +62,9 @@ class KMM(KernelRatio):
     feature_map : {"standardize", "identity", "rbf"} or transformer, default="standardize"
         What kernels see of a row; fitted on the reference.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2); the median distance between reference rows, or chosen in
-        every round by the least-squares loss of held-out rows of the batch among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
+        the kernel has fallen to 1/e; ``"cv"``: chosen in every round by the least-squares
+        loss of held-out rows of the batch, among 1/4 to 4 times that.
     ridge : float or "auto", default="auto"
         lambda; ``"auto"`` is N_0 / N_t. With 0, the problem of the literature, weights exist for the reference only.
     mass_tolerance : float, default=0.0
@@ -205,6 +206,7 @@ class KMM(KernelRatio):
         return float(0.5 * np.mean(state.weights**2) - self._extend(matrix, state, held_out).mean())
 
     def _resolve_ridge(self, n_batch: int) -> float:
+        # Departs from the paper: the literature's KMM has no ridge, and follows every accident of a small batch.
         return len(self.rows_) / n_batch if isinstance(self.ridge, str) else float(self.ridge)
 
     def _state_to_plain(self) -> dict[str, Any]:

@@ -138,6 +138,7 @@ class LogisticRatio(RatioEstimator):
 
     def _play(self, X: Any) -> None:
         batch, _ = self.features_.transform(X)
+        # Departs from the paper: it speaks of Newton steps on the current batch without their number.
         coef = fit_ratio_regression(
             self.reference_features_, batch, self.ridge / len(batch), self.state_.coef, int(self.max_steps)
         )

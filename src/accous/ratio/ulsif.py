@@ -86,8 +86,9 @@ class ULSIF(LeastSquaresRatio):
     feature_map : {"standardize", "identity", "rbf"} or transformer, default="standardize"
         What kernels see of a row; fitted on the reference.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2); the median distance between reference rows, or chosen by
-        leave-one-out in every round among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
+        the kernel has fallen to 1/e; ``"cv"``: chosen by leave-one-out in every round
+        among 1/4 to 4 times that.
     ridge : float or "cv", default=0.1
         lambda; ``"cv"``: by leave-one-out in every round. A batch of one row leaves nothing to validate on: the
         median and 0.1 then.

@@ -1,0 +1,78 @@
+"""Where a data set's file is looked for: ``ACCOUS_DATA``, then the cache, then the public source."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from accous.datasets.dataset import Source, hash_arrays
+from accous.datasets.public import Arrays, fetch
+from accous.exceptions import DataError
+
+__all__ = ["cache_folder", "find_arrays"]
+
+_NOT_COLUMNS = ("X", "y", "names")
+
+
+def cache_folder() -> Path:
+    """Folder of downloaded data sets; ``ACCOUS_CACHE`` names another one."""
+    folder = os.environ.get("ACCOUS_CACHE")
+    if folder:
+        return Path(folder)
+    import pooch
+
+    return Path(pooch.os_cache("accous"))
+
+
+def find_arrays(source: Source) -> Arrays:
+    """Return a data set's arrays, checked against the source's hash.
+
+    Raises
+    ------
+    DataError
+        Where it cannot be had or is not what it should be.
+    """
+    assert source.file_name is not None
+    given = os.environ.get("ACCOUS_DATA")
+    if given and not Path(given).is_dir():
+        raise DataError(f"ACCOUS_DATA names {given!r}, which is no folder.")
+    for folder in ([Path(given)] if given else []) + [cache_folder()]:
+        path = folder / source.file_name
+        if path.is_file():
+            return _check(source, _read(path), str(path))
+    arrays = _check(source, fetch(source, cache_folder()), source.url)
+    _write(cache_folder() / source.file_name, arrays)
+    return arrays
+
+
+def _read(path: Path) -> Arrays:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read ({error}): delete it, so that it is fetched anew.") from error
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    """Write to a file beside it and rename: a reader sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    Path(file.name).replace(path)
+
+
+def _check(source: Source, arrays: Arrays, place: str) -> Arrays:
+    columns = {name: array for name, array in arrays.items() if name not in _NOT_COLUMNS}
+    if "X" not in arrays or "y" not in arrays:
+        raise DataError(f"{place} does not hold {source.title}: it has no arrays X and y.")
+    found = hash_arrays(arrays["X"], arrays["y"], columns)
+    if found != source.arrays_sha256:
+        raise DataError(
+            f"{place} does not hold {source.title} as it was when accous was written: the hash of its arrays is "
+            f"{found}, not {source.arrays_sha256}. Fetch the file again."
+        )
+    return arrays

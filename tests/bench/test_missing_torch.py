@@ -1,0 +1,68 @@
+"""Without PyTorch everything but the training of DANN works, and the error says what to install."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from accous.bench.dann import DANN
+from tests.classifiers import labelled_rows
+
+# For a fresh interpreter: `import torch` fails as it does where PyTorch is not installed. A None in sys.modules would
+# not do: scipy takes the name's presence there for the library.
+BLOCK_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+"""
+
+
+def output_of(code: str) -> str:
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def test_importing_the_benchmark_package_loads_no_library():
+    assert output_of("import sys, accous.bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
+
+
+def test_fit_names_the_extra_and_leaves_nothing_learned():
+    code = """
+import numpy as np
+from accous import AccousError
+from accous.bench.dann import DANN
+model = DANN()
+try:
+    model.fit(np.eye(4), [0, 1, 0, 1])
+except AccousError as error:
+    print(type(error).__name__, isinstance(error, ImportError), error.name, "accous[deep]" in str(error))
+print(vars(model) == DANN().get_params())
+"""
+    assert output_of(BLOCK_TORCH + code).split() == ["MissingExtraError", "True", "torch", "True", "True"]
+
+
+def test_a_fitted_model_predicts_without_torch_and_adapts_with_it_only(tmp_path):
+    pytest.importorskip("torch", reason="needs PyTorch to fit: pip install 'accous[deep]'")
+    X, y = labelled_rows()
+    model = DANN(n_fit_steps=5).fit(X, y)
+    file = tmp_path / "model.pickle"
+    file.write_bytes(pickle.dumps(model))
+    code = f"""
+import pathlib, pickle
+import numpy as np
+from accous.exceptions import MissingExtraError
+model = pickle.loads(pathlib.Path({str(file)!r}).read_bytes())
+print(model.predict(np.eye(3)).tolist())
+try:
+    model.adapt(np.eye(3))
+except MissingExtraError:
+    print(model.n_rounds_)
+"""
+    assert output_of(BLOCK_TORCH + code).split("\n") == [str(model.predict(np.eye(3)).tolist()), "0"]

@@ -1,0 +1,200 @@
+"""Data sets: where they are looked for, what is refused, and what they hold."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from accous import datasets
+from accous.datasets.dataset import hash_arrays
+from accous.datasets.files import find_arrays
+from accous.datasets.loaders import SOURCES
+from accous.datasets.public import parse_gas_batch, parse_powersupply
+from accous.exceptions import DataError, ParameterError
+
+BUNDLED = [name for name, source in SOURCES.items() if source.file_name is None]
+FROM_FILES = [name for name in SOURCES if name not in BUNDLED]
+
+needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No data folder, an empty cache, and a network that answers nothing; gives the cache."""
+    monkeypatch.delenv("ACCOUS_DATA", raising=False)
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "cache"))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    return tmp_path / "cache"
+
+
+def test_list_names_every_loader() -> None:
+    assert datasets.list() == [*FROM_FILES, *BUNDLED]
+    for name in datasets.list():
+        assert callable(getattr(datasets, f"load_{name}"))
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_data_need_nothing(name: str, offline: Path) -> None:
+    dataset = getattr(datasets, f"load_{name}")()
+    assert_as_declared(dataset)
+    assert not offline.exists()
+
+
+@needs_data
+@pytest.mark.parametrize("name", FROM_FILES)
+def test_files_hold_what_is_declared(name: str) -> None:
+    dataset = getattr(datasets, f"load_{name}")()
+    assert_as_declared(dataset)
+    for column in dataset.columns.values():
+        assert column.shape == dataset.y.shape
+
+
+def assert_as_declared(dataset: datasets.Dataset) -> None:
+    source = dataset.source
+    assert dataset.X.shape == (source.n_rows, source.n_features)
+    assert dataset.X.dtype == np.float64
+    assert np.isfinite(dataset.X).all()
+    assert dataset.y.shape == (source.n_rows,)
+    assert len(np.unique(dataset.y)) == source.n_classes
+    assert len(dataset.feature_names) == source.n_features
+    assert source.licence
+    assert source.citation
+    assert source.url.startswith("http")
+
+
+@needs_data
+def test_further_columns() -> None:
+    assert np.unique(datasets.load_gas_sensor().columns["batch"]).tolist() == [1, 2, 3, 4, 5, 6, 8, 9]
+    assert np.unique(datasets.load_acs_employment().columns["year"]).tolist() == [2015, 2016, 2017, 2018]
+
+
+def test_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ParameterError, match="no data set 'iris': name one of diabetes, breast"):
+        datasets.load("iris")
+
+
+def test_repr_is_short() -> None:
+    assert repr(datasets.load_wine()) == "Dataset(wine: 178 rows, 13 features, 3 classes)"
+
+
+# --- where files are looked for -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["diabetes", "gas_sensor", "powersupply", "acs_employment"])
+def test_offline_without_data_one_sentence_says_what_to_do(name: str, offline: Path) -> None:
+    with pytest.raises(DataError, match="set ACCOUS_DATA to it") as raised:
+        datasets.load(name)
+    assert SOURCES[name].file_name in str(raised.value)
+    assert "\n" not in str(raised.value).strip()
+
+
+@needs_data
+def test_the_cache_is_used_where_there_is_no_folder_and_no_network(offline: Path, monkeypatch: Any) -> None:
+    file_name = SOURCES["diabetes"].file_name
+    original = Path(DATA_FOLDER) / file_name
+    offline.mkdir()
+    (offline / file_name).write_bytes(original.read_bytes())
+    assert_as_declared(datasets.load_diabetes())
+
+
+DATA_FOLDER = os.environ.get("ACCOUS_DATA", "")
+
+
+def test_the_data_folder_comes_before_the_cache(offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "data"
+    for place in (folder, offline):
+        place.mkdir()
+        np.savez(place / "diabetes_pima.npz", X=np.zeros((2, 8)), y=np.zeros(2))
+    monkeypatch.setenv("ACCOUS_DATA", str(folder))
+    with pytest.raises(DataError, match=str(folder)):
+        datasets.load_diabetes()
+
+
+def test_other_numbers_than_declared_are_refused(offline: Path) -> None:
+    offline.mkdir()
+    np.savez(offline / "diabetes_pima.npz", X=np.zeros((768, 8)), y=np.zeros(768))
+    with pytest.raises(DataError, match="the hash of its arrays is"):
+        datasets.load_diabetes()
+
+
+def test_a_torn_file_is_named(offline: Path) -> None:
+    offline.mkdir()
+    (offline / "diabetes_pima.npz").write_bytes(b"PK\x03\x04 not a whole file")
+    with pytest.raises(DataError, match=r"diabetes_pima.npz cannot be read .*: delete it"):
+        datasets.load_diabetes()
+
+
+def test_nothing_is_unpickled(offline: Path) -> None:
+    offline.mkdir()
+    np.savez(offline / "diabetes_pima.npz", X=np.array([{}], dtype=object), y=np.zeros(1))
+    with pytest.raises(DataError, match="cannot be read"):
+        datasets.load_diabetes()
+
+
+def test_a_file_without_rows_is_refused(offline: Path) -> None:
+    offline.mkdir()
+    np.savez(offline / "diabetes_pima.npz", Z=np.zeros(3))
+    with pytest.raises(DataError, match="no arrays X and y"):
+        find_arrays(SOURCES["diabetes"])
+
+
+def test_a_data_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACCOUS_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="which is no folder"):
+        datasets.load_diabetes()
+
+
+def test_hash_sees_every_array_but_not_their_types() -> None:
+    X, y, year = np.array([[1.0, np.nan]]), np.array([1]), np.array([2015])
+    first = hash_arrays(X, y, {"year": year})
+    assert first == hash_arrays(X.astype(np.float32), y.astype(np.uint8), {"year": year.astype(np.int16)})
+    assert (
+        len({first, hash_arrays(X, y, {}), hash_arrays(X, y + 1, {"year": year}), hash_arrays(X[:, ::-1], y, {})}) == 4
+    )
+
+
+# --- parsing the public files ------------------------------------------------------------------------------------
+
+
+def test_gas_lines() -> None:
+    assert parse_gas_batch("1 1:15596.16 2:1.5\n6 1:2 2:-3.25e1\n").tolist() == [[1, 15596.16, 1.5], [6, 2, -32.5]]
+
+
+def test_power_supply_lines() -> None:
+    arrays = parse_powersupply("@relation x\n@attribute a real\n@DATA\n1,10,0\n3,20,1\n2,15,23\n")
+    assert arrays["X"].tolist() == [[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]
+    assert arrays["y"].tolist() == [0, 1, 23]
+
+
+# --- splitting in two --------------------------------------------------------------------------------------------
+
+
+def curved(n_rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """Labels that follow the second column where the first is positive, the third elsewhere."""
+    X = np.random.default_rng(0).normal(size=(n_rows, 4))
+    return X, (np.where(X[:, 0] > 0, X[:, 1], X[:, 2]) > 0).astype(np.int64)
+
+
+def error_across(X: np.ndarray, y: np.ndarray, is_second: np.ndarray) -> float:
+    models = [LogisticRegression().fit(X[side], y[side]) for side in (is_second, ~is_second)]
+    return max(1 - models[0].score(X[~is_second], y[~is_second]), 1 - models[1].score(X[is_second], y[is_second]))
+
+
+def test_the_split_is_where_a_linear_model_generalises_poorly() -> None:
+    X, y = curved()
+    is_second = datasets.split_in_two(X, y, n_directions=20)
+    assert is_second.mean() == pytest.approx(0.5, abs=0.01)
+    axes = [error_across(X, y, column > np.median(column)) for column in X.T]
+    at_random = error_across(X, y, np.arange(len(y)) % 2 == 0)
+    assert error_across(X, y, is_second) >= max(axes) - 0.01 > at_random + 0.1
+
+
+def test_the_split_is_the_same_for_the_same_seed_and_keeps_all_classes_on_both_sides() -> None:
+    wine = datasets.load_wine()
+    first = datasets.split_in_two(wine.X, wine.y, n_directions=10, random_state=3)
+    assert np.array_equal(first, datasets.split_in_two(wine.X, wine.y, n_directions=10, random_state=3))
+    assert set(wine.y[first]) == set(wine.y[~first]) == {0, 1, 2}
