@@ -7,6 +7,10 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
+# Packages to compare with: never dependencies, each in an environment of its own.
+PEERS     := adapt densratio skada
+PEER_ENVS := benchmarks/.peers
+
 export MPLBACKEND := Agg
 
 # Tests on real data read ACCOUS_DATA. Set it to nothing to leave those tests out.
@@ -19,10 +23,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench sweep lint clean
+.PHONY: help demo test test-slow bench bench-peers sweep lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMP) ## follow a simulated stream: a table and a picture
 	$(VENV)/bin/accous demo
@@ -39,6 +43,9 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and re
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits
 
+bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios with those of other packages
+	$(RUN) -m benchmarks.peers
+
 sweep: $(STAMP) ## measure the accuracy of the default settings against their neighbours
 	$(RUN) -m benchmarks.defaults
 	$(RUN) -m benchmarks.defaults --losses
@@ -50,11 +57,17 @@ lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(VENV)/bin/lint-imports --no-logo
 
 clean: ## remove the environment, caches and build products
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEER_ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
 	"$(PYTHON)" -m venv $(VENV)
 	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]' $(TORCH)
+	@touch $@
+
+# Without resolving: the files pin everything, and ADAPT would ask for the whole of tensorflow.
+$(PEER_ENVS)/%/.installed: benchmarks/peers/requirements-%.txt
+	"$(PYTHON)" -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --requirement $<
 	@touch $@

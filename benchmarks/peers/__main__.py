@@ -1,0 +1,62 @@
+"""The one-step ratio estimators beside those of ADAPT, densratio and skada: ``make bench-peers``.
+
+Every peer runs in its own environment and process; ours and the peers' turns alternate, all on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from rich.console import Console
+from rich.progress import track
+from threadpoolctl import threadpool_limits
+
+from benchmarks.peers.contests import CONTESTS, run_contest
+from benchmarks.peers.edges import METHODS, measure_edges
+from benchmarks.peers.freeze import freeze
+from benchmarks.peers.problems import gaussian_problem
+from benchmarks.peers.processes import Peer
+from benchmarks.peers.tables import agreement_grid, edge_grid, speed_grid, write_page
+from benchmarks.record import write_results
+
+SHAPE = {"n_reference": 1000, "n_features": 12, "batch_size": 5, "n_batches": 3}
+TURNS = 4
+SECONDS_A_TURN = 1.0  # shorter turns gave times that differed by two thirds from run to run
+
+
+def main() -> None:
+    """Measure, print and write down; or only freeze the peers' answers for the tests."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--freeze", action="store_true", help="only write the peers' answers to small problems down")
+    arguments = parser.parse_args()
+    console = Console()
+    with ExitStack() as stack:
+        peers = {name: stack.enter_context(Peer(name)) for name in METHODS}
+        if arguments.freeze:
+            console.print(f"Written to {freeze(peers)}")
+        else:
+            stack.enter_context(threadpool_limits(1))
+            measure(peers, console)
+
+
+def measure(peers: dict[str, Peer], console: Console) -> None:
+    """Speed, agreement and hard cases."""
+    problem = gaussian_problem(**SHAPE)
+    rows = [
+        run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN)
+        for contest in track(CONTESTS, "peers", console=console)
+    ]
+    shape = "{n_reference} reference rows, {n_features} features, {batch_size} batch rows".format(**SHAPE)
+    grids = [speed_grid(rows, shape), agreement_grid(rows)]
+    for grid in grids:
+        console.print(grid.rich())
+    edges = list(measure_edges(peers))
+    grids.append(edge_grid(edges))
+    console.print(grids[-1].rich())
+    write_page(grids)
+    console.print(f"Written to {write_results('peers', rows + edges)} and docs/peers.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The peers' processes: one runner each, kept alive so that its turns alternate with ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers.problems import Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / "benchmarks" / ".peers"
+
+Array = NDArray[np.float64]
+Settings = dict[str, float]
+
+
+class PeerError(Exception):
+    """The peer raised an error; the message is the peer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a peer's estimator says about each batch of a problem."""
+
+    times: Array  # of shape (n_batches, 2): seconds on the wall and of work, each the best of its repetitions
+    weights: Array  # of shape (n_batches, n_reference)
+    coefs: Array  # of shape (n_batches, batch_size), by batch row; NaN where the method has none
+    used: list[Settings]  # by batch: the settings given, and those the peer chose
+    version: str
+
+
+class Peer:
+    """One runner in its own environment; a context manager."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> Self:
+        python = ENVIRONMENTS / self.name / "bin" / "python"
+        if not python.exists():
+            raise SystemExit(f"There is no environment for {self.name}: run `make bench-peers`, which builds it.")
+        self._folder = tempfile.TemporaryDirectory()
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [python, "-m", f"benchmarks.peers.runner_{self.name}"],
+            cwd=ROOT,
+            env=os.environ | one_thread | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def estimate(
+        self, method: str, problem: Problem, settings: Settings | None = None, at_least_seconds: float = 0.0
+    ) -> Answer:
+        """The peer's weights for every batch; its own defaults where ``settings`` has nothing."""
+        folder = Path(self._folder.name)
+        data, answer = folder / "data.npz", folder / "answer.npz"
+        np.savez(data, reference=problem.reference, batches=problem.batches)
+        reply = self._ask(
+            {
+                "method": method,
+                "data": str(data),
+                "answer": str(answer),
+                "settings": settings or {},
+                "at_least_seconds": at_least_seconds,
+            }
+        )
+        if "error" in reply:
+            raise PeerError(reply["error"])
+        with np.load(answer) as arrays:
+            used = json.loads(str(arrays["used"]))
+            return Answer(arrays["times"], arrays["weights"], arrays["coefs"], used, reply["version"])
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"The runner of {self.name} ended: start it by hand to see why.")
+        reply: dict[str, str] = json.loads(line)
+        return reply
