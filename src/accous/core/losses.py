@@ -87,11 +87,12 @@ class Loss(ABC):
         """Return the gradient's reference part at each row of ``coefs``, and the reference's scores by the last one."""
         gradient = np.zeros_like(coefs)
         last_scores = np.empty(reference.shape[0])
+        points = coefs.astype(reference.dtype, copy=False)
         # In blocks of rows: the second product finds them in the cache, and no array has an entry per row and theta.
         n_block_rows = max(1, _BLOCK_ENTRIES // reference.shape[1])
         for first in range(0, reference.shape[0], n_block_rows):
             rows = reference[first : first + n_block_rows]
-            scores = coefs @ rows.T
+            scores = points @ rows.T
             last_scores[first : first + n_block_rows] = scores[-1]
             gradient += self.reference_slope(scores) @ rows
         gradient /= reference.shape[0]

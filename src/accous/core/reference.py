@@ -31,16 +31,23 @@ class Reference(Protocol):
         """Ratio of each reference row, cut at ``max_ratio``."""
 
 
-def prepare_reference(features: FloatArray, loss: Loss) -> Reference:
-    """Choose the code for this reference."""
+def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:
+    """Choose the code for this reference; single precision is for products of matrices only."""
     if is_narrow(features.shape[1]) and isinstance(loss, Logistic):
         return NarrowReference(features, to_blocks(features))
-    return MatrixReference(features, loss)
+    return MatrixReference(features.astype(np.float32) if is_single else features, loss)
 
 
 @dataclass(frozen=True)
 class MatrixReference:
-    """Any loss, any width: products of matrices."""
+    """Any loss, any width: products of matrices, in the precision of the features.
+
+    Attributes
+    ----------
+    features : array of shape (n_reference, d)
+        In double or in single precision; sums over rows are double in both.
+    loss : Loss
+    """
 
     features: FloatArray
     loss: Loss
@@ -51,7 +58,8 @@ class MatrixReference:
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
-        return self.loss.ratio(self.features @ coef, max_ratio)
+        scores = self.features @ coef.astype(self.features.dtype, copy=False)
+        return self.loss.ratio(scores.astype(np.float64, copy=False), max_ratio)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,18 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from accous.core.arrays import FloatArray
+from accous.core.arrays import FloatArray, IntArray
 from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
 from accous.core.reference import Reference, prepare_reference
 from accous.exceptions import ParameterError
-from accous.parameters import require_choice, require_number
+from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.defaults import default_radius, default_step_size
 from accous.ratio.features import FeatureMap, fit_features
+from accous.ratio.inputs import count_rows
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
 __all__ = ["LinearRatio"]
@@ -41,10 +43,14 @@ class LinearRatio(RatioEstimator):
     step_size: float | str
     ridge: float
     max_ratio: float
+    max_reference: int | None
+    dtype: str
     random_state: Any
 
     features_: FeatureMap
-    prepared_reference_: Reference
+    whole_reference_: Reference
+    gradient_reference_: Reference
+    gradient_indices_: IntArray | None
     loss_: Loss
     state_: Any
     radius_: float
@@ -66,7 +72,7 @@ class LinearRatio(RatioEstimator):
 
     def _reference_ratios(self) -> FloatArray:
         """Ratio of every reference row at the current theta."""
-        return self.prepared_reference_.ratios(self.coef_, float(self.max_ratio))
+        return self.whole_reference_.ratios(self.coef_, float(self.max_ratio))
 
     def _stored_state(self) -> Any:
         """Return the state as it is saved."""
@@ -82,9 +88,14 @@ class LinearRatio(RatioEstimator):
         return self.features_.bound
 
     @property
+    def n_gradient_rows_(self) -> int:
+        """Reference rows that every round's gradients are summed over."""
+        return len(self.gradient_reference_.features)
+
+    @property
     def reference_features_(self) -> FloatArray:
         """Features phi of the reference rows."""
-        return self.prepared_reference_.features
+        return self.whole_reference_.features
 
     @property
     def reference_ratio_(self) -> FloatArray:
@@ -107,9 +118,16 @@ class LinearRatio(RatioEstimator):
 
     def _start(self, X: Any) -> None:
         self._check_parameters()
-        self._start_with(fit_map(self.feature_map, X, self.random_state), X)
+        self._start_with(fit_map(self.feature_map, X, self.random_state), self._choose_rows(count_rows(X)), X)
 
-    def _start_with(self, row_map: RowMap, X: Any) -> None:
+    def _choose_rows(self, n_reference: int) -> IntArray | None:
+        """Reference rows that gradients are summed over; None for all of them."""
+        if self.max_reference is None or n_reference <= self.max_reference:
+            return None
+        chosen = check_random_state(self.random_state).choice(n_reference, int(self.max_reference), replace=False)
+        return np.sort(chosen).astype(np.int64)
+
+    def _start_with(self, row_map: RowMap, gradient_indices: IntArray | None, X: Any) -> None:
         self.loss_ = self._make_loss()
         self.features_, features = fit_features(
             row_map,
@@ -119,7 +137,12 @@ class LinearRatio(RatioEstimator):
             feature_bound=self.feature_bound,
             scale_features=bool(self.scale_features),
         )
-        self.prepared_reference_ = prepare_reference(features, self.loss_)
+        is_single = self.dtype == "float32"
+        self.whole_reference_ = self.gradient_reference_ = prepare_reference(features, self.loss_, is_single=is_single)
+        self.gradient_indices_ = gradient_indices
+        if gradient_indices is not None:
+            some = features[gradient_indices]
+            self.gradient_reference_ = prepare_reference(some, self.loss_, is_single=is_single)
         n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
@@ -134,13 +157,15 @@ class LinearRatio(RatioEstimator):
     def _to_plain(self) -> dict[str, Any]:
         return {
             "row_map": map_to_plain(self.features_.row_map),
+            "gradient_indices": self.gradient_indices_,
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
             "state": asdict(self._stored_state(), dict_factory=_with_lists),
         }
 
     def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), X)
+        row_map = map_from_plain(plain["row_map"], self.feature_map, X)
+        self._start_with(row_map, plain.get("gradient_indices"), X)
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])
@@ -162,6 +187,9 @@ class LinearRatio(RatioEstimator):
         require_choice("loss", self.loss, _LOSSES)
         require_number("ridge", self.ridge)
         require_number("max_ratio", self.max_ratio, above=1.0)
+        require_choice("dtype", self.dtype, ("float64", "float32"))
+        if self.max_reference is not None:
+            require_integer("max_reference", self.max_reference, at_least=2, or_else=" or None")
         if self.radius is not None:
             require_number("radius", self.radius, or_else=" or None")
         if self.feature_bound is not None:

@@ -64,8 +64,14 @@ class OnlineDensityRatio(LinearRatio):
         ``"running"``.
     max_ratio : float, default=100.0
         Ratios are cut here.
+    max_reference : int, optional
+        Rows of the reference that every round's gradients are summed over: a uniform sample drawn once, where the
+        reference is larger. A round's cost is linear in it. None: all rows. Ratios are given for all rows in any case.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the products over the reference where features are wide (more than 64 columns); narrower ones are
+        always double. Single precision halves their time and memory; docs/performance.md has the error.
     random_state : int, RandomState or None, default=None
-        Seed of the ``"rbf"`` map; nothing else is random.
+        Seed of the ``"rbf"`` map and of the sample of ``max_reference`` rows; nothing else is random.
 
     Attributes
     ----------
@@ -81,6 +87,8 @@ class OnlineDensityRatio(LinearRatio):
         What the parameters resolved to; the step is that of the last round.
     n_out_of_bound_ : int
         Batch rows so far that were longer than ``feature_bound_``.
+    n_gradient_rows_ : int
+        Reference rows that gradients are summed over: all of them, or ``max_reference``.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -116,6 +124,8 @@ class OnlineDensityRatio(LinearRatio):
         start: str = "auto",
         meta_range: str = "auto",
         max_ratio: float = 100.0,
+        max_reference: int | None = None,
+        dtype: str = "float64",
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -131,6 +141,8 @@ class OnlineDensityRatio(LinearRatio):
         self.start = start
         self.meta_range = meta_range
         self.max_ratio = max_ratio
+        self.max_reference = max_reference
+        self.dtype = dtype
         self.random_state = random_state
 
     @property
@@ -182,10 +194,12 @@ class OnlineDensityRatio(LinearRatio):
         self.state_ = start_ensemble(self.settings_)
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
-        self.state_ = play_round(self.state_, self.settings_, self.prepared_reference_, batch, step_size)
+        self.state_ = play_round(self.state_, self.settings_, self.gradient_reference_, batch, step_size)
 
     def _reference_ratios(self) -> FloatArray:
-        return reference_ratios(self.state_, self.settings_, self.prepared_reference_, float(self.max_ratio))
+        if self.gradient_reference_ is not self.whole_reference_:
+            return super()._reference_ratios()
+        return reference_ratios(self.state_, self.settings_, self.whole_reference_, float(self.max_ratio))
 
     def _stored_state(self) -> EnsembleState:
         return replace(self.state_, cache={})

@@ -28,7 +28,8 @@ class SingleLearnerRatio(LinearRatio):
 
     Parameters
     ----------
-    feature_map, loss, radius, feature_bound, scale_features, fit_intercept, step_size, ridge, max_ratio, random_state
+    feature_map, loss, radius, feature_bound, scale_features, fit_intercept, step_size, ridge, max_ratio, max_reference,
+    dtype, random_state
         As in :class:`accous.OnlineDensityRatio`.
 
     Attributes
@@ -61,6 +62,8 @@ class SingleLearnerRatio(LinearRatio):
         step_size: float | str = "auto",
         ridge: float = 1.0,
         max_ratio: float = 100.0,
+        max_reference: int | None = None,
+        dtype: str = "float64",
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -72,6 +75,8 @@ class SingleLearnerRatio(LinearRatio):
         self.step_size = step_size
         self.ridge = ridge
         self.max_ratio = max_ratio
+        self.max_reference = max_reference
+        self.dtype = dtype
         self.random_state = random_state
 
     @property
@@ -89,7 +94,7 @@ class SingleLearnerRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
-        gradients = self.prepared_reference_.gradients(learner.coefs, batch)
+        gradients = self.gradient_reference_.gradients(learner.coefs, batch)
         learner = newton_step(learner, gradients, step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
