@@ -5,32 +5,52 @@ r"""Gaussian kernels between rows and centres, safe from underflow in many dimen
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 
-__all__ = ["gaussian_basis", "largest_exponents", "median_distance", "spread_indices", "squared_distances"]
+__all__ = [
+    "gaussian_basis",
+    "largest_exponents",
+    "median_distance",
+    "spread_indices",
+    "squared_distances",
+    "squared_norms",
+]
 
 _LARGEST_UNSHIFTED = 30.0
 
 
-def squared_distances(rows: FloatArray, centers: FloatArray) -> FloatArray:
+def squared_distances(rows: FloatArray, centers: FloatArray, row_norms: FloatArray | None = None) -> FloatArray:
     """Squared distances of every row to every centre, (n_rows, n_centers).
 
-    By one matrix product; the callers centre their rows, so that little is lost by cancellation.
+    By one matrix product; the callers centre their rows, so that little is lost by cancellation, and a distance of 0 may
+    come out as a rounding error of either sign. In memory the rows of one centre are neighbours, since there are many
+    rows and few centres.
+
+    Parameters
+    ----------
+    rows, centers : arrays of shape (n_rows, d) and (n_centers, d)
+    row_norms : array of shape (n_rows,), optional
+        Squared norms of the rows, where they are known.
     """
-    row_norms = np.einsum("nd,nd->n", rows, rows)
-    center_norms = np.einsum("nd,nd->n", centers, centers)
-    distances = rows @ (-2.0 * centers.T)
-    distances += row_norms[:, None]
-    distances += center_norms
-    return np.maximum(distances, 0.0, out=distances)
+    distances = (-2.0 * centers) @ rows.T
+    distances += squared_norms(rows) if row_norms is None else row_norms
+    distances += squared_norms(centers)[:, None]
+    return distances.T
+
+
+def squared_norms(rows: FloatArray) -> FloatArray:
+    """Squared norm of every row."""
+    return np.asarray(np.einsum("nd,nd->n", rows, rows))
 
 
 def median_distance(rows: FloatArray) -> float:
     """Median distance between two different rows; 1 where more than half of the pairs coincide."""
     distances = squared_distances(rows, rows)[np.triu_indices(len(rows), k=1)]
-    median = float(np.sqrt(np.median(distances))) if distances.size else 0.0
+    median = math.sqrt(max(float(np.median(distances)), 0.0)) if distances.size else 0.0
     return median if median > 0.0 else 1.0
 
 

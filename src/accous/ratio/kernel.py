@@ -18,6 +18,7 @@ from accous.core.gaussian_kernel import (
     median_distance,
     spread_indices,
     squared_distances,
+    squared_norms,
 )
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
@@ -46,6 +47,7 @@ class KernelRatio(RatioEstimator):
     direction_: FloatArray
     origin_: FloatArray
     rows_: FloatArray
+    row_norms_: FloatArray
     median_width_: float
     n_rounds_: int
 
@@ -82,6 +84,7 @@ class KernelRatio(RatioEstimator):
         # Kernels do not see a common shift, and distances of centred rows lose less to rounding.
         self.origin_ = rows.mean(axis=0)
         self.rows_ = rows - self.origin_
+        self.row_norms_ = squared_norms(self.rows_)
         # The median rule: at the median distance the kernel has fallen to 1/e.
         some = spread_indices(self.rows_, _MEDIAN_ROWS, direction)
         self.median_width_ = median_distance(self.rows_[some]) / math.sqrt(2.0)
@@ -217,7 +220,8 @@ class MixtureRatio(KernelRatio):
 
     def _estimate(self, batch: FloatArray) -> None:
         centers = self._choose_centers(batch)
-        self.state_ = self._fit_coefs(squared_distances(self.rows_, centers), batch, centers)
+        distances = squared_distances(self.rows_, centers, self.row_norms_)
+        self.state_ = self._fit_coefs(distances, batch, centers)
 
     def _choose_centers(self, batch: FloatArray) -> FloatArray:
         return batch[spread_indices(batch, int(self.max_centers), self.direction_)]
