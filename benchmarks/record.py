@@ -16,8 +16,8 @@ import accous
 FOLDER = Path(__file__).parent / "results"
 
 
-def write_results(name: str, rows: list[dict[str, Any]]) -> Path:
-    """Write rows to ``benchmarks/results/<name>.json``."""
+def write_results(name: str, rows: Any) -> Path:
+    """Write rows, or several named lists of them, to ``benchmarks/results/<name>.json``."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.json"
     path.write_text(json.dumps({"measured_with": provenance(), "rows": rows}, indent=1) + "\n")

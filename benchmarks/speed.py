@@ -1,104 +1,139 @@
-"""Speed of the ratio estimators: the first part of ``make bench``.
+"""Speed of whole rounds: the first part of ``make bench``.
 
-Rounds per second of ``partial_fit`` beside the slow transcription of the paper that the tests use; the two are timed in
-turns in one process, so that their quotient holds on a busy machine too.
+``AdaptiveClassifier.adapt`` with a refit in every round, beside the arithmetic that no version can do without, the plain
+loop of slow, obvious code, and what one step of river's logistic regression costs. All take turns in one process, on
+one core, and the best turn of each counts, so that the quotients hold on a busy machine too.
 """
 
 from __future__ import annotations
 
-import time
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import product
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
-from accous import OnlineDensityRatio
-from accous.core.newton import NewtonStack
+from accous import AdaptiveClassifier
+from accous.core.arrays import FloatArray, IntArray
+from accous.core.width import is_narrow
 from benchmarks.record import write_results
-from tests.oracles import Learner, PaperAccous
+from benchmarks.speed_page import write_page
+from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, best_times
 
-SHAPES = ((1000, 12, 1), (1000, 12, 5), (5000, 64, 5))
-WARM_UP_ROUNDS = 1100
-TIMED_ROUNDS = 64
-TIMED_TURNS = 5
+AROUND_ROUND = 8192
+WARM_UP_ROUNDS, WIDE_WARM_UP_ROUNDS = 64, 300
+SECONDS_PER_CONTENDER = 1.5
+LARGEST_PLAIN_LOOP = 100_000
+
+ALL_SIZES = ((300, 1000, 10_000, 100_000), (5, 12, 64, 512), (1, 5, 100), (2, 10))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a round is measured on."""
+
+    n_reference: int
+    n_features: int
+    batch_size: int
+    n_classes: int
+
+
+SOME_SHAPES = tuple(
+    Shape(*sizes)
+    for sizes in (
+        (300, 5, 1, 2), (1000, 12, 1, 2), (1000, 12, 5, 2), (1000, 12, 100, 2), (1000, 12, 1, 10), (10_000, 12, 5, 2),
+        (100_000, 12, 5, 2), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10), (1000, 512, 5, 2), (5000, 512, 5, 10),
+    )
+)  # fmt: skip
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print, write down and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="the whole grid of sizes, which takes an hour")
+    arguments = parser.parse_args()
     console = Console()
-    rows = [measure_speed(*shape) for shape in track(SHAPES, "speed", console=console)]
+    shapes = tuple(Shape(*sizes) for sizes in product(*ALL_SIZES)) if arguments.all else SOME_SHAPES
+    with threadpool_limits(1):
+        rows = [measure_round(shape) for shape in track(shapes, "rounds", console=console)]
+        ages = [measure_age(n_rounds) for n_rounds in track((100, 10_000, 1_000_000), "ages", console=console)]
     console.print(speed_table(rows))
-    console.print(f"Written to {write_results('speed', rows)}")
+    console.print(f"Written to {write_results('speed', {'rounds': rows, 'ages': ages})}")
+    console.print(f"Written to {write_page(rows, ages)}")
 
 
-def measure_speed(n_reference: int, n_features: int, batch_size: int) -> dict[str, float]:
-    """Rounds per second of the fast and of the slow version, both from the same state around round 1100."""
-    rng = np.random.default_rng(0)
-    fast = OnlineDensityRatio(step_size=10.0, meta_range="paper").fit(rng.normal(size=(n_reference, n_features)))
-    batches = rng.normal(loc=0.5, size=(WARM_UP_ROUNDS + TIMED_TURNS * TIMED_ROUNDS, batch_size, n_features))
-    for batch in batches[:WARM_UP_ROUNDS]:
-        fast.partial_fit(batch)
-    slow = slow_twin(fast)
-    best_fast, best_slow = np.inf, np.inf
-    for turn in range(TIMED_TURNS):
-        first = WARM_UP_ROUNDS + turn * TIMED_ROUNDS
-        start = time.perf_counter()
-        for batch in batches[first : first + TIMED_ROUNDS]:
-            fast.partial_fit(batch)
-        best_fast = min(best_fast, (time.perf_counter() - start) / TIMED_ROUNDS)
-        features, _ = fast.features_.transform(batches[first])
-        start = time.perf_counter()
-        slow.play(features)
-        best_slow = min(best_slow, time.perf_counter() - start)
-    return {
-        "n_reference": n_reference,
-        "n_features": n_features,
-        "batch_size": batch_size,
-        "rounds_per_second": 1.0 / best_fast,
-        "slow_rounds_per_second": 1.0 / best_slow,
-        "speed_up": best_slow / best_fast,
+def measure_round(shape: Shape) -> dict[str, float]:
+    """Seconds of a round, of its bare arithmetic and, where it ends today, of the plain loop."""
+    model, batches = prepare(shape)
+    bare = BareArithmetic(model)
+    contenders: dict[str, Callable[[int], object]] = {
+        "adapt": lambda call: model.adapt(batches[call % len(batches)]),
+        "bare": lambda _: bare.run(),
     }
+    has_plain_loop = shape.n_classes == 2 and shape.n_reference * shape.n_features <= LARGEST_PLAIN_LOOP
+    if has_plain_loop:
+        loop = PlainLoop(model)
+        contenders["plain_loop"] = lambda call: loop.adapt(batches[call % len(batches)])
+    times = time_in_turns(contenders)
+    return asdict(shape) | {f"{name}_seconds": seconds for name, seconds in times.items()}
 
 
-def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
-    """Put the slow transcription into the state of the fast one, so that both have the same learners to move."""
-    slow = PaperAccous(
-        fast.reference_features_,
-        radius=fast.radius_,
-        feature_bound=fast.features_.norm_bound,
-        step_size=fast.step_size_,
-        horizon=None,
-    )
-    state, learners = fast.state_, fast.state_.learners
-    assert isinstance(learners, NewtonStack)
-    slow.round = state.n_rounds
-    for i, length in enumerate(state.lengths.tolist()):
-        start = (state.n_rounds + 1) // length * length
-        slow.learners[(start, start + length - 1)] = Learner(
-            learners.coefs[i].copy(),
-            learners.matrices[i].copy(),
-            float(np.exp(state.meta.log_potentials[i])),
-            float(state.meta.rates[i]),
-            float(state.meta.squares[i]),
-        )
-    slow._describe()
-    return slow
+def measure_age(n_rounds: int) -> dict[str, float]:
+    """Seconds of a round late in a stream: only the number of learners grows, as log t."""
+    model, batches = prepare(Shape(1000, 12, 1, 2))
+    model = at_round(model, n_rounds)
+    times = time_in_turns({"adapt": lambda call: model.adapt(batches[call % len(batches)])})
+    return {"round": n_rounds, "adapt_seconds": times["adapt"], "n_learners": len(model.ratio_.learner_lengths_)}
+
+
+def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
+    """Return a model after some rounds, where it is narrow around round 8192, and batches for it."""
+    rng = np.random.default_rng(0)
+    X, y = make_reference(rng, shape)
+    mean = rng.normal(scale=0.3, size=shape.n_features)
+    n_rounds = WARM_UP_ROUNDS if is_narrow(shape.n_features + 1) else WIDE_WARM_UP_ROUNDS
+    batches = [mean + rng.normal(size=(shape.batch_size, shape.n_features)) for _ in range(n_rounds)]
+    model = AdaptiveClassifier(refit=10**9).fit(X, y)
+    for batch in batches:
+        model.adapt(batch)
+    model.set_params(refit="always")
+    model.adapt(batches[0])
+    return (at_round(model, AROUND_ROUND) if is_narrow(shape.n_features + 1) else model), batches
+
+
+def make_reference(rng: np.random.Generator, shape: Shape) -> tuple[FloatArray, IntArray]:
+    """Overlapping classes."""
+    y = rng.integers(0, shape.n_classes, shape.n_reference)
+    centres = rng.normal(size=(shape.n_classes, shape.n_features)) / np.sqrt(shape.n_features)
+    return centres[y] + rng.normal(size=(shape.n_reference, shape.n_features)), y
+
+
+def time_in_turns(contenders: dict[str, Callable[[int], object]]) -> dict[str, float]:
+    """Best seconds of one call each; quick ones are called more often a turn."""
+    once = best_times(contenders, 2, dict.fromkeys(contenders, 1))
+    repeats = {name: max(1, min(32, int(0.005 / seconds))) for name, seconds in once.items()}
+    a_turn = sum(repeats[name] * seconds for name, seconds in once.items())
+    n_turns = int(np.clip(SECONDS_PER_CONTENDER * len(contenders) / a_turn, 3, 60))
+    return best_times(contenders, n_turns, repeats)
 
 
 def speed_table(rows: list[dict[str, float]]) -> Table:
     """Speed as a table for people."""
-    table = Table(title="Rounds per second of partial_fit, around round 1100")
-    for heading in ("reference rows", "features", "batch rows", "accous", "slow transcription", "times faster"):
+    table = Table(title="A whole round: adapt with a refit, one core")
+    for heading in ("reference", "features", "batch", "classes", "rounds/s", "times bare arithmetic", "plain loop"):
         table.add_column(heading, justify="right")
     for row in rows:
+        loop = row.get("plain_loop_seconds")
         table.add_row(
-            f"{row['n_reference']:.0f}",
-            f"{row['n_features']:.0f}",
-            f"{row['batch_size']:.0f}",
-            f"{row['rounds_per_second']:.0f}",
-            f"{row['slow_rounds_per_second']:.2f}",
-            f"{row['speed_up']:.0f}",
+            *(f"{row[name]:,}" for name in ("n_reference", "n_features", "batch_size", "n_classes")),
+            f"{1.0 / row['adapt_seconds']:,.0f}",
+            f"{row['adapt_seconds'] / row['bare_seconds']:.2f}",
+            "" if loop is None else f"{loop / row['adapt_seconds']:.0f} times slower",
         )
     return table
 

@@ -53,6 +53,8 @@ FAR_FROM_DEFAULTS = OnlineDensityRatio(
     start="ensemble",
     meta_range="paper",
     max_ratio=20.0,
+    max_reference=25,
+    dtype="float32",
     random_state=3,
 )
 

@@ -170,7 +170,7 @@ def make_ratio_cases() -> dict[str, Case]:
         "kliep": Case(KLIEP(), numbers),
         "kliep few centres": Case(KLIEP(max_centers=2, width="cv"), named),
         "kmm": Case(KMM(), numbers),
-        "kmm sparse": Case(KMM("identity", ridge=0, mass_tolerance=0.5, max_ratio=1000.0), named),
+        "kmm sparse": Case(KMM("identity", ridge=0.01, mass_tolerance=0.5, max_ratio=1000.0), named),
         "kmm cv": Case(KMM(width="cv", ridge=3.0), numbers),
         "logistic ratio": Case(LogisticRatio(), numbers),
         "rulsif rbf": Case(RULSIF("rbf", alpha=0.3), numbers),

@@ -101,16 +101,16 @@ def test_bad_caps_are_named(value: Any) -> None:
 
 
 @each_class
-@pytest.mark.parametrize("loss", ["logistic", "least_squares", "kl"])
-def test_single_precision_is_near_double_on_wide_features(make: Any, loss: str) -> None:
+@pytest.mark.parametrize(("loss", "tolerance"), [("logistic", 1e-4), ("kl", 1e-3), ("least_squares", 0.05)])
+def test_single_precision_is_near_double_on_wide_features(make: Any, loss: str, tolerance: float) -> None:
     double, single = (
         played(make(loss=loss, dtype=dtype), WIDE_REFERENCE, WIDE_BATCHES) for dtype in ("float64", "float32")
     )
     assert single.whole_reference_.features.dtype == np.float32
     assert single.reference_ratio_.dtype == np.float64
     assert single.coef_.tobytes() != double.coef_.tobytes()
-    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-2 * np.abs(double.coef_).max())
-    np.testing.assert_allclose(single.reference_ratio_, double.reference_ratio_, rtol=0.02, atol=2e-3)
+    np.testing.assert_allclose(single.coef_, double.coef_, rtol=0, atol=tolerance * np.abs(double.coef_).max())
+    np.testing.assert_allclose(single.reference_ratio_, double.reference_ratio_, rtol=tolerance, atol=tolerance)
 
 
 def test_single_precision_leaves_narrow_features_alone() -> None:
