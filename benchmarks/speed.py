@@ -1,8 +1,9 @@
 """Speed of whole rounds: the first part of ``make bench``.
 
-``AdaptiveClassifier.adapt`` with a refit in every round, beside the arithmetic that no version can do without, the plain
-loop of slow, obvious code, and what one step of river's logistic regression costs. All take turns in one process, on
-one core, and the best turn of each counts, so that the quotients hold on a busy machine too.
+``AdaptiveClassifier.adapt`` with a refit in every round, beside the arithmetic that no version can do without, the
+plain loop of slow, obvious code, and (where it is installed) one step of river's logistic regression, which does not
+adapt to anything but shows the scale. All take turns in one process, on one core, and the best turn of each counts, so
+that the quotients hold on a busy machine too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -47,7 +49,8 @@ SOME_SHAPES = tuple(
     Shape(*sizes)
     for sizes in (
         (300, 5, 1, 2), (1000, 12, 1, 2), (1000, 12, 5, 2), (1000, 12, 100, 2), (1000, 12, 1, 10), (10_000, 12, 5, 2),
-        (100_000, 12, 5, 2), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10), (1000, 512, 5, 2), (5000, 512, 5, 10),
+        (100_000, 12, 5, 2), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10), (1000, 512, 5, 2),
+        (5000, 512, 5, 10),
     )
 )  # fmt: skip
 
@@ -79,8 +82,24 @@ def measure_round(shape: Shape) -> dict[str, float]:
     if has_plain_loop:
         loop = PlainLoop(model)
         contenders["plain_loop"] = lambda call: loop.adapt(batches[call % len(batches)])
+    if shape.n_classes == 2 and find_spec("river"):
+        contenders["river"] = river_step(model)
     times = time_in_turns(contenders)
     return asdict(shape) | {f"{name}_seconds": seconds for name, seconds in times.items()}
+
+
+def river_step(model: AdaptiveClassifier) -> Callable[[int], object]:
+    """One step of river's logistic regression on one labelled row."""
+    from river.linear_model import LogisticRegression
+
+    regression = LogisticRegression()
+    rows = [dict(enumerate(row)) for row in model.reference_[:100].tolist()]
+    labels = (model.labels_[:100] == 1).tolist()
+
+    def step(call: int) -> None:
+        regression.learn_one(rows[call % 100], labels[call % 100])
+
+    return step
 
 
 def measure_age(n_rounds: int) -> dict[str, float]:

@@ -116,6 +116,7 @@ def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
         meta_range="running" if settings.has_running_range else "paper",
     )
     slow.round, slow.largest_gap = state.n_rounds, state.largest_margin
+    assert isinstance(state.learners, NewtonStack)
     for i, length in enumerate(state.lengths.tolist()):
         start = (state.n_rounds + 1) // length * length
         slow.learners[(start, start + length - 1)] = Learner(

@@ -10,7 +10,7 @@ from benchmarks.accuracy import CONTENDERS, SHIFTS, score, summarise
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import TABLES, TableProblem
 from benchmarks.refits import run_policy
-from benchmarks.speed import slow_twin
+from benchmarks.yardsticks import slow_twin
 
 
 def resolved(estimator: OnlineDensityRatio) -> list[float]:

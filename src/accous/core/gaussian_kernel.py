@@ -26,9 +26,9 @@ _LARGEST_UNSHIFTED = 30.0
 def squared_distances(rows: FloatArray, centers: FloatArray, row_norms: FloatArray | None = None) -> FloatArray:
     """Squared distances of every row to every centre, (n_rows, n_centers).
 
-    By one matrix product; the callers centre their rows, so that little is lost by cancellation, and a distance of 0 may
-    come out as a rounding error of either sign. In memory the rows of one centre are neighbours, since there are many
-    rows and few centres.
+    By one matrix product; the callers centre their rows, so that little is lost by cancellation, and a distance of 0
+    may come out as a rounding error of either sign. In memory the rows of one centre are neighbours, since there are
+    many rows and few centres.
 
     Parameters
     ----------
