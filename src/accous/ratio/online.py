@@ -68,7 +68,7 @@ class OnlineDensityRatio(LinearRatio):
         Rows of the reference that every round's gradients are summed over: a uniform sample drawn once, where the
         reference is larger. A round's cost is linear in it. None: all rows. Ratios are given for all rows in any case.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the products over the reference where features are wide (more than 64 columns); narrower ones are
+        Precision of the products over the reference where features are wide (more than 95 columns); narrower ones are
         always double. Single precision halves their time and memory; docs/performance.md has the error.
     random_state : int, RandomState or None, default=None
         Seed of the ``"rbf"`` map and of the sample of ``max_reference`` rows; nothing else is random.
