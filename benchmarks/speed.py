@@ -15,7 +15,7 @@ from rich.table import Table
 
 from accous import OnlineDensityRatio
 from benchmarks.record import write_results
-from tests.oracles import Learner, PaperAccous
+from benchmarks.yardsticks import slow_twin
 
 SHAPES = ((1000, 12, 1), (1000, 12, 5), (5000, 64, 5))
 WARM_UP_ROUNDS = 1100
@@ -58,30 +58,6 @@ def measure_speed(n_reference: int, n_features: int, batch_size: int) -> dict[st
         "slow_rounds_per_second": 1.0 / best_slow,
         "speed_up": best_slow / best_fast,
     }
-
-
-def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
-    """Put the slow transcription into the state of the fast one, so that both have the same learners to move."""
-    slow = PaperAccous(
-        fast.reference_features_,
-        radius=fast.radius_,
-        feature_bound=fast.features_.norm_bound,
-        step_size=fast.step_size_,
-        horizon=None,
-    )
-    state = fast.state_
-    slow.round = state.n_rounds
-    for i, length in enumerate(state.lengths.tolist()):
-        start = (state.n_rounds + 1) // length * length
-        slow.learners[(start, start + length - 1)] = Learner(
-            state.learners.coefs[i].copy(),
-            state.learners.matrices[i].copy(),
-            float(np.exp(state.meta.log_potentials[i])),
-            float(state.meta.rates[i]),
-            float(state.meta.squares[i]),
-        )
-    slow._describe()
-    return slow
 
 
 def speed_table(rows: list[dict[str, float]]) -> Table:

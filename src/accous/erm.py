@@ -8,6 +8,7 @@ see it, from which the current error is estimated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
 
@@ -22,8 +23,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve, solve_compiled
 from accous.exceptions import ParameterError
+from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import own_copy
 
 __all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
@@ -38,9 +40,12 @@ class WeightedErm(Protocol):
     ----------
     refit_distance : float
         How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
+    limits_blas : bool
+        Whether ``fit`` itself sees to it that BLAS runs on one thread, where it is used at all.
     """
 
     refit_distance: ClassVar[float]
+    limits_blas: ClassVar[bool]
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
@@ -64,7 +69,14 @@ class LinearPredictor:
     intercept_: FloatArray
     classes_: NDArray[Any]
 
-    @property
+    @classmethod
+    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
+        """Make a predictor of coefficients whose last column is the intercept."""
+        predictor = cls(coefs[:, :-1], coefs[:, -1], classes)
+        predictor.__dict__["coefs"] = coefs
+        return predictor
+
+    @cached_property
     def coefs(self) -> FloatArray:
         """Coefficients with the intercept as last column."""
         return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
@@ -91,6 +103,7 @@ class LogisticErm:
     """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round."""
 
     refit_distance: ClassVar[float] = 0.04
+    limits_blas: ClassVar[bool] = True
 
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
@@ -98,8 +111,12 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        coefs = solve(self._problem, weights, None if previous is None else previous.coefs)
-        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes)
+        start = None if previous is None else previous.coefs
+        coefs = solve_compiled(self._problem, weights, start)
+        if coefs is None:
+            with one_blas_thread():
+                coefs = solve(self._problem, weights, start)
+        return LinearPredictor.of_coefs(coefs, self._classes)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""
@@ -119,6 +136,7 @@ class ForeignErm:
     """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
 
     refit_distance: ClassVar[float] = 0.16
+    limits_blas: ClassVar[bool] = False
 
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
         require_sample_weight(estimator)

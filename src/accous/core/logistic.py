@@ -18,9 +18,8 @@ from accous.core.arrays import FloatArray, IntArray
 from accous.core.narrow_logistic import NarrowDesign, make_narrow_design
 from accous.core.width import is_narrow
 
-__all__ = ["EXACT", "MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve"]
+__all__ = ["MAX_NEWTON_COEFS", "LogisticProblem", "leave_one_out_scores", "make_problem", "solve", "solve_compiled"]
 
-EXACT = 1e-15
 MAX_NEWTON_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
@@ -109,9 +108,7 @@ def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> L
     return replace(problem, whitener=whitener)
 
 
-def solve(
-    problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None, *, tolerance: float = EXACT
-) -> FloatArray:
+def solve(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None) -> FloatArray:
     """Minimise the weighted objective.
 
     Parameters
@@ -121,9 +118,6 @@ def solve(
         Non-negative s.
     start : array of shape (n_scores, d + 1), optional
         Coefficients to start from; zeros if not given.
-    tolerance : float, optional
-        How far, in units of the summed weights times C, the objective may end above its minimum where the compiled
-        loops take the problem.
 
     Returns
     -------
@@ -138,14 +132,22 @@ def solve(
     >>> solve(problem, np.ones(3)).round(3)
     array([[ 0.702, -0.748]])
     """
+    compiled = solve_compiled(problem, weights, start)
+    if compiled is not None:
+        return compiled
     if start is None:
         start = np.zeros((problem.n_scores, problem.design.shape[1]))
-    centred_start = problem.to_centred(start)
-    if problem.narrow is not None and problem.narrow.improve(centred_start[0], weights, problem.C, tolerance):
-        return problem.from_centred(centred_start)
     # The whitener, not the size, decides: a part of a large problem has the large one's.
     solve_centred = _solve_by_newton if problem.whitener is None else _solve_by_lbfgs
-    return problem.from_centred(solve_centred(problem, weights, centred_start))
+    return problem.from_centred(solve_centred(problem, weights, problem.to_centred(start)))
+
+
+def solve_compiled(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None) -> FloatArray | None:
+    """Do what ``solve`` does, without BLAS; None where columns or classes are too many, or it does not converge."""
+    if problem.narrow is None:
+        return None
+    coefs = np.zeros((1, problem.design.shape[1])) if start is None else np.array(start)
+    return coefs if problem.narrow.fit(coefs, weights, problem.C) else None
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
@@ -178,7 +180,7 @@ def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
     n_columns = problem.design.shape[1]
     if problem.n_scores > 1 or not is_narrow(n_columns):
         return None
-    return make_narrow_design(problem.design, _targets(problem), _penalty(n_columns))
+    return make_narrow_design(problem.design, problem.centre, _targets(problem), _penalty(n_columns))
 
 
 def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:

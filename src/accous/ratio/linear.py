@@ -81,9 +81,8 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        coef = self.coef_
-        with one_blas_thread():
-            return self.prepared_reference_.ratios(coef, float(self.max_ratio))
+        with one_blas_thread(not self._is_compiled):
+            return self.prepared_reference_.ratios(self.coef_, float(self.max_ratio))
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -113,6 +112,7 @@ class LinearRatio(RatioEstimator):
             scale_features=bool(self.scale_features),
         )
         self.prepared_reference_ = prepare_reference(features, self.loss_)
+        self._is_compiled = self.prepared_reference_.is_compiled and self.features_.is_compiled
         n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
