@@ -96,8 +96,8 @@ def write_page(rows: list[dict[str, Any]], million: dict[str, float]) -> None:
             f"{row['median_milliseconds']:.2g} ({row['mean_milliseconds']:.2g}) | {row['n_refits']} of {N_ROUNDS} |"
         )
     sentence = (
-        f"A million rows of 50 columns, `max_reference=10_000`, one core: `fit` {million['fit_seconds']:.0f} s, a round "
-        f"{1e3 * million['quiet_seconds']:.0f} ms, one with a refit {million['refit_seconds']:.1f} s "
+        f"A million rows of 50 columns, `max_reference=10_000`, one core: `fit` {million['fit_seconds']:.0f} s, "
+        f"a round {1e3 * million['quiet_seconds']:.0f} ms, one with a refit {million['refit_seconds']:.1f} s "
         f"({million['n_refits']:.0f} of 60 rounds of one row), {million['peak_gibibytes']:.1f} GiB at the peak."
     )
     lines += ["", sentence]

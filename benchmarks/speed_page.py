@@ -26,8 +26,8 @@ def write_page(rows: list[Row], ages: list[Row]) -> Path:
 
 def speed_markdown(rows: list[Row], ages: list[Row]) -> str:
     """All rounds in one table, and the rounds late in a stream in another."""
-    headings = ("reference", "features", "batch", "classes", "rounds/s", "ms", "times bare arithmetic")
-    headings += ("times faster than the loop", "steps of river's regression")
+    headings = ["reference", "features", "batch", "classes", "rounds/s", "ms", "times bare arithmetic"]
+    headings += ["times faster than the loop", "steps of river's regression"]
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     for row in rows:
         seconds = row["adapt_seconds"]

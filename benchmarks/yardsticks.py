@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
@@ -135,8 +135,8 @@ def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
     state = model.ratio_.state_
     lengths = active_lengths(n_rounds + 1, model.ratio_.settings_.min_interval)
     rows = np.arange(len(lengths)) % len(state.lengths)
-    learners = NewtonStack(*(getattr(state.learners, part.name)[rows] for part in fields(NewtonStack)))
-    meta = MetaState(*(getattr(state.meta, part.name)[rows] for part in fields(MetaState)))
+    learners = NewtonStack(*(part[rows] for part in state.learners.arrays))
+    meta = MetaState(*(part[rows] for part in state.meta.arrays))
     weights = meta_weights(meta)
     coef = weights @ learners.coefs
     ratio, later = copy(model.ratio_), copy(model)

@@ -184,11 +184,12 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = self._read(X_batch, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        with one_blas_thread():
-            # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-            ratio = copy(self.state_.ratio)
-            if self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers:
-                ratio._play_rows(rows)  # the same columns have been read already
+        # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+        ratio = copy(self.state_.ratio)
+        is_ours = isinstance(ratio, RatioEstimator)
+        with one_blas_thread(not (is_ours and ratio._is_compiled and self.erm_.limits_blas)):
+            if is_ours and ratio._reads_numbers and self.estimator is None:
+                ratio._play(rows)  # the same columns have been read already
             else:
                 ratio.partial_fit(X_batch)
             self.state_ = self._next_state(ratio)
@@ -271,10 +272,14 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         return AdaptationState(this_round, ratio, weights, estimator, weights, before.n_refits + 1, this_round)
 
     def _importance_weights(self, ratio: Any) -> FloatArray:
-        base, r = self.base_weight_, ratio.reference_ratio_
-        mean_ratio = (base @ r) / np.add.reduce(base)
+        base = self.base_weight_
+        weights = base * ratio.reference_ratio_
+        total = np.add.reduce(weights)
         # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
-        return base * r / mean_ratio if mean_ratio > 0.0 else self.state_.weights
+        if total <= 0.0:
+            return self.state_.weights
+        weights *= self._base_total / total
+        return weights
 
     def _is_refit_due(self, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
         if self.refit == "always":
@@ -299,6 +304,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
+        self._base_total = np.add.reduce(self.base_weight_)
         if self.estimator is None:
             return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C))
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)

@@ -8,6 +8,7 @@ see it, from which the current error is estimated.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
 
@@ -23,8 +24,16 @@ from sklearn.utils.validation import has_fit_parameter
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.descent import FULL, ONE_FOLD, ONE_ROUND, Point
-from accous.core.logistic import LogisticProblem, descend_from, leave_one_out_scores, make_problem, solve
+from accous.core.logistic import (
+    LogisticProblem,
+    descend_from,
+    leave_one_out_scores,
+    make_problem,
+    solve,
+    solve_compiled,
+)
 from accous.exceptions import ParameterError
+from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import own_copy
 
 __all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
@@ -39,9 +48,12 @@ class WeightedErm(Protocol):
     ----------
     refit_distance : float
         How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
+    limits_blas : bool
+        Whether ``fit`` itself sees to it that BLAS runs on one thread, where it is used at all.
     """
 
     refit_distance: ClassVar[float]
+    limits_blas: ClassVar[bool]
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
@@ -68,7 +80,14 @@ class LinearPredictor:
     classes_: NDArray[Any]
     point: Point | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @classmethod
+    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
+        """Make a predictor of coefficients whose last column is the intercept."""
+        predictor = cls(coefs[:, :-1], coefs[:, -1], classes)
+        predictor.__dict__["coefs"] = coefs
+        return predictor
+
+    @cached_property
     def coefs(self) -> FloatArray:
         """Coefficients with the intercept as last column."""
         return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
@@ -95,6 +114,7 @@ class LogisticErm:
     """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round."""
 
     refit_distance: ClassVar[float] = 0.04
+    limits_blas: ClassVar[bool] = True
 
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
@@ -102,13 +122,20 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        problem = self._problem
-        if problem.axes is None:
-            coefs, point = solve(problem, weights, None if previous is None else previous.coefs), None
-        else:
-            # Departs from the paper: with many coefficients a round goes towards the optimum, not all the way.
-            point = descend_from(problem, weights, self._start(previous), FULL if previous is None else ONE_ROUND)
-            coefs = problem.from_design(point.coefs)
+        start = None if previous is None else previous.coefs
+        coefs = solve_compiled(self._problem, weights, start)
+        if coefs is not None:
+            return LinearPredictor.of_coefs(coefs, self._classes)
+        with one_blas_thread():
+            if self._problem.axes is None:
+                return LinearPredictor.of_coefs(solve(self._problem, weights, start), self._classes)
+            return self._descend(weights, previous)
+
+    def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
+        # Departs from the paper: with many coefficients a round goes towards the optimum, not all the way.
+        effort = FULL if previous is None else ONE_ROUND
+        point = descend_from(self._problem, weights, self._start(previous), effort)
+        coefs = self._problem.from_design(point.coefs)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
@@ -139,6 +166,7 @@ class ForeignErm:
     """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
 
     refit_distance: ClassVar[float] = 0.16
+    limits_blas: ClassVar[bool] = False
 
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
         require_sample_weight(estimator)

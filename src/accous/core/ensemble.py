@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
-from accous.core.kernels_learners import measure_margins
 from accous.core.learners import LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
-from accous.core.meta import MetaState, combine, meta_step, start_meta
+from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
+from accous.core.narrow_learners import play_narrow
+from accous.core.newton import NewtonStack
 from accous.core.reference import NarrowReference, Reference, prepare_reference
 
 __all__ = ["EnsembleSettings", "EnsembleState", "play_round", "reference_ratios", "start_ensemble"]
@@ -111,16 +113,12 @@ def play_round(
         reference = prepare_reference(reference, settings.loss)
     if state.n_rounds == 0:
         # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
-        state = _open_round(settings, 1, state.learners, state.meta, 0.0)
-    this_round = state.n_rounds + 1
+        state = _open_round(settings, state)
     if len(state.learners) == 0:
-        return _open_round(settings, this_round + 1, state.learners, state.meta, 0.0)
+        return _open_round(settings, replace(state, n_rounds=state.n_rounds + 1, cache={}))
     gradients = _gradients(state, settings, reference, batch)
-    learners = newton_step(state.learners, gradients, step_size, settings.radius)
-    margins, largest_margin = _margins(state, settings, gradients[-1])
-    n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
-    meta = meta_step(state.meta, margins, n_intervals)
-    return _open_round(settings, this_round + 1, learners, meta, largest_margin)
+    move = _move_compiled if reference.is_compiled else _move
+    return _open_round(settings, move(state, settings, gradients, step_size))
 
 
 def reference_ratios(
@@ -136,7 +134,7 @@ def reference_ratios(
 def _gradients(state: EnsembleState, settings: EnsembleSettings, reference: Reference, batch: FloatArray) -> FloatArray:
     """Gradient at the theta of every learner and, last, of the ensemble."""
     if isinstance(reference, NarrowReference):
-        return reference.gradients(_points(state), batch)
+        return reference.gradients(state.learners.coefs, state.coef, batch)
     of_reference, _ = _pass_over(reference, state, settings)
     return of_reference + settings.loss.batch_gradient(_points(state), batch)
 
@@ -155,51 +153,78 @@ def _pass_over(reference: Reference, state: EnsembleState, settings: EnsembleSet
     return known[1], known[2]
 
 
-def _margins(state: EnsembleState, settings: EnsembleSettings, gradient: FloatArray) -> tuple[FloatArray, float]:
-    """How much better each learner did than the ensemble, divided by the range; also the largest one so far."""
-    margins = np.empty(len(state.learners))
-    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move; margins are
-    # divided by the largest one seen. While learners that started together are still equal, their differences are
-    # rounding, not margins: below the smallest range they count as zero.
-    largest_margin = measure_margins(
+def _move(state: EnsembleState, settings: EnsembleSettings, gradients: FloatArray, step_size: float) -> EnsembleState:
+    """Newton steps, margins and meta update of the round after ``state``; the lengths are still those of before."""
+    this_round = state.n_rounds + 1
+    n_learners = len(state.learners)
+    learners = newton_step(state.learners, gradients[:n_learners], step_size, settings.radius)
+    raw_margins = (state.coef - state.learners.coefs) @ gradients[n_learners]
+    margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
+    n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
+    meta = meta_step(state.meta, margins, n_intervals)
+    weights = meta_weights(meta)
+    return EnsembleState(this_round, weights @ learners.coefs, state.lengths, weights, learners, meta, largest_margin)
+
+
+def _move_compiled(
+    state: EnsembleState, settings: EnsembleSettings, gradients: FloatArray, step_size: float
+) -> EnsembleState:
+    """Do what ``_move`` does, compiled."""
+    assert isinstance(state.learners, NewtonStack)
+    this_round = state.n_rounds + 1
+    n_intervals = intervals_for_round(this_round, settings.horizon, settings.min_interval)
+    stack, meta, weights, coef, largest_margin = play_narrow(
         state.coef,
-        state.learners.coefs,
-        gradient,
+        gradients,
+        state.learners.arrays,
+        state.meta.arrays,
+        step_size,
+        settings.radius,
         settings.margin_bound,
         settings.has_running_range,
         _SMALLEST_RELATIVE_RANGE * settings.margin_bound,
         state.largest_margin,
-        margins,
+        math.log(n_intervals),
     )
-    return margins, largest_margin
+    return EnsembleState(
+        this_round, coef, state.lengths, weights, NewtonStack(*stack), MetaState(*meta), largest_margin
+    )
 
 
-def _open_round(
-    settings: EnsembleSettings,
-    next_round: int,
-    learners: LearnerStack,
-    meta: MetaState,
-    largest_margin: float,
-) -> EnsembleState:
-    """Close the intervals that end before ``next_round``, open those that start there, and combine."""
+def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:
+    """Divide the margins by their range; returns also the largest margin seen so far."""
+    largest_margin = max(largest_margin, float(np.abs(margins).max()))
+    if not settings.has_running_range:
+        return np.clip(margins / settings.margin_bound, -2.0, 2.0), largest_margin
+    if largest_margin <= _SMALLEST_RELATIVE_RANGE * settings.margin_bound:
+        # Learners that started together are still equal: their differences are rounding, not margins.
+        return np.zeros_like(margins), largest_margin
+    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move.
+    return margins / largest_margin, largest_margin
+
+
+def _open_round(settings: EnsembleSettings, state: EnsembleState) -> EnsembleState:
+    """Close the intervals that end after ``state.n_rounds`` rounds, open those that start, and combine."""
+    next_round, learners = state.n_rounds + 1, state.learners
     n_starting = count_starting(next_round, settings.min_interval)
+    if n_starting == 0:
+        return state
     lengths = active_lengths(next_round, settings.min_interval)
-    if n_starting:
-        # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
-        n_ended = n_starting - (len(lengths) - len(learners))
-        n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
-        start = _starting_point(settings, learners, meta, n_ended)
-        learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
-        meta = meta.since(n_ended).after(start_meta(n_starting, n_intervals))
-    weights, coef = combine(meta, learners.coefs) if len(learners) else (np.empty(0), settings.neutral)
-    return EnsembleState(next_round - 1, coef, lengths, weights, learners, meta, largest_margin)
+    # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
+    n_ended = n_starting - (len(lengths) - len(learners))
+    n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
+    start = _starting_point(settings, state, n_ended)
+    learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
+    meta = state.meta.since(n_ended).after(start_meta(n_starting, n_intervals))
+    weights = meta_weights(meta)
+    coef = weights @ learners.coefs
+    return EnsembleState(state.n_rounds, coef, lengths, weights, learners, meta, state.largest_margin)
 
 
-def _starting_point(settings: EnsembleSettings, learners: LearnerStack, meta: MetaState, n_ended: int) -> FloatArray:
+def _starting_point(settings: EnsembleSettings, state: EnsembleState, n_ended: int) -> FloatArray:
     """Theta of the learners that start; the ensemble's is that after the step, ended learners included."""
     # Departs from the paper: it allows any point. The neutral one makes learners that differ from their elders, but
     # when none of those is left, it would throw the estimate back to ratio 1 for a round.
-    is_handover = settings.start == "handover" and n_ended == len(learners)
-    if len(learners) and (settings.start == "ensemble" or is_handover):
-        return combine(meta, learners.coefs)[1]
-    return settings.neutral
+    n_learners = len(state.learners)
+    is_handover = settings.start == "handover" and n_ended == n_learners
+    return state.coef if n_learners and (settings.start == "ensemble" or is_handover) else settings.neutral

@@ -1,6 +1,7 @@
-"""Compiled steps of the learners: Newton steps with projection, margins, meta update, the ensemble's theta.
+"""The compiled round of all learners: Newton steps with projection, margins, meta update, the ensemble's theta.
 
-The matrices are small, so that plain loops beat one call of a linear algebra routine per learner.
+The matrices are small, so that plain loops beat one call of a linear algebra routine per learner; and calling a kernel
+takes as long as the meta update, so that there is one for all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numba import boolean, float64, int64, types
 from accous.core.arrays import FloatArray
 from accous.core.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, kernel
 
-__all__ = ["combine_learners", "measure_margins", "step_learners", "update_meta"]
+__all__ = ["play_learners"]
 
 _MAX_PROJECTION_STEPS = 20
 _SURFACE_TOLERANCE = 1e-14
@@ -21,33 +22,53 @@ _ACCEPTED_SURFACE = 1e-12
 _LARGEST_PIVOT_RATIO = 1e8
 _SMALLEST_FACTOR = 1e-300
 
+_RESULT = types.Tuple((int64, float64))  # type: ignore[no-untyped-call]
+_STACK = (IN2, IN3, IN3)
+_META = (IN1, IN1, IN1)
+_NUMBERS = (float64, float64, float64, boolean, float64, float64, float64)
+_NEW_STACK = (OUT2, OUT3, OUT3)
+_NEW_META = (OUT1, OUT1, OUT1)
 
-# --- Newton steps -----------------------------------------------------------------------------------------------
 
-
-@kernel(int64, IN2, IN3, IN3, IN2, float64, float64, OUT2, OUT2, OUT3, OUT3, OUT1)
-def step_learners(
+@kernel(_RESULT, IN1, IN2, *_STACK, *_META, *_NUMBERS, OUT2, *_NEW_STACK, OUT1, *_NEW_META, OUT1, OUT1)
+def play_learners(
+    coef: FloatArray,
+    gradients: FloatArray,
     coefs: FloatArray,
     matrices: FloatArray,
     inverse_roots: FloatArray,
-    gradients: FloatArray,
+    log_potentials: FloatArray,
+    rates: FloatArray,
+    squares: FloatArray,
     step_size: float,
     radius: float,
+    margin_bound: float,
+    has_running_range: bool,
+    smallest_range: float,
+    largest_margin: float,
+    log_count: float,
     room: FloatArray,
     new_coefs: FloatArray,
     new_matrices: FloatArray,
     new_roots: FloatArray,
     is_left: FloatArray,
-) -> int:
-    """One Newton step of every learner, as in :func:`accous.core.newton.newton_step`, into the new arrays.
+    new_potentials: FloatArray,
+    new_rates: FloatArray,
+    new_squares: FloatArray,
+    new_weights: FloatArray,
+    new_coef: FloatArray,
+) -> tuple[int, float]:
+    """What :mod:`accous.core.newton` and :mod:`accous.core.meta` do in a round, into the new arrays.
 
-    Only the first ``len(coefs)`` rows of ``gradients`` are read; ``room``, of shape (d + 3, d), is to work in. A
+    In ``gradients`` the ensemble's comes after those of the learners; ``room``, of shape (d + 3, d), is to work in. A
     learner whose point could not be projected here is marked by 1 in ``is_left``, and its point left outside the ball.
 
     Returns
     -------
-    int
+    n_left : int
         How many are marked.
+    largest_margin : float
+        The largest margin so far, before the division by the range.
     """
     n_left = 0
     for learner in range(coefs.shape[0]):
@@ -61,7 +82,20 @@ def step_learners(
         ):
             is_left[learner] = 1.0
             n_left += 1
-    return n_left
+    margins = new_weights
+    largest_margin = _measure(coef, coefs, gradients, largest_margin, margins)
+    divisor = largest_margin if has_running_range else margin_bound
+    if has_running_range and largest_margin <= smallest_range:
+        divisor = np.inf
+    for i in range(margins.shape[0]):
+        margin = margins[i] / divisor
+        margins[i] = -2.0 if margin < -2.0 else (2.0 if margin > 2.0 else margin)
+    _update(log_potentials, rates, squares, margins, log_count, new_potentials, new_rates, new_squares)
+    _combine(new_potentials, new_rates, new_coefs, new_weights, new_coef)
+    return n_left, largest_margin
+
+
+# --- Newton steps -----------------------------------------------------------------------------------------------
 
 
 @inlined
@@ -197,44 +231,24 @@ def _solve(room: FloatArray, right_side: FloatArray, theta: FloatArray, half: Fl
 # --- the meta-learner -------------------------------------------------------------------------------------------
 
 
-@kernel(float64, IN1, IN2, IN1, float64, boolean, float64, float64, OUT1)
-def measure_margins(
-    coef: FloatArray,
-    coefs: FloatArray,
-    gradient: FloatArray,
-    margin_bound: float,
-    has_running_range: bool,
-    smallest_range: float,
-    largest_margin: float,
-    margins: FloatArray,
+@inlined
+def _measure(
+    coef: FloatArray, coefs: FloatArray, gradients: FloatArray, largest_margin: float, margins: FloatArray
 ) -> float:
-    r"""Margins :math:`g^\top(\hat\theta - \theta_i)` divided by their range, into ``margins``.
-
-    Returns
-    -------
-    float
-        The largest margin seen so far, before the division.
-    """
-    for learner in range(coefs.shape[0]):
+    """How much better each learner did than the ensemble; returns the largest size so far."""
+    last = margins.shape[0]
+    for i in range(margins.shape[0]):
         margin = 0.0
         for j in range(coef.shape[0]):
-            margin += (coef[j] - coefs[learner, j]) * gradient[j]
-        margins[learner] = margin
+            margin += (coef[j] - coefs[i, j]) * gradients[last, j]
+        margins[i] = margin
         size = abs(margin)
         largest_margin = size if size > largest_margin else largest_margin
-    for learner in range(coefs.shape[0]):
-        if not has_running_range:
-            margin = margins[learner] / margin_bound
-            margins[learner] = -2.0 if margin < -2.0 else (2.0 if margin > 2.0 else margin)
-        elif largest_margin <= smallest_range:
-            margins[learner] = 0.0
-        else:
-            margins[learner] /= largest_margin
     return largest_margin
 
 
-@kernel(types.void, IN1, IN1, IN1, IN1, float64, OUT1, OUT1, OUT1)
-def update_meta(
+@inlined
+def _update(
     log_potentials: FloatArray,
     rates: FloatArray,
     squares: FloatArray,
@@ -244,7 +258,7 @@ def update_meta(
     new_rates: FloatArray,
     new_squares: FloatArray,
 ) -> None:
-    """One round of Adapt-ML-Prod, as in :func:`accous.core.meta.meta_step`, into the new arrays."""
+    """One round of Adapt-ML-Prod."""
     for i in range(margins.shape[0]):
         new_squares[i] = squares[i] + margins[i] * margins[i]
         rate = math.sqrt(log_count / (1.0 + new_squares[i]))
@@ -254,8 +268,8 @@ def update_meta(
         new_potentials[i] = (new_rates[i] / rates[i]) * (log_potentials[i] + gain)
 
 
-@kernel(types.void, IN1, IN1, IN2, OUT1, OUT1)
-def combine_learners(
+@inlined
+def _combine(
     log_potentials: FloatArray, rates: FloatArray, coefs: FloatArray, weights: FloatArray, coef: FloatArray
 ) -> None:
     """Weights p of the learners, and the mean of their thetas under p."""

@@ -17,7 +17,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from accous.core.arrays import FloatArray
-from accous.core.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, inlined_sums, kernel
+from accous.core.compiled import IN1, IN2, IN3, OUT2, OUT3, inlined, inlined_sums, kernel
 
 __all__ = ["BLOCK", "evaluate_ratios", "fit_logistic", "sum_gradients", "to_blocks"]
 
@@ -80,14 +80,24 @@ def _exp(x: float) -> float:
 
 @inlined
 def _score(blocks: FloatArray, coef: FloatArray, scores: FloatArray) -> None:
-    """Scores of all rows, into an array of shape (n_blocks, BLOCK)."""
+    """Scores of all rows, four columns at a time, into an array of shape (n_blocks, BLOCK)."""
+    n_columns = blocks.shape[1]
+    n_fours = n_columns // 4 * 4
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
             scores[block, i] = 0.0
-        for j in range(blocks.shape[1]):
-            c = coef[j]
+        for j in range(0, n_fours, 4):
+            c0 = coef[j]
+            c1 = coef[j + 1]
+            c2 = coef[j + 2]
+            c3 = coef[j + 3]
             for i in range(BLOCK):
-                scores[block, i] += c * blocks[block, j, i]
+                score = (scores[block, i] + c0 * blocks[block, j, i]) + c1 * blocks[block, j + 1, i]
+                scores[block, i] = (score + c2 * blocks[block, j + 2, i]) + c3 * blocks[block, j + 3, i]
+        for j in range(n_fours, n_columns):
+            c0 = coef[j]
+            for i in range(BLOCK):
+                scores[block, i] += c0 * blocks[block, j, i]
 
 
 @inlined
@@ -170,20 +180,56 @@ def _add_products(
         sums[k + 1, j] += v0
 
 
+@inlined_sums
+def _add_product(blocks: FloatArray, vector: FloatArray, sums: FloatArray) -> None:
+    """Add X^T u to sums, eight columns at a time; the last eight may overlap others."""
+    n_columns = blocks.shape[1]
+    last = n_columns - 8
+    for block in range(blocks.shape[0]):
+        for j in range(0, n_columns if last >= 0 else 0, 8):
+            first = j if j < last else last
+            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+            for i in range(BLOCK):
+                u = vector[block, i]
+                s0 += u * blocks[block, first, i]
+                s1 += u * blocks[block, first + 1, i]
+                s2 += u * blocks[block, first + 2, i]
+                s3 += u * blocks[block, first + 3, i]
+                s4 += u * blocks[block, first + 4, i]
+                s5 += u * blocks[block, first + 5, i]
+                s6 += u * blocks[block, first + 6, i]
+                s7 += u * blocks[block, first + 7, i]
+            sums[first] += s0 if first >= j else 0.0
+            sums[first + 1] += s1 if first + 1 >= j else 0.0
+            sums[first + 2] += s2 if first + 2 >= j else 0.0
+            sums[first + 3] += s3 if first + 3 >= j else 0.0
+            sums[first + 4] += s4 if first + 4 >= j else 0.0
+            sums[first + 5] += s5 if first + 5 >= j else 0.0
+            sums[first + 6] += s6 if first + 6 >= j else 0.0
+            sums[first + 7] += s7
+        for j in range(0 if last >= 0 else n_columns):
+            s0 = 0.0
+            for i in range(BLOCK):
+                s0 += vector[block, i] * blocks[block, j, i]
+            sums[j] += s0
+
+
 # --- gradients and ratios ---------------------------------------------------------------------------------------
 
 
-@kernel(types.void, IN3, IN2, IN2, float64, float64, OUT2, OUT2)
+@kernel(types.void, IN3, IN2, IN2, IN1, float64, float64, OUT2, OUT2, OUT2)
 def sum_gradients(
     blocks: FloatArray,
     rows: FloatArray,
-    points: FloatArray,
+    coefs: FloatArray,
+    coef: FloatArray,
     block_factor: float,
     row_factor: float,
+    points: FloatArray,
     scores: FloatArray,
     gradients: FloatArray,
 ) -> None:
-    r"""Gradients of the logistic loss at all points, into ``gradients``.
+    r"""Gradients of the logistic loss at each theta in ``coefs`` and, after them, at ``coef``, into ``gradients``.
 
     .. math:: c_0 \sum_{x \in \text{blocks}} \frac{x}{1 + e^{x^\top \theta}} + c_1 \sum_{x \in \text{rows}}
         \frac{x}{1 + e^{-x^\top \theta}}
@@ -194,24 +240,33 @@ def sum_gradients(
         Reference rows.
     rows : array of shape (n_rows, d)
         A few rows of the batch; many are faster as blocks of -x, whose terms have the same form.
-    points : array of shape (n_points, d)
-        The thetas, an even number of them.
+    coefs : array of shape (n_coefs, d)
+    coef : array of shape (d,)
     block_factor, row_factor : float
-    scores : array of shape (2, BLOCK)
-        Room to work in.
-    gradients : array of shape (n_points, d)
+    points : array of shape (n_coefs + 1, d)
+        Room to work in, as is the next.
+    scores : array of shape (n_blocks, BLOCK), but at least two rows
+    gradients : array of shape (n_coefs + 1, d)
     """
-    zero, one = 0 * points.shape[0], scores.shape[0] - 1
+    zero, one = 0 * points.shape[0], 0 * points.shape[0] + 1
     for k in range(points.shape[0]):
         for j in range(points.shape[1]):
+            points[k, j] = coefs[k, j] if k < coefs.shape[0] else coef[j]
             gradients[k, j] = 0.0
+    n_paired = points.shape[0] // 2 * 2
     for block in range(blocks.shape[0]):
-        for k in range(0, points.shape[0], 2):
+        for k in range(0, n_paired, 2):
             _score_two(blocks, block, points, k, scores)
             for i in range(BLOCK):
                 scores[0, i] = 1.0 / (1.0 + _exp(scores[0, i]))
                 scores[1, i] = 1.0 / (1.0 + _exp(scores[1, i]))
             _add_products(blocks, block, zero, scores, zero, one, k, gradients)
+    if n_paired < points.shape[0]:
+        _score(blocks, coef, scores)
+        for block in range(blocks.shape[0]):
+            for i in range(BLOCK):
+                scores[block, i] = 1.0 / (1.0 + _exp(scores[block, i]))
+        _add_product(blocks, scores, gradients[n_paired])
     for k in range(points.shape[0]):
         for j in range(points.shape[1]):
             gradients[k, j] *= block_factor
@@ -294,7 +349,7 @@ def _factorise(matrix: FloatArray, scale: FloatArray) -> bool:
 @inlined
 def _solve(factor: FloatArray, scale: FloatArray, right_side: FloatArray, solution: FloatArray) -> None:
     for j in range(scale.shape[0]):
-        entry = right_side[0, j] * scale[j]
+        entry = right_side[j] * scale[j]
         for m in range(j):
             entry -= factor[j, m] * solution[m]
         solution[j] = entry / factor[j, j]
@@ -324,6 +379,15 @@ def _move(scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes
 
 
 @inlined_sums
+def _sum(values: FloatArray) -> float:
+    total = 0.0
+    for block in range(values.shape[0]):
+        for i in range(BLOCK):
+            total += values[block, i]
+    return total
+
+
+@inlined_sums
 def _largest(values: FloatArray) -> float:
     largest = 0.0
     for block in range(values.shape[0]):
@@ -333,9 +397,10 @@ def _largest(values: FloatArray) -> float:
     return largest
 
 
-@kernel(types.boolean, IN3, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, OUT1)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, OUT2)
 def fit_logistic(
     blocks: FloatArray,
+    centre: FloatArray,
     targets: FloatArray,
     weights: FloatArray,
     C: float,
@@ -346,9 +411,9 @@ def fit_logistic(
     pair: FloatArray,
     column_room: FloatArray,
     hessian: FloatArray,
-    coef: FloatArray,
+    coefs: FloatArray,
 ) -> bool:
-    r"""Minimise the weighted logistic objective by Newton's method from ``coef``, which is replaced.
+    r"""Minimise the weighted logistic objective by Newton's method from ``coefs``, which are replaced.
 
     A Hessian costs as much as three gradients, so that it serves for several steps. No objective is evaluated. Where
     the score of a row has moved by D since the Hessian, its curvature has stayed within a factor :math:`e^{\pm |D|}`,
@@ -364,6 +429,8 @@ def fit_logistic(
     Parameters
     ----------
     blocks : array of shape (n_blocks, d, BLOCK)
+        Columns less their centre; the last one is constantly 1.
+    centre : array of shape (d - 1,)
     targets : array of shape (n_blocks, BLOCK)
     weights : array of shape (n_rows,)
     C : float
@@ -375,22 +442,28 @@ def fit_logistic(
     pair : array of shape (2, BLOCK)
     column_room : array of shape (4, d)
     hessian : array of shape (d + 1, d)
-    coef : array of shape (d,)
+    coefs : array of shape (1, d)
+        For columns as they are, the intercept last.
 
     Returns
     -------
     bool
-        Whether that bound fell below ``tolerance``; False also where the Hessian is nearly singular. ``coef`` is then
-        only a better point than before.
+        Whether that bound fell below ``tolerance`` times the sum of C s; False also where the Hessian is nearly
+        singular. ``coefs`` is then left as it was.
     """
-    n_columns, zero = coef.shape[0], 0 * coef.shape[0]
+    n_columns = coefs.shape[1]
     scores, changes, slopes = row_room[0], row_room[1], row_room[2]
     curvatures, moved, scaled = row_room[3], row_room[4], row_room[5]
-    direction, scale = column_room[2], column_room[3]
+    coef, direction, scale, gradient = column_room[0], column_room[1], column_room[2], column_room[3]
+    coef[n_columns - 1] = coefs[0, n_columns - 1]
+    for j in range(n_columns - 1):
+        coef[j] = coefs[0, j]
+        coef[n_columns - 1] += coef[j] * centre[j]
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
             row = block * BLOCK + i
             scaled[block, i] = C * weights[row] if row < weights.shape[0] else 0.0
+    tolerance *= _sum(scaled)
     _score(blocks, coef, scores)
     largest_move = np.inf
     for _ in range(max_steps):
@@ -406,10 +479,9 @@ def fit_logistic(
                 for i in range(BLOCK):
                     moved[block, i] = 0.0
         for j in range(n_columns):
-            column_room[0, j] = penalty[j] * coef[j]
-        for block in range(blocks.shape[0]):
-            _add_products(blocks, block, zero, slopes, block, block, zero, column_room)
-        _solve(hessian, scale, column_room, direction)
+            gradient[j] = penalty[j] * coef[j]
+        _add_product(blocks, slopes, gradient)
+        _solve(hessian, scale, gradient, direction)
         _score(blocks, direction, changes)
         length = 1.0
         if largest_move > _LARGEST_MOVE:
@@ -422,5 +494,9 @@ def fit_logistic(
             coef[j] -= length * direction[j]
         largest_move = _largest(moved)
         if length == 1.0 and 0.5 * math.exp(3.0 * largest_move) * total <= tolerance:
+            coefs[0, n_columns - 1] = coef[n_columns - 1]
+            for j in range(n_columns - 1):
+                coefs[0, j] = coef[j]
+                coefs[0, n_columns - 1] -= coef[j] * centre[j]
             return True
     return False

@@ -20,16 +20,15 @@ from accous.core.narrow_logistic import NarrowDesign, make_narrow_design
 from accous.core.width import MAX_NEWTON_COEFS, is_narrow
 
 __all__ = [
-    "EXACT",
     "MAX_HESSIAN_COEFS",
     "LogisticProblem",
     "descend_from",
     "leave_one_out_scores",
     "make_problem",
     "solve",
+    "solve_compiled",
 ]
 
-EXACT = 1e-15
 MAX_HESSIAN_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
 _MAX_HALVINGS = 40
@@ -139,8 +138,6 @@ def solve(
     problem: LogisticProblem,
     weights: FloatArray,
     start: FloatArray | None = None,
-    *,
-    tolerance: float = EXACT,
     effort: Effort = FULL,
 ) -> FloatArray:
     """Minimise the weighted objective.
@@ -152,9 +149,6 @@ def solve(
         Non-negative s.
     start : array of shape (n_scores, d + 1), optional
         Coefficients to start from; zeros if not given.
-    tolerance : float, optional
-        How far, in units of the summed weights times C, the objective may end above its minimum where the compiled
-        loops take the problem.
     effort : Effort
         When to stop, for problems of many coefficients; Newton's method in between always goes to the end.
 
@@ -171,14 +165,23 @@ def solve(
     >>> solve(problem, np.ones(3)).round(3)
     array([[ 0.702, -0.748]])
     """
+    compiled = solve_compiled(problem, weights, start)
+    if compiled is not None:
+        return compiled
     if start is None:
         start = np.zeros((problem.n_scores, len(problem.centre) + 1))
     start = problem.to_design(start)
-    if problem.narrow is not None and problem.narrow.improve(start[0], weights, problem.C, tolerance):
-        return problem.from_design(start)
     if problem.axes is None:
         return problem.from_design(_solve_by_newton(problem, weights, start))
     return problem.from_design(descend_from(problem, weights, Point(start, start @ problem.design.T), effort).coefs)
+
+
+def solve_compiled(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None) -> FloatArray | None:
+    """Do what ``solve`` does, without BLAS; None where columns or classes are too many, or it does not converge."""
+    if problem.narrow is None:
+        return None
+    coefs = np.zeros((1, problem.design.shape[1])) if start is None else np.array(start)
+    return coefs if problem.narrow.fit(coefs, weights, problem.C) else None
 
 
 def descend_from(problem: LogisticProblem, weights: FloatArray, start: Point, effort: Effort = FULL) -> Point:
@@ -219,7 +222,7 @@ def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
     n_columns = problem.design.shape[1]
     if problem.axes is not None or problem.n_scores > 1 or not is_narrow(n_columns):
         return None
-    return make_narrow_design(problem.design, _targets(problem), _penalty(n_columns))
+    return make_narrow_design(problem.design, problem.centre, _targets(problem), _penalty(n_columns))
 
 
 def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_learners import combine_learners, update_meta
 
-__all__ = ["MetaState", "combine", "meta_step", "meta_weights", "start_meta"]
+__all__ = ["MetaState", "meta_step", "meta_weights", "start_meta"]
+
+_SMALLEST_FACTOR = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class MetaState:
     log_potentials: FloatArray
     rates: FloatArray
     squares: FloatArray
+
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The three arrays, in the order of the constructor."""
+        return self.log_potentials, self.rates, self.squares
 
     def since(self, first: int) -> MetaState:
         """Return the learners from position ``first`` on."""
@@ -64,29 +70,17 @@ def start_meta(n_learners: int, n_intervals: int) -> MetaState:
 
 def meta_step(meta: MetaState, margins: FloatArray, n_intervals: int) -> MetaState:
     """Update potentials and rates by one round's margins, which must lie in [-2, 2]."""
-    # Departs from the paper: it keeps v itself, which under- and overflows on long streams. A margin of -2 at rate 1/2
-    # makes v's factor 0; a floor under it keeps log v finite, and the learner can still recover.
-    updated = MetaState(np.empty(len(margins)), np.empty(len(margins)), np.empty(len(margins)))
-    update_meta(
-        meta.log_potentials,
-        meta.rates,
-        meta.squares,
-        np.ascontiguousarray(margins),
-        math.log(n_intervals),
-        updated.log_potentials,
-        updated.rates,
-        updated.squares,
-    )
-    return updated
-
-
-def combine(meta: MetaState, coefs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weights p of the learners, summing to 1, and the mean of their thetas under p."""
-    weights, coef = np.empty(coefs.shape[0]), np.empty(coefs.shape[1])
-    combine_learners(meta.log_potentials, meta.rates, coefs, weights, coef)
-    return weights, coef
+    squares = meta.squares + margins * margins
+    rates = np.minimum(0.5, np.sqrt(math.log(n_intervals) / (1.0 + squares)))
+    # A margin of -2 at rate 1/2 makes the factor 0: the floor keeps log v finite, the learner can still recover.
+    # Departs from the paper: it keeps v itself, which under- and overflows on long streams.
+    gains = np.log(np.maximum(1.0 + meta.rates * margins, _SMALLEST_FACTOR))
+    log_potentials = (rates / meta.rates) * (meta.log_potentials + gains)
+    return MetaState(log_potentials, rates, squares)
 
 
 def meta_weights(meta: MetaState) -> FloatArray:
     """Weights p of the learners, summing to 1."""
-    return combine(meta, np.empty((len(meta.rates), 0)))[0]
+    logits = np.log(meta.rates) + meta.log_potentials
+    weights = np.exp(logits - logits.max())
+    return np.asarray(weights / weights.sum())

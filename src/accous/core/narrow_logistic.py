@@ -12,6 +12,7 @@ from accous.core.kernels_rows import BLOCK, fit_logistic, to_blocks
 __all__ = ["NarrowDesign", "make_narrow_design"]
 
 _MAX_STEPS = 20
+_TOLERANCE = 1e-14
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class NarrowDesign:
     Attributes
     ----------
     blocks : array of shape (n_blocks, d, BLOCK)
-        The design.
+        The design, its columns less their centre, the last one constantly 1.
+    centre : array of shape (d - 1,)
     targets : array of shape (n_blocks, BLOCK)
         1 for class 1, else 0.
     penalty : array of shape (d,)
@@ -29,33 +31,37 @@ class NarrowDesign:
     """
 
     blocks: FloatArray
+    centre: FloatArray
     targets: FloatArray
     penalty: FloatArray
 
-    def improve(self, coef: FloatArray, weights: FloatArray, C: float, tolerance: float) -> bool:
-        """Bring ``coef``, in place, to within ``tolerance`` times the summed C s of the minimal objective.
+    def fit(self, coefs: FloatArray, weights: FloatArray, C: float) -> bool:
+        """Bring ``coefs``, (1, d), in place to the minimal objective, within 1e-14 of the summed C s.
 
-        False where that takes too many steps or a singular Hessian stands in the way; ``coef`` is then only nearer.
+        False, and ``coefs`` as they were, where that takes too many steps or a Hessian is nearly singular.
         """
         n_blocks, n_columns, _ = self.blocks.shape
         return bool(
             fit_logistic(
                 self.blocks,
+                self.centre,
                 self.targets,
                 np.ascontiguousarray(weights),
                 C,
                 self.penalty,
-                tolerance * C * np.add.reduce(weights),
+                _TOLERANCE,
                 _MAX_STEPS,
                 np.empty((6, n_blocks, BLOCK)),
                 np.empty((2, BLOCK)),
                 np.empty((4, n_columns)),
                 np.empty((n_columns + 1, n_columns)),
-                coef,
+                coefs,
             )
         )
 
 
-def make_narrow_design(design: FloatArray, targets: FloatArray, penalty: FloatArray) -> NarrowDesign:
-    """Bring a design and its targets, (n_rows, 1), into blocks."""
-    return NarrowDesign(to_blocks(design), np.ascontiguousarray(to_blocks(targets)[:, 0]), penalty)
+def make_narrow_design(
+    design: FloatArray, centre: FloatArray, targets: FloatArray, penalty: FloatArray
+) -> NarrowDesign:
+    """Bring a centred design and its targets, (n_rows, 1), into blocks."""
+    return NarrowDesign(to_blocks(design), centre, np.ascontiguousarray(to_blocks(targets)[:, 0]), penalty)

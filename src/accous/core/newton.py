@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_learners import step_learners
+from accous.core.narrow_learners import Arrays, step_narrow
 from accous.core.projection import project_onto_ball
 from accous.core.width import is_narrow
 
@@ -41,6 +41,11 @@ class NewtonStack:
     def __len__(self) -> int:
         """Return the number of learners."""
         return self.coefs.shape[0]
+
+    @property
+    def arrays(self) -> Arrays:
+        """The three arrays, in the order of the constructor."""
+        return self.coefs, self.matrices, self.inverse_roots
 
     def since(self, first: int) -> NewtonStack:
         """Return the learners from position ``first`` on."""
@@ -83,40 +88,16 @@ def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, rad
     Parameters
     ----------
     stack : NewtonStack
-    gradients : array of shape (n_learners, d) or longer
-        The gradient of each learner at its own theta; further rows are not read.
+    gradients : array of shape (n_learners, d)
+        The gradient of each learner at its own theta.
     step_size : float
         gamma.
     radius : float
         S.
     """
     if is_narrow(stack.coefs.shape[1]):
-        return _narrow_step(stack, gradients, step_size, radius)
-    return _matrix_step(stack, gradients[: len(stack)], step_size, radius)
-
-
-def _narrow_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
-    n_columns = stack.coefs.shape[1]
-    coefs, matrices = np.empty(stack.coefs.shape), np.empty(stack.matrices.shape)
-    inverse_roots, is_left = np.empty(stack.matrices.shape), np.empty(len(stack))
-    n_left = step_learners(
-        stack.coefs,
-        stack.matrices,
-        stack.inverse_roots,
-        np.ascontiguousarray(gradients),
-        step_size,
-        radius,
-        np.empty((n_columns + 3, n_columns)),
-        coefs,
-        matrices,
-        inverse_roots,
-        is_left,
-    )
-    if n_left:
-        # Points that need the eigendecomposition, because their matrix is badly conditioned.
-        (indices,) = np.nonzero(is_left)
-        coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
-    return NewtonStack(coefs, matrices, inverse_roots)
+        return NewtonStack(*step_narrow(stack.arrays, np.ascontiguousarray(gradients), step_size, radius))
+    return _matrix_step(stack, gradients, step_size, radius)
 
 
 def _matrix_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -18,14 +18,16 @@ _MANY_ROWS = 32
 
 
 class Reference(Protocol):
-    """Features of the reference rows and what a round asks of them."""
+    """Features of the reference rows and what a round asks of them; compiled code does not use BLAS."""
+
+    is_compiled: ClassVar[bool]
 
     @property
     def features(self) -> FloatArray:
         """The rows, (n_reference, d)."""
 
-    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
-        """Gradient of the loss at each row of ``coefs``, (n_coefs, d)."""
+    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
+        """Gradients of the loss at each row of ``coefs`` and, after them, at ``coef``."""
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """Ratio of each reference row, cut at ``max_ratio``."""
@@ -52,9 +54,11 @@ class MatrixReference:
     features: FloatArray
     loss: Loss
 
-    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
+    is_compiled: ClassVar[bool] = False
+
+    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
-        return self.loss.gradient(coefs, self.features, batch)
+        return self.loss.gradient(np.concatenate((coefs, coef[None])), self.features, batch)
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
@@ -76,26 +80,31 @@ class NarrowReference:
     features: FloatArray
     blocks: FloatArray
 
-    def gradients(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
+    is_compiled: ClassVar[bool] = True
+
+    def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
-        n_coefs, n_columns = coefs.shape
-        points = np.zeros((n_coefs + n_coefs % 2, n_columns))
-        points[:n_coefs] = coefs
-        gradients, room = np.empty(points.shape), np.empty((2, BLOCK))
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
         # Beside a small reference the batch is summed as that is: where the two are equal, so are their terms.
         has_few = n_batch < _MANY_ROWS <= n_reference
-        rows = np.ascontiguousarray(batch if has_few else batch[:0])
-        sum_gradients(self.blocks, rows, points, -0.5 / n_reference, 0.5 / n_batch, room, gradients)
+        rows = batch if has_few else batch[:0]
+        gradients = _gradients(self.blocks, rows, coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
         if not has_few:
             # A batch row x has the term of a reference row -x.
-            of_batch = np.empty(points.shape)
-            sum_gradients(to_blocks(-batch), rows, points, -0.5 / n_batch, 0.0, room, of_batch)
-            gradients += of_batch
-        return gradients[:n_coefs]
+            gradients += _gradients(to_blocks(-batch), rows, coefs, coef, -0.5 / n_batch, 0.0)
+        return gradients
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
         ratios = np.empty((self.blocks.shape[0], BLOCK))
         evaluate_ratios(self.blocks, coef, max_ratio, ratios)
         return ratios.reshape(-1)[: self.features.shape[0]]
+
+
+def _gradients(
+    blocks: FloatArray, rows: FloatArray, coefs: FloatArray, coef: FloatArray, block_factor: float, row_factor: float
+) -> FloatArray:
+    gradients = np.empty((coefs.shape[0] + 1, coefs.shape[1]))
+    room = np.empty(gradients.shape), np.empty((max(2, blocks.shape[0]), BLOCK))
+    sum_gradients(blocks, np.ascontiguousarray(rows), coefs, coef, block_factor, row_factor, *room, gradients)
+    return gradients

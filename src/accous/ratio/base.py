@@ -61,6 +61,9 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     input, empty batches and BLAS threads are dealt with here.
     """
 
+    _is_compiled: bool = False
+    """Whether a round runs in compiled loops only, without BLAS."""
+
     @abstractmethod
     def _start(self, X: Any) -> None:
         """Learn from a validated reference; forget everything else."""
@@ -122,7 +125,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
 
     def _play_rows(self, X: Any) -> Self:
         """Play one round on what ``_read`` gave, at least one row."""
-        with unchanged_on_failure(self), one_blas_thread():
+        with unchanged_on_failure(self), one_blas_thread(not self._is_compiled):
             self._play(X)
         return self
 

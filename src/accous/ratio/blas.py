@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread"]
+
+
+class _Library(NamedTuple):
+    """The two functions of a BLAS library that matter here."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
 
 
 class _Limit:
@@ -19,18 +27,22 @@ class _Limit:
         self._n_inside = 0
         self._before: list[int] = []
 
-    def enter(self, libraries: list[Any]) -> None:
+    def enter(self, libraries: list[_Library]) -> None:
         """Limit the libraries to one thread, if this is the first one inside."""
-        if self._n_inside == 0:
-            self._before = [library.get_num_threads() for library in libraries]
-            _set_threads(libraries, [1] * len(libraries), self._before)
+        if self._n_inside == 0 and libraries:
+            self._before = [library.get() for library in libraries]
+            for library, count in zip(libraries, self._before, strict=True):
+                if count != 1:
+                    library.set(1)
         self._n_inside += 1
 
-    def leave(self, libraries: list[Any]) -> None:
+    def leave(self, libraries: list[_Library]) -> None:
         """Restore the libraries, if this is the last one inside."""
         self._n_inside -= 1
-        if self._n_inside == 0:
-            _set_threads(libraries, self._before, [1] * len(libraries))
+        if self._n_inside == 0 and libraries:
+            for library, count in zip(libraries, self._before, strict=True):
+                if count != 1:
+                    library.set(count)
 
 
 class _Thread(threading.local):
@@ -71,29 +83,37 @@ class _OneBlasThread(AbstractContextManager[None]):
 
 
 _limit = _OneBlasThread()
+_no_limit = nullcontext()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
+def one_blas_thread(is_needed: bool = True) -> AbstractContextManager[None]:
     """Limit BLAS to one thread; whoever leaves last restores what was set before.
+
+    Where it is not needed, because only compiled loops run, nothing happens: asking and setting takes microseconds.
 
     Most pools belong to the process: they are limited while any Python thread is inside, since two rounds that overlap
     in time would otherwise restore each other's limit. Pools of OpenMP belong to the thread that uses them.
     """
-    return _limit
+    return _limit if is_needed else _no_limit
 
 
 @cache
-def _blas_libraries() -> tuple[list[Any], list[Any]]:
+def _blas_libraries() -> tuple[list[_Library], list[_Library]]:
     """BLAS libraries of this process with a pool for all threads, and those with one per thread."""
-    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    per_thread = [library for library in libraries if getattr(library, "threading_layer", None) == "openmp"]
-    return [library for library in libraries if library not in per_thread], per_thread
+    shared: list[_Library] = []
+    per_thread: list[_Library] = []
+    for controller in ThreadpoolController().select(user_api="blas").lib_controllers:
+        is_openmp = getattr(controller, "threading_layer", None) == "openmp"
+        (per_thread if is_openmp else shared).append(_bind(controller))
+    return shared, per_thread
 
 
-def _set_threads(libraries: list[Any], counts: list[int], present: list[int]) -> None:
-    for library, count, now in zip(libraries, counts, present, strict=True):
-        if count == now:
-            continue
-        # threadpoolctl lets only the first thread that asks set a shared pool, and never takes that right back; here
-        # whoever comes first sets it and whoever leaves last restores it, and these need not be the same thread.
-        getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
+def _bind(controller: Any) -> _Library:
+    """Look up the library's own functions once; threadpoolctl does so in every call."""
+    # threadpoolctl lets only the first thread that asks set a shared pool, and never takes that right back; here
+    # whoever comes first sets it and whoever leaves last restores it, and these need not be the same thread.
+    set_threads = getattr(controller, "_real_set_num_threads", controller.set_num_threads)
+    find = getattr(controller, "_get_symbol", None)
+    is_openblas = find is not None and getattr(controller, "threading_layer", None) != "openmp"
+    get_threads = find("openblas_get_num_threads") if find is not None and is_openblas else None
+    return _Library(get_threads or controller.get_num_threads, set_threads)

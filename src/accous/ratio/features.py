@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_features import bound_rows
+from accous.core.kernels_features import make_features
 from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
-from accous.ratio.maps import RowMap
+from accous.ratio.maps import LARGEST_FEATURE, Identity, RowMap, Standardize
 
 __all__ = ["FeatureMap", "fit_features"]
 
@@ -57,8 +57,15 @@ class FeatureMap:
         bound = 1.0 if self.is_scaled else self.bound
         return math.hypot(bound, 1.0) if self._appends_last else bound
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether rows are mapped without BLAS and without code of others."""
+        return isinstance(self.row_map, (Identity, Standardize))
+
     def transform(self, X: Any) -> tuple[FloatArray, int]:
         """Return the features of ``X`` and how many rows were brought back to the bound."""
+        if isinstance(self.row_map, Standardize):
+            return self._finish(X, self.row_map.mean, self.row_map.scale)
         rows = self.row_map.transform(X)
         if rows.shape[1] != self.n_columns:
             raise DataError(
@@ -69,10 +76,16 @@ class FeatureMap:
 
     def finish(self, rows: FloatArray) -> tuple[FloatArray, int]:
         """Append the intercept to mapped rows, bound and scale them."""
+        return self._finish(rows, np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
+
+    def _finish(self, rows: FloatArray, mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, int]:
         n_rows, n_columns = rows.shape
         features = np.empty((n_rows, n_columns + self.has_intercept))
-        n_long = bound_rows(
+        n_long = make_features(
             np.ascontiguousarray(rows),
+            mean,
+            scale,
+            LARGEST_FEATURE,
             self.bound,
             _BOUND_TOLERANCE,
             self.bound if self.is_scaled else 1.0,

@@ -100,7 +100,7 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        with one_blas_thread():
+        with one_blas_thread(not self._is_compiled):
             return self._reference_ratios()
 
     def score_loss(self, X_batch: Any) -> float:
@@ -143,6 +143,7 @@ class LinearRatio(RatioEstimator):
         if gradient_indices is not None:
             some = features[gradient_indices]
             self.gradient_reference_ = prepare_reference(some, self.loss_, is_single=is_single)
+        self._is_compiled = self.whole_reference_.is_compiled and self.features_.is_compiled
         n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)

@@ -15,12 +15,12 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_features import standardize_rows
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.inputs import count_rows, own_copy, require_finite
 
 __all__ = [
     "BUILT_IN_MAPS",
+    "LARGEST_FEATURE",
     "Foreign",
     "Identity",
     "RadialBasis",
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 BUILT_IN_MAPS = ("identity", "standardize", "rbf")
+LARGEST_FEATURE = 1e100
 
-_LARGEST_FEATURE = 1e100
 _RBF_COMPONENTS = 100
 _RBF_MEDIAN_ROWS = 500
 
@@ -63,9 +63,8 @@ class Standardize:
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
-        standardized = np.empty(X.shape)
-        standardize_rows(X, self.mean, self.scale, _LARGEST_FEATURE, standardized)
-        return standardized
+        with np.errstate(over="ignore"):
+            return _away_from_overflow((X - self.mean) / self.scale)
 
 
 @dataclass(frozen=True)
@@ -163,4 +162,4 @@ def _fit_rbf(standardize: Standardize, X: FloatArray, random_state: Any) -> Radi
 
 
 def _away_from_overflow(rows: FloatArray) -> FloatArray:
-    return np.asarray(np.clip(rows, -_LARGEST_FEATURE, _LARGEST_FEATURE))
+    return np.asarray(np.clip(rows, -LARGEST_FEATURE, LARGEST_FEATURE))

@@ -94,8 +94,8 @@ class SingleLearnerRatio(LinearRatio):
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
-        gradients = self.gradient_reference_.gradients(learner.coefs, batch)
-        learner = newton_step(learner, gradients, step_size, self.radius_)
+        gradients = self.gradient_reference_.gradients(learner.coefs[:0], learner.coefs[0], batch)
+        learner = newton_step(learner, gradients[:1], step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
