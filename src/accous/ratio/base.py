@@ -125,8 +125,12 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
 
     def _play_rows(self, X: Any) -> Self:
         """Play one round on what ``_read`` gave, at least one row."""
-        with unchanged_on_failure(self), one_blas_thread(not self._is_compiled):
-            self._play(X)
+        with unchanged_on_failure(self):
+            if self._is_compiled:
+                self._play(X)
+                return self
+            with one_blas_thread():
+                self._play(X)
         return self
 
     def __copy__(self) -> Self:

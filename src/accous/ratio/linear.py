@@ -81,8 +81,11 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        with one_blas_thread(not self._is_compiled):
-            return self.prepared_reference_.ratios(self.coef_, float(self.max_ratio))
+        coef = self.coef_
+        if self._is_compiled:
+            return self.prepared_reference_.ratios(coef, float(self.max_ratio))
+        with one_blas_thread():
+            return self.prepared_reference_.ratios(coef, float(self.max_ratio))
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
