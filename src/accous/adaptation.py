@@ -184,7 +184,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         if count_rows(rows) == 0:
             return self
         before = self.state_.ratio
-        if isinstance(before, RatioEstimator) and before._is_compiled and self.erm_.limits_blas:
+        if isinstance(before, RatioEstimator) and before._is_free_of_blas and self.erm_.limits_blas:
             self.state_ = self._play(before, rows, X_batch)
             return self
         with one_blas_thread():

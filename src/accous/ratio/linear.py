@@ -82,7 +82,7 @@ class LinearRatio(RatioEstimator):
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
         coef = self.coef_
-        if self._is_compiled:
+        if self._is_free_of_blas:
             return self.prepared_reference_.ratios(coef, float(self.max_ratio))
         with one_blas_thread():
             return self.prepared_reference_.ratios(coef, float(self.max_ratio))
@@ -115,7 +115,7 @@ class LinearRatio(RatioEstimator):
             scale_features=bool(self.scale_features),
         )
         self.prepared_reference_ = prepare_reference(features, self.loss_)
-        self._is_compiled = self.prepared_reference_.is_compiled and self.features_.is_compiled
+        self._is_free_of_blas = self.prepared_reference_.is_free_of_blas and self.features_.is_free_of_blas
         n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
