@@ -184,15 +184,12 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = self._read(X_batch, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-        ratio = copy(self.state_.ratio)
-        is_ours = isinstance(ratio, RatioEstimator)
-        with one_blas_thread(not (is_ours and ratio._is_compiled and self.erm_.limits_blas)):
-            if is_ours and ratio._reads_numbers and self.estimator is None:
-                ratio._play(rows)  # the same columns have been read already
-            else:
-                ratio.partial_fit(X_batch)
-            self.state_ = self._next_state(ratio)
+        before = self.state_.ratio
+        if isinstance(before, RatioEstimator) and before._is_free_of_blas and self.erm_.limits_blas:
+            self.state_ = self._play(before, rows, X_batch)
+            return self
+        with one_blas_thread():
+            self.state_ = self._play(before, rows, X_batch)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -261,6 +258,16 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         with one_blas_thread():
             predicted = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
         return float("nan") if predicted is None else weighted_error(predicted != self.labels_, state.weights)
+
+    def _play(self, ratio: Any, rows: Any, X_batch: Any) -> AdaptationState:
+        """State after a round with a batch, given as it was read and as it came."""
+        # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+        ratio = copy(ratio)
+        if self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers:
+            ratio._play(rows)  # the same columns have been read already
+        else:
+            ratio.partial_fit(X_batch)
+        return self._next_state(ratio)
 
     def _next_state(self, ratio: Any) -> AdaptationState:
         before = self.state_

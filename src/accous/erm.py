@@ -83,7 +83,8 @@ class LinearPredictor:
     @classmethod
     def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
         """Make a predictor of coefficients whose last column is the intercept."""
-        predictor = cls(coefs[:, :-1], coefs[:, -1], classes)
+        # Copies, not views: products of them have the same bits after the model was saved and loaded.
+        predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes)
         predictor.__dict__["coefs"] = coefs
         return predictor
 

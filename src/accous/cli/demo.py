@@ -85,8 +85,10 @@ def _image_format(output: Path) -> str:
 def _run(shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console) -> Race:
     from rich.progress import track
 
+    from accous.cli.compiling import compile_with_notice
     from accous.cli.demo_race import make_stream, run_race
 
+    compile_with_notice(remarks)
     stream = make_stream(shift, n_rounds=n_rounds, batch_size=batch_size, seed=seed)
 
     def with_bar(batches: Iterable[Any]) -> Iterable[Any]:

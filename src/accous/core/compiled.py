@@ -11,7 +11,7 @@ from typing import Any
 
 from numba import float64, njit, types
 
-__all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "inlined", "inlined_sums", "kernel"]
+__all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "compile_all", "inlined", "inlined_sums", "kernel"]
 
 Function = Callable[..., Any]
 
@@ -38,7 +38,13 @@ def inlined_sums(function: Function) -> Function:
 
 
 class Kernel:
-    """A function that is compiled when it is first called."""
+    """A function that is compiled, or loaded from the cache, when it is first called.
+
+    Attributes
+    ----------
+    plain : callable
+        The function as it is written.
+    """
 
     def __init__(self, function: Function, signature: Any) -> None:
         self.plain = function
@@ -50,7 +56,9 @@ class Kernel:
         return self._call(*arguments)
 
     def compile(self) -> None:
-        """Compile, or load from the cache, without a call."""
+        """Do so without a call; once is enough."""
+        if self._call != self._compile_and_call:
+            return
         dispatcher = _with_cache(self.plain)
         try:
             dispatcher.compile(self._signature)
@@ -66,13 +74,23 @@ class Kernel:
         return self._call(*arguments)
 
 
+_kernels: list[Kernel] = []
+
+
 def kernel(result: Any, *arguments: Any) -> Callable[[Function], Kernel]:
     """Decorate a function as a kernel with this one signature."""
 
     def decorate(function: Function) -> Kernel:
-        return Kernel(function, result(*arguments))
+        _kernels.append(Kernel(function, result(*arguments)))
+        return _kernels[-1]
 
     return decorate
+
+
+def compile_all() -> None:
+    """Compile, or load from the cache, every kernel of the modules imported so far."""
+    for each in _kernels:
+        each.compile()
 
 
 def _with_cache(function: Function) -> Any:

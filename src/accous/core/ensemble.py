@@ -10,12 +10,14 @@ import numpy as np
 
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
+from accous.core.kernels_learners import restart_learners
 from accous.core.learners import LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
 from accous.core.narrow_learners import play_narrow
 from accous.core.newton import NewtonStack
 from accous.core.reference import NarrowReference, Reference, prepare_reference
+from accous.core.width import is_narrow
 
 __all__ = ["EnsembleSettings", "EnsembleState", "play_round", "reference_ratios", "start_ensemble"]
 
@@ -117,7 +119,7 @@ def play_round(
     if len(state.learners) == 0:
         return _open_round(settings, replace(state, n_rounds=state.n_rounds + 1, cache={}))
     gradients = _gradients(state, settings, reference, batch)
-    move = _move_compiled if reference.is_compiled else _move
+    move = _move_compiled if reference.is_free_of_blas else _move
     return _open_round(settings, move(state, settings, gradients, step_size))
 
 
@@ -214,6 +216,11 @@ def _open_round(settings: EnsembleSettings, state: EnsembleState) -> EnsembleSta
     n_ended = n_starting - (len(lengths) - len(learners))
     n_intervals = intervals_for_round(next_round, settings.horizon, settings.min_interval)
     start = _starting_point(settings, state, n_ended)
+    if n_ended == n_starting and isinstance(learners, NewtonStack) and is_narrow(len(start)):
+        # The state is that of a round that nobody has seen yet: its arrays may be written into.
+        arrays = (*learners.arrays, *state.meta.arrays, state.weights, state.coef)
+        restart_learners(n_starting, start, settings.ridge, math.log(n_intervals), *arrays)
+        return state
     learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
     meta = state.meta.since(n_ended).after(start_meta(n_starting, n_intervals))
     weights = meta_weights(meta)

@@ -14,7 +14,7 @@ from numba import boolean, float64, int64, types
 from accous.core.arrays import FloatArray
 from accous.core.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, kernel
 
-__all__ = ["play_learners"]
+__all__ = ["play_learners", "restart_learners"]
 
 _MAX_PROJECTION_STEPS = 20
 _SURFACE_TOLERANCE = 1e-14
@@ -93,6 +93,35 @@ def play_learners(
     _update(log_potentials, rates, squares, margins, log_count, new_potentials, new_rates, new_squares)
     _combine(new_potentials, new_rates, new_coefs, new_weights, new_coef)
     return n_left, largest_margin
+
+
+@kernel(types.void, int64, IN1, float64, float64, *_NEW_STACK, *_NEW_META, OUT1, OUT1)
+def restart_learners(
+    n_starting: int,
+    start: FloatArray,
+    ridge: float,
+    log_count: float,
+    coefs: FloatArray,
+    matrices: FloatArray,
+    inverse_roots: FloatArray,
+    log_potentials: FloatArray,
+    rates: FloatArray,
+    squares: FloatArray,
+    weights: FloatArray,
+    coef: FloatArray,
+) -> None:
+    """Let the first ``n_starting`` learners start anew at theta = ``start``, and combine; all in place."""
+    rate = math.sqrt(log_count)
+    for learner in range(n_starting):
+        for i in range(coefs.shape[1]):
+            coefs[learner, i] = start[i]
+            for j in range(coefs.shape[1]):
+                matrices[learner, i, j] = ridge if i == j else 0.0
+                inverse_roots[learner, i, j] = 1.0 / math.sqrt(ridge) if i == j else 0.0
+        log_potentials[learner] = -log_count
+        rates[learner] = rate if rate < 0.5 else 0.5
+        squares[learner] = 0.0
+    _combine(log_potentials, rates, coefs, weights, coef)
 
 
 # --- Newton steps -----------------------------------------------------------------------------------------------

@@ -29,7 +29,11 @@ _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
 # Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest bits.
 _ROUNDER = 6755399441055744.0
-_C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.factorial(n) for n in range(2, 14))
+# The polynomial that equals e^x at the twelve Chebyshev nodes of [-ln 2 / 2, ln 2 / 2]: relative error 2e-17. The first
+# two coefficients are 1.
+_C2, _C3, _C4, _C5 = 0.5000000000000019, 0.1666666666666668, 0.04166666666648809, 0.008333333333319601
+_C6, _C7, _C8 = 0.0013888888952314812, 0.00019841269890047143, 2.480148548228773e-05
+_C9, _C10, _C11 = 2.7557240918547625e-06, 2.763263965412376e-07, 2.511003761756205e-08
 _LEAST, _MOST = -708.0, 709.0
 _LARGEST_FULL_STEP = 1.0
 _LARGEST_MOVE = 0.25
@@ -56,9 +60,7 @@ def _exp(x: float) -> float:
     shifted = x * _LOG2_E + _ROUNDER
     power = shifted - _ROUNDER
     r = (x - power * _LN2_HIGH) - power * _LN2_LOW
-    p = _C13
-    p = p * r + _C12
-    p = p * r + _C11
+    p = _C11
     p = p * r + _C10
     p = p * r + _C9
     p = p * r + _C8

@@ -15,12 +15,15 @@ from accous.core.width import is_narrow
 __all__ = ["MatrixReference", "NarrowReference", "Reference", "prepare_reference"]
 
 _MANY_ROWS = 32
+_THREADED_COLUMNS = 64
 
 
 class Reference(Protocol):
-    """Features of the reference rows and what a round asks of them; compiled code does not use BLAS."""
+    """Features of the reference rows and what a round asks of them."""
 
-    is_compiled: ClassVar[bool]
+    @property
+    def is_free_of_blas(self) -> bool:
+        """Whether a round's bits cannot depend on the number of BLAS threads."""
 
     @property
     def features(self) -> FloatArray:
@@ -54,7 +57,7 @@ class MatrixReference:
     features: FloatArray
     loss: Loss
 
-    is_compiled: ClassVar[bool] = False
+    is_free_of_blas: ClassVar[bool] = False
 
     def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
@@ -80,7 +83,10 @@ class NarrowReference:
     features: FloatArray
     blocks: FloatArray
 
-    is_compiled: ClassVar[bool] = True
+    @property
+    def is_free_of_blas(self) -> bool:
+        """Of fewer columns than make LAPACK use threads, should a badly conditioned matrix need it."""
+        return self.features.shape[1] < _THREADED_COLUMNS
 
     def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
         """See :class:`Reference`."""

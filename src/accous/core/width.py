@@ -9,7 +9,8 @@ MAX_NARROW_COLUMNS = 95
 
 Microseconds of a round of the ratio with 1,000 reference rows, compiled / dense / wide (best of 300, one core):
 160 / 426 / 426 with 32 features, 305 / 515 / 486 with 64, 440 / 665 / 593 with 95; with 10,000 rows and 95 features
-2863 / 4275 / 3392. The dense code is what losses other than the logistic one use here.
+2863 / 4275 / 3392. The dense code is what losses other than the logistic one use here. A compiled refit takes 45 where
+numpy takes 700 with 13 columns, 1025 where it takes 4830 with 96.
 """
 
 WIDE_FROM = 96

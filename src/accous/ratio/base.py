@@ -61,8 +61,8 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     input, empty batches and BLAS threads are dealt with here.
     """
 
-    _is_compiled: bool = False
-    """Whether a round runs in compiled loops only, without BLAS."""
+    _is_free_of_blas: bool = False
+    """Whether a round runs without BLAS, so that its threads need not be limited."""
 
     @abstractmethod
     def _start(self, X: Any) -> None:
@@ -125,8 +125,12 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
 
     def _play_rows(self, X: Any) -> Self:
         """Play one round on what ``_read`` gave, at least one row."""
-        with unchanged_on_failure(self), one_blas_thread(not self._is_compiled):
-            self._play(X)
+        with unchanged_on_failure(self):
+            if self._is_free_of_blas:
+                self._play(X)
+                return self
+            with one_blas_thread():
+                self._play(X)
         return self
 
     def __copy__(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -83,18 +83,15 @@ class _OneBlasThread(AbstractContextManager[None]):
 
 
 _limit = _OneBlasThread()
-_no_limit = nullcontext()
 
 
-def one_blas_thread(is_needed: bool = True) -> AbstractContextManager[None]:
+def one_blas_thread() -> AbstractContextManager[None]:
     """Limit BLAS to one thread; whoever leaves last restores what was set before.
-
-    Where it is not needed, because only compiled loops run, nothing happens: asking and setting takes microseconds.
 
     Most pools belong to the process: they are limited while any Python thread is inside, since two rounds that overlap
     in time would otherwise restore each other's limit. Pools of OpenMP belong to the thread that uses them.
     """
-    return _limit if is_needed else _no_limit
+    return _limit
 
 
 @cache

@@ -58,8 +58,8 @@ class FeatureMap:
         return math.hypot(bound, 1.0) if self._appends_last else bound
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether rows are mapped without BLAS and without code of others."""
+    def is_free_of_blas(self) -> bool:
+        """Whether rows are mapped without BLAS, and without code of others."""
         return isinstance(self.row_map, (Identity, Standardize))
 
     def transform(self, X: Any) -> tuple[FloatArray, int]:

@@ -69,12 +69,9 @@ def _copy_by_column(frame: Any) -> Any:
 def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     """Raise a DataError that names the first row and column with NaN or infinity."""
     # A sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
-    if rows.size <= _FEW_VALUES:
-        flat = rows.reshape(-1)
-        if math.isfinite(flat.dot(flat)):
-            return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):
+        flat = rows.reshape(-1)
+        if math.isfinite(flat.dot(flat) if rows.size <= _FEW_VALUES else rows.sum()):
             return
     is_finite = np.isfinite(rows)
     if is_finite.all():

@@ -100,7 +100,9 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        with one_blas_thread(not self._is_compiled):
+        if self._is_free_of_blas:
+            return self._reference_ratios()
+        with one_blas_thread():
             return self._reference_ratios()
 
     def score_loss(self, X_batch: Any) -> float:
@@ -143,7 +145,7 @@ class LinearRatio(RatioEstimator):
         if gradient_indices is not None:
             some = features[gradient_indices]
             self.gradient_reference_ = prepare_reference(some, self.loss_, is_single=is_single)
-        self._is_compiled = self.whole_reference_.is_compiled and self.features_.is_compiled
+        self._is_free_of_blas = self.whole_reference_.is_free_of_blas and self.features_.is_free_of_blas
         n_coefs = features.shape[1]
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
