@@ -23,8 +23,8 @@ OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
 # instruction is the one liberty taken everywhere; what may be re-associated says so, and its order is then fixed at
 # compile time: the same machine gives the same bits.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
-# Into every kernel, without exception: a function of its own would exist twice, compiled alone and within the kernel, with
-# sums in different orders, and which of the two is called would depend on whether the kernel came from the cache.
+# Into every kernel, without exception: a function of its own would exist twice, compiled alone and within the kernel,
+# with sums in different orders, and which of the two is called would depend on whether the kernel is from the cache.
 _INLINED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
 _REASSOCIATED = {"contract", "reassoc", "nsz"}
 
