@@ -93,7 +93,7 @@ def write_page(rows: list[dict[str, Any]], million: dict[str, float]) -> None:
         cap = "all rows" if row["max_reference"] is None else f"{row['max_reference']:,}"
         lines.append(
             f"| {row['n_reference']:,} | {cap} | {100 * row['error']:.2f} | {100 * row['fixed_error']:.2f} | "
-            f"{row['median_milliseconds']:.2g} ({row['mean_milliseconds']:.2g}) | {row['n_refits']} of {N_ROUNDS} |"
+            f"{row['median_milliseconds']:.3g} ({row['mean_milliseconds']:.3g}) | {row['n_refits']} of {N_ROUNDS} |"
         )
     sentence = (
         f"A million rows of 50 columns, `max_reference=10_000`, one core: `fit` {million['fit_seconds']:.0f} s, "

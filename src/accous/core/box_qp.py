@@ -26,6 +26,7 @@ _MAX_CG_STEPS = 500
 _CG_ACCURACY = 1e-10
 _FEWEST_FREED = 8
 _MAX_SOLVES = 1000
+_STUCK = 1e-14
 _JITTERS = (1e-12, 1e-9, 1e-6)
 
 
@@ -156,18 +157,29 @@ def solve_box_qp(
     else:
         point = project_onto_mass(start, problem.upper, problem.mass)
     gradient = problem.gradient(point)
-    n_solves = 0
+    n_solves, is_stuck, value = 0, False, problem.value(point, gradient)
     while True:
         excess, multiplier = problem.violations(point, gradient)
         if excess.max() <= tolerance or n_solves >= _MAX_SOLVES:
             return point, multiplier
-        is_free = _set_free(problem, point, excess, tolerance)
+        # Entries that are set free together may push each other back to their bounds; the worst pair alone cannot.
+        is_free = _worst_pair(problem, point, gradient) if is_stuck else _set_free(problem, point, excess, tolerance)
         while is_free.any() and n_solves < _MAX_SOLVES:
             n_solves += 1
             point, gradient, is_blocked = _move(problem, point, gradient, np.flatnonzero(is_free), tolerance)
             if not is_blocked.any():
                 break
             is_free &= ~is_blocked
+        after = problem.value(point, gradient)
+        is_stuck, value = after >= value - _STUCK * abs(value), after
+
+
+def _worst_pair(problem: BoxProblem, point: FloatArray, gradient: FloatArray) -> BoolArray:
+    """Return the entry that most wants to shrink and the one that most wants to grow."""
+    is_free = np.zeros(len(point), dtype=bool)
+    is_free[np.argmax(np.where(point > 0.0, gradient, -np.inf))] = True
+    is_free[np.argmin(np.where(point < problem.upper, gradient, np.inf))] = True
+    return is_free
 
 
 def _solve_in_range(
@@ -188,6 +200,11 @@ def project_onto_mass(point: FloatArray, upper: float, mass: float) -> FloatArra
     The mass :math:`\sum_i \min(\max(v_i + s, 0), B)` is piecewise linear in the shift s, with a corner wherever an
     entry enters or leaves the box; the shift lies between two corners.
     """
+    # Once more from there: of entries far outside the box the shift is known to few digits only.
+    return _shift_to_mass(_shift_to_mass(point, upper, mass), upper, mass)
+
+
+def _shift_to_mass(point: FloatArray, upper: float, mass: float) -> FloatArray:
     corners = np.concatenate((-point, upper - point))
     order = np.argsort(corners, kind="stable")
     corners = corners[order]

@@ -26,8 +26,8 @@ _LARGEST_UNSHIFTED = 30.0
 def squared_distances(rows: FloatArray, centers: FloatArray, row_norms: FloatArray | None = None) -> FloatArray:
     """Squared distances of every row to every centre, (n_rows, n_centers).
 
-    By one matrix product; the callers centre their rows, so that little is lost by cancellation, and a distance of 0
-    may come out as a rounding error of either sign. In memory the rows of one centre are neighbours, since there are
+    By one matrix product; the callers centre their rows, so that little is lost by cancellation; a distance of 0 may
+    come out as a rounding error. In memory the rows of one centre are neighbours, since there are
     many rows and few centres.
 
     Parameters
@@ -39,7 +39,7 @@ def squared_distances(rows: FloatArray, centers: FloatArray, row_norms: FloatArr
     distances = (-2.0 * centers) @ rows.T
     distances += squared_norms(rows) if row_norms is None else row_norms
     distances += squared_norms(centers)[:, None]
-    return distances.T
+    return np.maximum(distances, 0.0, out=distances).T
 
 
 def squared_norms(rows: FloatArray) -> FloatArray:
@@ -50,7 +50,9 @@ def squared_norms(rows: FloatArray) -> FloatArray:
 def median_distance(rows: FloatArray) -> float:
     """Median distance between two different rows; 1 where more than half of the pairs coincide."""
     distances = squared_distances(rows, rows)[np.triu_indices(len(rows), k=1)]
-    median = math.sqrt(max(float(np.median(distances)), 0.0)) if distances.size else 0.0
+    # Rows that coincide are apart by rounding errors.
+    distances[distances <= 1e-13 * squared_norms(rows).max()] = 0.0
+    median = math.sqrt(float(np.median(distances))) if distances.size else 0.0
     return median if median > 0.0 else 1.0
 
 
@@ -68,7 +70,7 @@ def largest_exponents(reference_distances: FloatArray, width: float) -> FloatArr
     width : float
         sigma.
     """
-    return np.maximum(reference_distances.min(axis=0) / (2.0 * width * width) - _LARGEST_UNSHIFTED, 0.0)
+    return np.maximum(reference_distances.min(axis=0) * (0.5 / (width * width)) - _LARGEST_UNSHIFTED, 0.0)
 
 
 def gaussian_basis(distances: FloatArray, width: float, shifts: FloatArray) -> FloatArray:

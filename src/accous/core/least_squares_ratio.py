@@ -14,10 +14,11 @@ Computation 2013). For alpha > 0 the ratio is that to the mixture of both densit
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dposv
 
 from accous.core.arrays import FloatArray
+from accous.exceptions import ParameterError
 
 __all__ = ["fit_least_squares", "leave_one_out_loss"]
 
@@ -45,7 +46,7 @@ def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, al
     # LAPACK itself: the checks around it cost many times what so small a system does.
     _, coefs, info = dposv(system, batch.mean(axis=0))
     if info:
-        raise LinAlgError("The matrix H + ridge I is not positive definite: raise ridge.")
+        raise ParameterError(f"ridge is too small for these rows, got {ridge!r}: raise it.")
     return np.maximum(coefs, 0.0)
 
 

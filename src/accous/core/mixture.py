@@ -4,16 +4,16 @@ r"""Weights of a mixture by maximum likelihood, to a certified accuracy: the pro
     \max_\beta \; \operatorname*{mean}_j \log \sum_l A_{jl} \beta_l
     \quad\text{subject to}\quad \beta \ge 0, \; \sum_l \beta_l = 1
 
-The constraint on the sum can be traded for the penalty :math:`-\sum_l \beta_l`, whose optimum has sum 1 of itself; what
-is left is smooth and convex with bounds only, for Newton's method on the weights that are not held at 0.
+By Newton's method: each step maximises the quadratic model of the objective over all weights there can be, which is
+exact about weights that are held at 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from accous.core.arrays import FloatArray
+from accous.core.box_qp import BoxProblem, DenseMatrix, solve_box_qp
 
 __all__ = ["fit_mixture_weights", "likelihood_gap"]
 
@@ -50,45 +50,40 @@ def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray
     >>> fit_mixture_weights(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 1e-12).round(6)
     array([0.333333, 0.666667])
     """
-    n_rows, n_components = likelihoods.shape
+    n_components = likelihoods.shape[1]
     weights = np.full(n_components, 1.0 / n_components)
     for _ in range(_MAX_STEPS):
         mixture = likelihoods @ weights
-        slopes = (likelihoods.T @ (1.0 / mixture)) / n_rows
+        scaled = likelihoods / mixture[:, None]
+        slopes = scaled.mean(axis=0)
         if slopes.max() - 1.0 <= tolerance:
             break
-        stepped = _newton_step(likelihoods, weights, mixture, slopes)
+        direction = _newton_goal(scaled, slopes, weights, tolerance) - weights
+        stepped = _search(likelihoods, weights, mixture, direction, float(slopes @ direction))
         # The multiplicative step of the EM algorithm always rises, if slowly.
-        weights = weights * slopes if stepped is None else stepped
+        weights = weights * slopes if stepped is None else np.maximum(stepped, 0.0)
         weights = weights / weights.sum()
     return weights
 
 
-def _newton_step(
-    likelihoods: FloatArray, weights: FloatArray, mixture: FloatArray, slopes: FloatArray
+def _newton_goal(scaled: FloatArray, slopes: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
+    """Maximise the quadratic model of the likelihood at the weights, over all weights there can be."""
+    hessian = (scaled.T @ scaled) / len(scaled)
+    ridge = 1e-10 * float(hessian.diagonal().max())
+    # The model's slope at the weights is the slopes themselves, since the Hessian times the weights gives them too.
+    problem = BoxProblem(DenseMatrix(hessian), 2.0 * slopes + ridge * weights, ridge, 1.0, 1.0)
+    return solve_box_qp(problem, weights, 0.1 * tolerance)[0]
+
+
+def _search(
+    likelihoods: FloatArray, weights: FloatArray, mixture: FloatArray, direction: FloatArray, rise: float
 ) -> FloatArray | None:
-    """Newton's step on the weights that are positive or want to be, cut at 0; None if it does not rise."""
-    is_free = (weights > 0.0) | (slopes > 1.0)
-    scaled = likelihoods[:, is_free] / mixture[:, None]
-    hessian = (scaled.T @ scaled) / len(likelihoods)
-    diagonal = np.diag_indices_from(hessian)
-    hessian[diagonal] += 1e-12 * hessian[diagonal].max()
-    try:
-        direction = cho_solve(cho_factor(hessian, check_finite=False), slopes[is_free] - 1.0, check_finite=False)
-    except LinAlgError:
-        return None
-    value = _penalised(mixture, weights)
-    size = 1.0
+    """Go along the direction as far as the likelihood rises enough; None if it does not."""
+    value, size = np.log(mixture).mean(), 1.0
     for _ in range(_MAX_HALVINGS):
-        trial = weights.copy()
-        trial[is_free] = np.maximum(weights[is_free] + size * direction, 0.0)
-        rise = (slopes - 1.0) @ (trial - weights)
+        trial = weights + size * direction
         trial_mixture = likelihoods @ trial
-        if rise > 0.0 and trial_mixture.min() > 0.0 and _penalised(trial_mixture, trial) >= value + 1e-4 * rise:
+        if trial_mixture.min() > 0.0 and np.log(trial_mixture).mean() >= value + 1e-4 * size * rise:
             return trial
         size *= 0.5
     return None
-
-
-def _penalised(mixture: FloatArray, weights: FloatArray) -> float:
-    return float(np.log(mixture).mean() - weights.sum())

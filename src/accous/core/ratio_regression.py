@@ -11,10 +11,11 @@ coefficients but the intercept, the last one:
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
 from accous.core.arrays import FloatArray
+from accous.exceptions import ParameterError
 
 __all__ = ["fit_ratio_regression"]
 
@@ -54,7 +55,10 @@ def fit_ratio_regression(
     theta, value = start, _objective(reference, batch, penalty, start)
     for _ in range(max_steps):
         gradient, hessian = _derivatives(reference, batch, penalty, theta)
-        direction = cho_solve(cho_factor(hessian), gradient)
+        try:
+            direction = cho_solve(cho_factor(hessian), gradient)
+        except LinAlgError as error:
+            raise ParameterError("ridge is too small for these rows: raise it.") from error
         decrement = float(gradient @ direction)
         size = 1.0
         for _ in range(_MAX_HALVINGS):

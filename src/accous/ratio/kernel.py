@@ -20,6 +20,7 @@ from accous.core.gaussian_kernel import (
     squared_distances,
     squared_norms,
 )
+from accous.exceptions import DataError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
@@ -81,8 +82,9 @@ class KernelRatio(RatioEstimator):
             direction = check_random_state(self.random_state).normal(size=rows.shape[1])
         # Rows are thinned out along the direction where there are more than needed.
         self.row_map_, self.direction_, self.n_rounds_ = row_map, direction, 0
-        # Kernels do not see a common shift, and distances of centred rows lose less to rounding.
-        self.origin_ = rows.mean(axis=0)
+        # Kernels do not see a common shift, and distances of centred rows lose less to rounding; centred by the median,
+        # lest one row far out spoil it for all.
+        self.origin_ = np.median(rows, axis=0)
         self.rows_ = rows - self.origin_
         self.row_norms_ = squared_norms(self.rows_)
         # The median rule: at the median distance the kernel has fallen to 1/e.
@@ -91,12 +93,21 @@ class KernelRatio(RatioEstimator):
         self._forget()
 
     def _play(self, X: Any) -> None:
-        self._estimate(self.row_map_.transform(X) - self.origin_)
+        self._estimate(self._centred(X))
         self.n_rounds_ += 1
 
     def _ratio(self, X: Any) -> FloatArray:
         with one_blas_thread():
-            return self._evaluate(self.row_map_.transform(X) - self.origin_)
+            return self._evaluate(self._centred(X))
+
+    def _centred(self, X: Any) -> FloatArray:
+        rows = self.row_map_.transform(X)
+        if rows.shape[1] != len(self.origin_):
+            raise DataError(
+                f"The feature_map returned {rows.shape[1]} columns, but {len(self.origin_)} for the reference; it must "
+                "always return the same."
+            )
+        return rows - self.origin_
 
     def _to_plain(self) -> dict[str, Any]:
         return {

@@ -100,4 +100,4 @@ class KLIEP(MixtureRatio):
 
 
 def _log_kernels(distances: FloatArray, width: float, shifts: FloatArray) -> FloatArray:
-    return -np.maximum(distances / (2.0 * width * width) - shifts, 0.0)
+    return -np.maximum(distances * (0.5 / (width * width)) - shifts, 0.0)

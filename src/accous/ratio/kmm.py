@@ -19,7 +19,7 @@ from accous.ratio.kernel_matrix import KernelMatrix, make_kernel_matrix
 __all__ = ["KMM"]
 
 _FEWEST_AT_START = 32
-_CHUNK = 1000
+_CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,12 @@ class KMM(KernelRatio):
 
     def _pull(self, rows: FloatArray, batch: FloatArray, width: float) -> FloatArray:
         """Return kappa of rows."""
-        kernels = np.exp(squared_distances(rows, batch) * (-0.5 / (width * width)))
-        return np.asarray(len(self.rows_) * kernels.mean(axis=1))
+        factor = -0.5 / (width * width)
+        total = np.zeros(len(rows))
+        # No array has an entry for every reference row and every row of a large batch.
+        for part in _chunks(batch):
+            total += np.exp(squared_distances(rows, part) * factor).sum(axis=1)
+        return total * (len(self.rows_) / len(batch))
 
     def _choose_start(self, problem: BoxProblem) -> FloatArray:
         """Return the last answer, or what a sparse answer will be near where that is the better start."""
@@ -221,7 +225,7 @@ class KMM(KernelRatio):
         super()._check_parameters()
         if isinstance(self.ridge, str):
             require_choice("ridge", self.ridge, ("auto",), or_else=" or a number")
-        elif self.ridge != 0:
+        elif isinstance(self.ridge, bool) or self.ridge != 0:
             require_number("ridge", self.ridge, or_else=", 0 or 'auto'")
         require_number_in("mass_tolerance", self.mass_tolerance, 0.0, 1.0)
         require_number("tol", self.tol)

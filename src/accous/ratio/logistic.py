@@ -140,7 +140,7 @@ class LogisticRatio(RatioEstimator):
         batch, _ = self.features_.transform(X)
         # Departs from the paper: it speaks of Newton steps on the current batch without their number.
         coef = fit_ratio_regression(
-            self.reference_features_, batch, self.ridge / len(batch), self.state_.coef, int(self.max_steps)
+            self.reference_features_, batch, float(self.ridge) / len(batch), self.state_.coef, int(self.max_steps)
         )
         self.state_ = RegressionState(self.state_.n_rounds + 1, coef)
 

@@ -1,0 +1,346 @@
+"""KMM: its quadratic program against scipy, its constraints, the continuation to further rows, and Nystroem."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, minimize
+from scipy.spatial.distance import cdist, pdist
+
+from accous import KMM
+from accous.diagnostics.weights import effective_sample_size
+from accous.exceptions import ParameterError
+from accous.ratio import kernel_matrix
+from accous.ratio.kernel import CV_WIDTHS
+from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
+
+
+def kernels(rows: Array, centers: Array, width: float) -> Array:
+    return np.asarray(np.exp(-cdist(rows, centers, "sqeuclidean") / (2.0 * width**2)))
+
+
+def system(estimator: KMM, reference: Array, batch: Array) -> tuple[Array, Array]:
+    """K + lambda I and kappa, by the documented formulas."""
+    matrix = kernels(reference, reference, estimator.width_) + estimator.ridge_ * np.eye(len(reference))
+    return matrix, len(reference) * kernels(reference, batch, estimator.width_).mean(axis=1)
+
+
+def fitted(reference: Array, batch: Array, **settings: Any) -> KMM:
+    return KMM(**({"feature_map": "identity", "random_state": 0} | settings)).fit(reference).partial_fit(batch)
+
+
+def violation(gradient: Array, weights: Array, upper: float) -> float:
+    """By how much the gradient fails to be one number between the bounds, more at 0 and less at B."""
+    can_grow, can_shrink = weights < upper * (1.0 - 1e-9), weights > upper * 1e-9
+    largest, smallest = gradient[can_shrink].max(initial=-np.inf), gradient[can_grow].min(initial=np.inf)
+    return float(max(0.0, 0.5 * (largest - smallest)))
+
+
+def by_scipy(matrix: Array, pull: Array, upper: float, mass_tolerance: float) -> Array:
+    size = len(pull)
+    mass = LinearConstraint(np.ones((1, size)), size * (1.0 - mass_tolerance), size * (1.0 + mass_tolerance))
+    found = minimize(
+        lambda w: (0.5 * w @ matrix @ w - pull @ w, matrix @ w - pull),
+        np.ones(size),
+        jac=True,
+        bounds=[(0.0, upper)] * size,
+        constraints=[mass],
+        method="SLSQP",
+        options={"maxiter": 2000, "ftol": 1e-14},
+    )
+    return np.asarray(found.x)
+
+
+# --- the program ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
+@pytest.mark.parametrize("ridge", [0, 0.5, "auto"])
+@pytest.mark.parametrize(("n_batch", "loc"), [(1, 0.0), (6, 1.0), (40, 3.0)])
+def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any, mass_tolerance: float) -> None:
+    reference, batch = normal_rows(25), normal_rows(n_batch, seed=1, loc=loc)
+    settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "max_ratio": 4.0}
+    estimator = fitted(reference, batch, tol=1e-9, **settings)
+    matrix, pull = system(estimator, reference, batch)
+    expected = by_scipy(matrix, pull, 4.0, mass_tolerance)
+
+    def objective(w: Array) -> float:
+        return float(0.5 * w @ matrix @ w - pull @ w)
+
+    found = estimator.reference_ratio_
+    assert objective(found) <= objective(expected) + 1e-6 * (1.0 + abs(objective(expected)))
+    if ridge != 0:
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=5e-3)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    n_batch=st.integers(1, 60),
+    n_columns=st.integers(1, 4),
+    loc=st.sampled_from([0.0, 1.0, 10.0]),
+    mass_tolerance=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    max_ratio=st.sampled_from([1.05, 2.0, 10.0, 1000.0]),
+    ridge=st.sampled_from(["auto", 0.3, 30.0]),
+)
+def test_the_constraints_and_the_optimality_conditions_hold(
+    seed: int, n_batch: int, n_columns: int, loc: float, mass_tolerance: float, max_ratio: float, ridge: Any
+) -> None:
+    reference, batch = normal_rows(50, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
+    limits = {"mass_tolerance": mass_tolerance, "max_ratio": max_ratio}
+    estimator = fitted(reference, batch, ridge=ridge, **limits)
+    weights = estimator.reference_ratio_
+    assert weights.min() >= 0.0
+    assert weights.max() <= max_ratio
+    assert 1.0 - mass_tolerance - 1e-9 <= weights.mean() <= 1.0 + mass_tolerance + 1e-9
+    matrix, pull = system(estimator, reference, batch)
+    gradient = matrix @ weights - pull
+    tolerance = 1e-6 * len(reference) + 1e-8
+    is_inside = 1.0 - mass_tolerance + 1e-9 < weights.mean() < 1.0 + mass_tolerance - 1e-9
+    if is_inside:
+        assert np.abs(gradient[(weights > 0.0) & (weights < max_ratio)]).max(initial=0.0) <= tolerance
+        assert gradient[weights == 0.0].min(initial=0.0) >= -tolerance
+        assert gradient[weights == max_ratio].max(initial=0.0) <= tolerance
+    else:
+        assert violation(gradient, weights, max_ratio) <= tolerance
+
+
+@pytest.mark.parametrize("max_ratio", [1.5, 10.0, 1000.0])
+@pytest.mark.parametrize("n_columns", [1, 2, 8])
+def test_the_problem_of_the_literature_is_solved(n_columns: int, max_ratio: float) -> None:
+    reference = normal_rows(120, n_columns)
+    for seed, (n_batch, loc) in enumerate(((1, 0.0), (20, 1.0), (50, 4.0))):
+        batch = normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
+        estimator = fitted(reference, batch, ridge=0, max_ratio=max_ratio)
+        weights = estimator.reference_ratio_
+        assert estimator.ridge_ == 0.0
+        assert weights.mean() == pytest.approx(1.0, abs=1e-9)
+        assert 0.0 <= weights.min() <= weights.max() <= max_ratio
+        matrix, pull = system(estimator, reference, batch)
+        assert violation(matrix @ weights - pull, weights, max_ratio) <= 1e-6 * 120 + 1e-8
+
+
+def test_a_smaller_tolerance_is_kept_too() -> None:
+    reference, batch = normal_rows(60), normal_rows(15, seed=1, loc=0.7)
+    for tol in (1e-3, 1e-6, 1e-10):
+        estimator = fitted(reference, batch, tol=tol)
+        matrix, pull = system(estimator, reference, batch)
+        weights = estimator.reference_ratio_
+        assert violation(matrix @ weights - pull, weights, 100.0) <= tol * 60 + 1e-10
+
+
+def test_kernel_means_match_where_nothing_stands_against_it() -> None:
+    reference, batch = normal_rows(150, 1), normal_rows(400, 1, seed=1, loc=0.5)
+    probe = np.linspace(-2.0, 2.0, 9)[:, None]
+    estimator = fitted(reference, batch, ridge=1e-3, mass_tolerance=0.2, max_ratio=1000.0)
+    of_reference = kernels(probe, reference, estimator.width_) @ estimator.reference_ratio_ / 150
+    of_batch = kernels(probe, batch, estimator.width_).mean(axis=1)
+    np.testing.assert_allclose(of_reference, of_batch, rtol=0.0, atol=5e-3)
+    before = kernels(probe, reference, estimator.width_).mean(axis=1)
+    assert np.abs(before - of_batch).max() > 0.05
+
+
+# --- parameters that resolve themselves -----------------------------------------------------------------------
+
+
+def test_the_automatic_ridge_is_reference_rows_per_batch_row() -> None:
+    reference = normal_rows(60)
+    for n_batch in (1, 7, 120):
+        assert fitted(reference, normal_rows(n_batch, seed=1)).ridge_ == pytest.approx(60 / n_batch)
+
+
+def test_the_default_width_goes_by_the_median_distance() -> None:
+    reference = normal_rows(70, 3)
+    expected = math.sqrt(np.median(pdist(reference, "sqeuclidean")) / 2.0)
+    assert KMM("identity").fit(reference).width_ == pytest.approx(expected, rel=1e-9)
+    assert fitted(reference, reference[:4]).width_ == pytest.approx(expected, rel=1e-9)
+    assert fitted(reference, reference[:4], width=0.3).width_ == 0.3
+
+
+def test_the_default_ridge_spares_rows_that_the_literatures_problem_throws_away() -> None:
+    reference, batch = normal_rows(400), normal_rows(5, seed=1)
+    assert effective_sample_size(fitted(reference, batch).reference_ratio_) > 200.0
+    assert effective_sample_size(fitted(reference, batch, ridge=0).reference_ratio_) < 80.0
+
+
+def test_copies_of_the_batch_change_nothing_but_the_automatic_ridge() -> None:
+    reference, batch = normal_rows(60), normal_rows(8, seed=1, loc=0.7)
+    once, thrice = (fitted(reference, rows, ridge=5.0, tol=1e-10) for rows in (batch, np.tile(batch, (3, 1))))
+    np.testing.assert_allclose(thrice.reference_ratio_, once.reference_ratio_, rtol=0.0, atol=1e-8)
+
+
+def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows() -> None:
+    reference = normal_rows(40)
+    estimator = KMM("identity", width="cv", ridge=2.0, tol=1e-9).fit(reference)
+    widths = [factor * KMM("identity").fit(reference).width_ for factor in CV_WIDTHS]
+    for seed, n_batch in enumerate((2, 4, 13)):
+        batch = normal_rows(n_batch, seed=20 + seed, loc=0.5 * seed)
+        part = np.arange(n_batch) % min(5, n_batch)
+        losses = []
+        for width in widths:
+            held_out = []
+            for k in range(part.max() + 1):
+                other = fitted(reference, batch[part != k], width=width, ridge=2.0, tol=1e-9)
+                of_reference = 0.5 * np.mean(other.reference_ratio_**2)
+                held_out.append(of_reference - other.predict_ratio(batch[part == k]).mean())
+            losses.append(np.mean(held_out))
+        estimator.partial_fit(batch)
+        chosen = int(np.argmin(np.abs(np.array(widths) - estimator.width_)))
+        assert widths[chosen] == pytest.approx(estimator.width_, rel=1e-12)
+        assert losses[chosen] <= min(losses) + 1e-6
+
+
+def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next() -> None:
+    reference, last = normal_rows(60), normal_rows(20, seed=5, loc=0.5)
+    settings = {"feature_map": "identity", "width": "cv", "ridge": 2.0, "tol": 1e-9}
+    replaced = KMM(**settings).fit(reference).partial_fit(0.01 * normal_rows(20, seed=1) + 1.0).partial_fit(last)
+    alone = KMM(**settings).fit(reference).partial_fit(last)
+    assert replaced.width_ == alone.width_
+    np.testing.assert_allclose(replaced.reference_ratio_, alone.reference_ratio_, rtol=0.0, atol=1e-6)
+
+
+def test_without_a_ridge_nothing_can_be_cross_validated() -> None:
+    with pytest.raises(ParameterError, match="width='cv' needs a ridge"):
+        KMM(ridge=0, width="cv").fit(normal_rows(20))
+
+
+# --- further rows ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mass_tolerance", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("max_ratio", [1.2, 100.0])
+@pytest.mark.parametrize(("n_batch", "tol"), [(1, 1e-6), (30, 1e-6), (300, 1e-9)])
+def test_the_continuation_agrees_with_the_weights(
+    n_batch: int, tol: float, max_ratio: float, mass_tolerance: float
+) -> None:
+    reference, batch = normal_rows(90), normal_rows(n_batch, seed=1, loc=0.8)
+    estimator = fitted(reference, batch, tol=tol, max_ratio=max_ratio, mass_tolerance=mass_tolerance)
+    # An optimality condition violated by tol N_0, divided by the ridge N_0 / N_t.
+    accuracy = 2.0 * tol * n_batch + 1e-9
+    np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=accuracy)
+
+
+def test_the_continuation_is_the_weight_that_one_more_row_would_get() -> None:
+    # A row more among many hardly moves the others; its own weight comes out of a problem that contains it.
+    reference, batch = normal_rows(400, 1), normal_rows(50, 1, seed=1, loc=0.7)
+    estimator = fitted(reference, batch, width=1.0, ridge=10.0, tol=1e-9)
+    for x in (-1.0, 0.3, 1.5):
+        row = np.array([[x]])
+        with_it = fitted(np.vstack((reference, row)), batch, width=1.0, ridge=10.0, tol=1e-9)
+        assert estimator.predict_ratio(row)[0] == pytest.approx(with_it.reference_ratio_[-1], abs=0.05)
+
+
+def test_many_rows_are_predicted_in_parts() -> None:
+    estimator = fitted(normal_rows(50), normal_rows(9, seed=1, loc=0.5))
+    probe = normal_rows(2500, seed=2)
+    by_hundreds = np.concatenate([estimator.predict_ratio(part) for part in np.split(probe, 25)])
+    np.testing.assert_allclose(estimator.predict_ratio(probe), by_hundreds, rtol=1e-9, atol=1e-12)
+
+
+def test_without_a_ridge_only_the_reference_has_weights() -> None:
+    estimator = KMM(ridge=0).fit(normal_rows(30))
+    assert estimator.predict_ratio(normal_rows(3)).tolist() == [1.0] * 3
+    estimator.partial_fit(normal_rows(5, seed=1))
+    for method in (estimator.predict_ratio, estimator.score_loss):
+        with pytest.raises(ParameterError, match="ridge"):
+            method(normal_rows(3))
+    assert estimator.reference_ratio_.shape == (30,)
+
+
+# --- Nystroem -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def factored(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A KMM that takes the way of large references."""
+
+    def fit_factored(reference: Array, batch: Array, **settings: Any) -> KMM:
+        monkeypatch.setattr(kernel_matrix, "_MAX_DENSE_ROWS", 1)
+        estimator = fitted(reference, batch, **settings)
+        monkeypatch.undo()
+        return estimator
+
+    return fit_factored
+
+
+@pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
+@pytest.mark.parametrize(("n_batch", "n_columns"), [(1, 1), (10, 3), (200, 2)])
+def test_with_all_rows_as_centres_nystroem_is_exact(
+    factored: Any, n_batch: int, n_columns: int, mass_tolerance: float
+) -> None:
+    reference, batch = normal_rows(80, n_columns), normal_rows(n_batch, n_columns, seed=1, loc=0.7)
+    settings = {"mass_tolerance": mass_tolerance, "tol": 1e-9, "max_centers": 80}
+    exact, through_factor = (make(reference, batch, **settings) for make in (fitted, factored))
+    probe = normal_rows(40, n_columns, seed=2)
+    # Eigenvalues below 1e-10 of the largest are left out.
+    np.testing.assert_allclose(through_factor.reference_ratio_, exact.reference_ratio_, rtol=0.0, atol=1e-4)
+    np.testing.assert_allclose(through_factor.predict_ratio(probe), exact.predict_ratio(probe), rtol=0.0, atol=1e-4)
+    np.testing.assert_allclose(
+        through_factor.predict_ratio(reference), through_factor.reference_ratio_, rtol=0.0, atol=1e-4
+    )
+
+
+def test_with_fewer_centres_nystroem_is_near(factored: Any) -> None:
+    reference, batch = normal_rows(400), normal_rows(60, seed=1, loc=0.7)
+    exact = fitted(reference, batch).reference_ratio_
+    errors = [
+        np.abs(factored(reference, batch, max_centers=n_centers).reference_ratio_ - exact).mean()
+        for n_centers in (3, 20, 100)
+    ]
+    assert errors[2] < 0.01 < errors[0]
+    assert errors[2] < errors[1] < errors[0]
+
+
+def test_without_a_ridge_nystroem_keeps_the_constraints(factored: Any) -> None:
+    reference, batch = normal_rows(150), normal_rows(20, seed=1, loc=0.7)
+    weights = factored(reference, batch, ridge=0, max_centers=40, max_ratio=50.0).reference_ratio_
+    assert weights.mean() == pytest.approx(1.0, abs=1e-9)
+    assert 0.0 <= weights.min() <= weights.max() <= 50.0
+    assert weights @ reference[:, 0] / weights.sum() > 0.3
+
+
+def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
+    reference, batch = normal_rows(2500), normal_rows(500, seed=1, loc=[0.6, 0.6])
+    estimator = KMM(random_state=0).fit(reference).partial_fit(batch)
+    assert estimator.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
+    expected = gaussian_ratio(reference, np.array([0.6, 0.6]))
+    is_central = np.abs(reference).max(axis=1) < 2.0
+    assert np.corrcoef(estimator.reference_ratio_[is_central], expected[is_central])[0, 1] > 0.9
+    np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=2e-3)
+    dense = KMM(random_state=0).fit(reference[:2000]).partial_fit(batch)
+    np.testing.assert_allclose(
+        dense.predict_ratio(reference[is_central]), estimator.reference_ratio_[is_central], rtol=0.0, atol=0.5
+    )
+
+
+# --- starting from the last answer ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ridge", ["auto", 1.0])
+@pytest.mark.parametrize("mass_tolerance", [0.0, 0.2])
+def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance: float, ridge: Any) -> None:
+    reference = normal_rows(150)
+    settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "tol": 1e-9, "max_ratio": 5.0}
+    warm = KMM("identity", random_state=0, **settings).fit(reference)
+    for t, n_batch in enumerate((5, 1, 60, 5, 300)):
+        batch = normal_rows(n_batch, seed=t + 1, loc=[2.0 * math.cos(t), 2.0 * math.sin(t)])
+        warm.partial_fit(batch)
+        cold = fitted(reference, batch, **settings)
+        np.testing.assert_allclose(warm.reference_ratio_, cold.reference_ratio_, rtol=0.0, atol=1e-5)
+        np.testing.assert_allclose(warm.predict_ratio(batch), cold.predict_ratio(batch), rtol=0.0, atol=1e-5)
+
+
+def test_without_a_ridge_a_warm_start_is_as_good_as_a_cold_one() -> None:
+    reference = normal_rows(100)
+    warm = KMM("identity", ridge=0, random_state=0, tol=1e-8).fit(reference)
+    for t in range(4):
+        batch = normal_rows(10, seed=t + 1, loc=[math.cos(t), math.sin(t)])
+        cold = fitted(reference, batch, ridge=0, tol=1e-8).reference_ratio_
+        found = warm.partial_fit(batch).reference_ratio_
+        matrix, pull = system(warm, reference, batch)
+        values = [0.5 * w @ matrix @ w - pull @ w for w in (found, cold)]
+        # Both within the tolerance of the same minimum.
+        assert values[0] == pytest.approx(values[1], abs=1e-4)
