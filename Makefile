@@ -39,7 +39,10 @@ test-slow: $(STAMP) ## the tests marked slow
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and refits
 	$(RUN) -m benchmarks.speed
+	$(RUN) -m benchmarks.yardsticks
 	$(RUN) -m benchmarks.wide
+	$(RUN) -m benchmarks.startup
+	$(RUN) -m benchmarks.large_references
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits
 
