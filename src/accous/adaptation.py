@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.core.arrays import FloatArray
 from accous.core.descent import Point
+from accous.core.kernels_weights import normalise_weights
 from accous.diagnostics.risk import weighted_error
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
@@ -184,12 +185,11 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = self._read(X_batch, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        before = self.state_.ratio
-        if isinstance(before, RatioEstimator) and before._is_free_of_blas and self.erm_.limits_blas:
-            self.state_ = self._play(before, rows, X_batch)
+        if self.erm_.limits_blas and getattr(self.state_.ratio, "_is_free_of_blas", False):
+            self.state_ = self._play(rows, X_batch)
             return self
         with one_blas_thread():
-            self.state_ = self._play(before, rows, X_batch)
+            self.state_ = self._play(rows, X_batch)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -259,10 +259,10 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             predicted = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
         return float("nan") if predicted is None else weighted_error(predicted != self.labels_, state.weights)
 
-    def _play(self, ratio: Any, rows: Any, X_batch: Any) -> AdaptationState:
+    def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
         """State after a round with a batch, given as it was read and as it came."""
         # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-        ratio = copy(ratio)
+        ratio = copy(self.state_.ratio)
         if self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers:
             ratio._play(rows)  # the same columns have been read already
         else:
@@ -279,14 +279,11 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         return AdaptationState(this_round, ratio, weights, estimator, weights, before.n_refits + 1, this_round)
 
     def _importance_weights(self, ratio: Any) -> FloatArray:
-        base = self.base_weight_
-        weights = base * ratio.reference_ratio_
-        total = np.add.reduce(weights)
+        weights = np.empty(len(self.base_weight_))
         # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
-        if total <= 0.0:
-            return self.state_.weights
-        weights *= self._base_total / total
-        return weights
+        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+        has_mass = normalise_weights(self.base_weight_, ratios, weights)
+        return weights if has_mass else self.state_.weights
 
     def _is_refit_due(self, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
         if self.refit == "always":
@@ -311,7 +308,6 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
-        self._base_total = np.add.reduce(self.base_weight_)
         if self.estimator is None:
             return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C))
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)

@@ -30,7 +30,7 @@ _NEW_STACK = (OUT2, OUT3, OUT3)
 _NEW_META = (OUT1, OUT1, OUT1)
 
 
-@kernel(_RESULT, IN1, IN2, *_STACK, *_META, *_NUMBERS, OUT2, *_NEW_STACK, OUT1, *_NEW_META, OUT1, OUT1)
+@kernel(_RESULT, IN1, IN2, *_STACK, *_META, *_NUMBERS, OUT2, *_NEW_STACK, *_NEW_META, OUT1, OUT1)
 def play_learners(
     coef: FloatArray,
     gradients: FloatArray,
@@ -51,7 +51,6 @@ def play_learners(
     new_coefs: FloatArray,
     new_matrices: FloatArray,
     new_roots: FloatArray,
-    is_left: FloatArray,
     new_potentials: FloatArray,
     new_rates: FloatArray,
     new_squares: FloatArray,
@@ -61,27 +60,25 @@ def play_learners(
     """What :mod:`accous.core.newton` and :mod:`accous.core.meta` do in a round, into the new arrays.
 
     In ``gradients`` the ensemble's comes after those of the learners; ``room``, of shape (d + 3, d), is to work in. A
-    learner whose point could not be projected here is marked by 1 in ``is_left``, and its point left outside the ball.
+    learner whose point could not be projected here is marked, and its point left outside the ball.
 
     Returns
     -------
-    n_left : int
-        How many are marked.
+    marks : int
+        Bit i stands for learner i; there are never more than 60.
     largest_margin : float
         The largest margin so far, before the division by the range.
     """
-    n_left = 0
+    marks = 0
     for learner in range(coefs.shape[0]):
         _step(learner, coefs, matrices, inverse_roots, gradients, step_size, room, new_coefs, new_matrices, new_roots)
         squared_norm = 0.0
         for j in range(coefs.shape[1]):
             squared_norm += new_coefs[learner, j] * new_coefs[learner, j]
-        is_left[learner] = 0.0
         if squared_norm > radius * radius and not _project(
             learner, new_coefs, new_matrices, new_roots, squared_norm, radius, room
         ):
-            is_left[learner] = 1.0
-            n_left += 1
+            marks |= 1 << learner
     margins = new_weights
     largest_margin = _measure(coef, coefs, gradients, largest_margin, margins)
     divisor = largest_margin if has_running_range else margin_bound
@@ -92,7 +89,7 @@ def play_learners(
         margins[i] = -2.0 if margin < -2.0 else (2.0 if margin > 2.0 else margin)
     _update(log_potentials, rates, squares, margins, log_count, new_potentials, new_rates, new_squares)
     _combine(new_potentials, new_rates, new_coefs, new_weights, new_coef)
-    return n_left, largest_margin
+    return marks, largest_margin
 
 
 @kernel(types.void, int64, IN1, float64, float64, *_NEW_STACK, *_NEW_META, OUT1, OUT1)

@@ -316,7 +316,7 @@ def _add_hessian(
     hessian: FloatArray,
 ) -> None:
     """Curvatures of the rows, s p (1 - p), and with them the upper triangle, and some more, of the Hessian."""
-    n_columns, zero, one = blocks.shape[1], 0 * blocks.shape[1], pair.shape[0] - 1
+    n_columns, zero, one = blocks.shape[1], 0 * blocks.shape[1], 0 * blocks.shape[1] + 1
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
             p = probabilities[block, i]
@@ -399,7 +399,7 @@ def _largest(values: FloatArray) -> float:
     return largest
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, OUT2)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2)
 def fit_logistic(
     blocks: FloatArray,
     centre: FloatArray,
@@ -412,7 +412,6 @@ def fit_logistic(
     row_room: FloatArray,
     pair: FloatArray,
     column_room: FloatArray,
-    hessian: FloatArray,
     coefs: FloatArray,
 ) -> bool:
     r"""Minimise the weighted logistic objective by Newton's method from ``coefs``, which are replaced.
@@ -440,10 +439,9 @@ def fit_logistic(
     tolerance : float
     max_steps : int
     row_room : array of shape (6, n_blocks, BLOCK)
-        Room to work in, as are the next three.
+        Room to work in, as are the next two.
     pair : array of shape (2, BLOCK)
-    column_room : array of shape (4, d)
-    hessian : array of shape (d + 1, d)
+    column_room : array of shape (d + 5, d)
     coefs : array of shape (1, d)
         For columns as they are, the intercept last.
 
@@ -457,6 +455,7 @@ def fit_logistic(
     scores, changes, slopes = row_room[0], row_room[1], row_room[2]
     curvatures, moved, scaled = row_room[3], row_room[4], row_room[5]
     coef, direction, scale, gradient = column_room[0], column_room[1], column_room[2], column_room[3]
+    hessian = column_room[4:]  # with a row to spare, because two are made at a time
     coef[n_columns - 1] = coefs[0, n_columns - 1]
     for j in range(n_columns - 1):
         coef[j] = coefs[0, j]

@@ -59,8 +59,8 @@ def play_narrow(
     shape = stack[1].shape
     new_stack = np.empty((n_learners, n_columns)), np.empty(shape), np.empty(shape)
     new_meta = np.empty(n_learners), np.empty(n_learners), np.empty(n_learners)
-    is_left, weights, new_coef = np.empty(n_learners), np.empty(n_learners), np.empty(n_columns)
-    n_left, largest_margin = play_learners(
+    weights, new_coef = np.empty(n_learners), np.empty(n_columns)
+    marks, largest_margin = play_learners(
         coef,
         gradients,
         *stack,
@@ -74,15 +74,14 @@ def play_narrow(
         log_count,
         np.empty((n_columns + 3, n_columns)),
         *new_stack,
-        is_left,
         *new_meta,
         weights,
         new_coef,
     )
-    if n_left == 0:
+    if marks == 0:
         return new_stack, new_meta, weights, new_coef, largest_margin
     # Badly conditioned matrices need the eigendecomposition.
-    (indices,) = np.nonzero(is_left)
+    indices = [i for i in range(n_learners) if marks >> i & 1]
     coefs, matrices, _ = new_stack
     coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
     return new_stack, new_meta, weights, weights @ coefs, largest_margin

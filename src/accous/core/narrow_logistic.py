@@ -53,8 +53,7 @@ class NarrowDesign:
                 _MAX_STEPS,
                 np.empty((6, n_blocks, BLOCK)),
                 np.empty((2, BLOCK)),
-                np.empty((4, n_columns)),
-                np.empty((n_columns + 1, n_columns)),
+                np.empty((n_columns + 5, n_columns)),
                 coefs,
             )
         )

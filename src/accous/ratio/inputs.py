@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from typing import Any
 
@@ -15,7 +16,7 @@ from accous.exceptions import DataError
 __all__ = ["column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
 
 _LARGEST_REFERENCE_VALUE = 1e150
-_FEW_VALUES = 2000
+_FEW_VALUES = 64
 
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
@@ -67,14 +68,17 @@ def _copy_by_column(frame: Any) -> Any:
 
 def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     """Raise a DataError that names the first row and column with NaN or infinity."""
-    # The sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test. For
-    # a few rows the test alone is quicker.
-    if rows.size > _FEW_VALUES:
+    # A sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
+    # Python's own sum of a few values is quicker than numpy's, and never warns.
+    if rows.size <= _FEW_VALUES:
+        if math.isfinite(sum(rows.ravel().tolist())):
+            return
+    else:
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(rows.sum()):
                 return
     is_finite = np.isfinite(rows)
-    if np.logical_and.reduce(is_finite, axis=None):
+    if is_finite.all():
         return
     is_bad = ~is_finite
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
