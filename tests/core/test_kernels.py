@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.ensemble import EnsembleState, _move, _move_narrow, start_ensemble
+from accous.core.ensemble import EnsembleState, _move, _move_compiled, start_ensemble
 from accous.core.kernels_features import make_features
 from accous.core.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
 from accous.core.logistic import _objective, _penalty, _solve_by_newton, _targets, make_problem
@@ -169,7 +169,7 @@ def test_a_round_of_the_learners_equals_its_twin(
     state = start_ensemble(settings)
     state = EnsembleState(9, learners.coefs.mean(axis=0), state.lengths, meta.rates, learners, meta, 0.01)
     gradients = rng.normal(size=(n_learners + 1, d))
-    moved = [move(state, settings, gradients, 1.5) for move in (_move_narrow, _move)]
+    moved = [move(state, settings, gradients, 1.5) for move in (_move_compiled, _move)]
     assert_same_state(*moved, tolerance=1e-11 if radius < 1e6 else 1e-12)
     assert np.linalg.norm(moved[0].learners.coefs, axis=1).max() <= radius * (1.0 + 1e-12)
 
@@ -178,7 +178,7 @@ def test_margins_that_are_rounding_count_as_zero() -> None:
     settings = Setup(meta_range="running").settings(3)
     learners, meta = start_learners(4, np.ones(3), 1.0), start_meta(4, 10)
     state = EnsembleState(9, learners.coefs[0] + 1e-16, np.arange(4), meta.rates, learners, meta, 0.0)
-    moved = [move(state, settings, np.ones((5, 3)), 1.0) for move in (_move_narrow, _move)]
+    moved = [move(state, settings, np.ones((5, 3)), 1.0) for move in (_move_compiled, _move)]
     np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
     assert_same_state(*moved, tolerance=1e-15)
 
@@ -266,8 +266,8 @@ def test_the_refit_reaches_the_optimum_of_its_twin(seed: int, n_rows: int, d: in
     if not design.fit(coefs, weights, C):
         np.testing.assert_array_equal(coefs, start)
         return
-    scaled, twin = C * weights, _solve_by_newton(problem, weights, problem.to_centred(start))
-    values = [_objective(problem, scaled, each, problem.design @ each.T) for each in (problem.to_centred(coefs), twin)]
+    scaled, twin = C * weights, _solve_by_newton(problem, weights, problem.to_design(start))
+    values = [_objective(problem, scaled, each, problem.design @ each.T) for each in (problem.to_design(coefs), twin)]
     assert values[0] - values[1] <= 1e-13 * (scaled.sum() + abs(values[1]))
 
 
