@@ -54,7 +54,8 @@ def draw(rows: list[Row], ages: list[Row], path: Path) -> None:
     )
     _draw_curve(axes[1], [row for row in rows if row["n_reference"] == 1000], "n_features", "features (1,000 rows)")
     axes[2].plot([age["round"] for age in ages], [1e3 * age["adapt_seconds"] for age in ages], "o-", label="adapt")
-    axes[2].set(xscale="log", xlabel="round t (1,000 rows, 12 features)", ylim=(0, None))
+    largest = 1.3e3 * max(age["adapt_seconds"] for age in ages)
+    axes[2].set(xscale="log", xlabel="round t (1,000 rows, 12 features)", ylim=(0, largest))
     axes[0].set_ylabel("milliseconds a round")
     for axis in axes:
         axis.grid(alpha=0.3)
