@@ -1,0 +1,164 @@
+"""What the numbers say, in words that are computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean, median
+
+import numpy as np
+from scipy import stats
+
+from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Panel
+from accous.bench.comparison import TIE, against_ours, best_contenders, gap_closed
+from accous.bench.paper import paper_result
+from accous.bench.regret import RegretSeries, theory_exponent
+from accous.bench.significance import detectable_effect
+from accous.bench.wording import count, listed, per_cent
+
+__all__ = ["panel_findings", "power_words", "regret_findings"]
+
+_LEAST_RANKED = 4
+
+
+def panel_findings(panel: Panel) -> list[str]:
+    """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares."""
+    parts = (_best(panel), _helped(panel), _to_gain(panel), _hurt(panel), _like_paper(panel), _significant(panel))
+    return [sentence for sentence in parts if sentence]
+
+
+def _best(panel: Panel) -> str:
+    winners: dict[str, list[str]] = {}
+    for shift, cell in panel.cells.items():
+        for name in best_contenders(cell):
+            winners.setdefault(name, []).append(shift)
+    if not winners:
+        return ""
+    words = [f"{name} under {listed(shifts)}" for name, shifts in winners.items()]
+    return f"Lowest error: {'; '.join(words)}."
+
+
+def _differences(panel: Panel, contender: str) -> dict[str, tuple[float, float]]:
+    """Mean errors of FIX and of a contender over the seeds that both have, by shift."""
+    found = {}
+    for shift, cell in panel.cells.items():
+        seeds = cell.common_seeds(contender, UNWEIGHTED)
+        if seeds:
+            found[shift] = tuple(fmean(cell.entries[name].values("error", seeds)) for name in (UNWEIGHTED, contender))
+    return {shift: (pair[0], pair[1]) for shift, pair in found.items()}
+
+
+def _helped(panel: Panel) -> str:
+    pairs = _differences(panel, OURS)
+    if not pairs:
+        return ""
+    lower = [shift for shift, (fixed, ours) in pairs.items() if fixed - ours > TIE]
+    higher = [shift for shift, (fixed, ours) in pairs.items() if ours - fixed > TIE]
+    same = [shift for shift in pairs if shift not in lower and shift not in higher]
+    words = []
+    if lower:
+        words.append(f"lowers it under {_moves(pairs, lower)}")
+    if higher:
+        words.append(f"raises it under {_moves(pairs, higher)}")
+    if same:
+        words.append(f"changes it by at most 0.3 points under {_moves(pairs, same)}")
+    return (
+        f"Against the error of a classifier that stays as it is ({UNWEIGHTED}), weighting by {OURS} {', '.join(words)}."
+    )
+
+
+def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
+    return listed([f"{shift} ({per_cent(pairs[shift][0], 1)} to {per_cent(pairs[shift][1], 1)} %)" for shift in shifts])
+
+
+def _to_gain(panel: Panel) -> str:
+    gains, nothing = [], []
+    for shift, cell in panel.cells.items():
+        gap = gap_closed(cell, OURS)
+        if gap is None:
+            continue
+        if gap.share is None:
+            nothing.append(shift)
+        else:
+            gains.append(f"{per_cent(gap.width, 1)} points under {shift} ({100 * gap.share:.0f} %)")
+    words = []
+    if gains:
+        words.append(f"With the true ratio ({ORACLE}) there was to gain, and {OURS} gained of it: {', '.join(gains)}.")
+    if nothing:
+        words.append(f"Even the true ratio gains less than 0.1 point under {listed(nothing)}.")
+    return " ".join(words)
+
+
+def _hurt(panel: Panel) -> str:
+    words = []
+    for name in panel.contenders:
+        if name in (UNWEIGHTED, ORACLE, OURS):
+            continue
+        worse = [shift for shift, (fixed, other) in _differences(panel, name).items() if other - fixed > TIE]
+        if worse:
+            words.append(f"{name} (under {listed(worse)})")
+    return f"Worse than no weighting at all, by more than 0.3 points: {listed(words)}." if words else ""
+
+
+def _like_paper(panel: Panel) -> str:
+    """Mean distance to the paper's numbers, and whether the contenders stand in the same order."""
+    distances, correlations = [], []
+    for shift, cell in panel.cells.items():
+        pairs = []
+        for name, entry in cell.entries.items():
+            published = paper_result(panel.dataset, shift, panel.batch_size, name)
+            if published and entry.mean is not None and cell.is_complete(name) and name != "Accous (paper)":
+                pairs.append((100.0 * entry.mean, published.mean))
+        distances += [abs(ours - paper) for ours, paper in pairs]
+        if len(pairs) >= _LEAST_RANKED and np.ptp(np.array(pairs), axis=0).all():
+            correlations.append(float(stats.spearmanr(*zip(*pairs, strict=True)).statistic))
+    if not distances:
+        return ""
+    words = f"The mean distance to the paper's {count(len(distances), 'number')} is {fmean(distances):.1f} points"
+    if correlations:
+        words += f"; the contenders' order has a rank correlation of {fmean(correlations):.2f} with the paper's"
+    return words + "."
+
+
+def _significant(panel: Panel) -> str:
+    tests = [test for test in against_ours(panel).values() if test.adjusted_p is not None]
+    if not tests:
+        return ""
+    found = [test for test in tests if test.is_significant]
+    better = sum(test.test.difference > 0 for test in found)
+    return (
+        f"Of {count(len(tests), 'tested difference')} to {OURS}, significant after the correction: {len(found)}, "
+        f"{better} in its favour, {len(found) - better} against it. {power_words(panel)}"
+    )
+
+
+def power_words(panel: Panel) -> str:
+    """What differences so few seeds can find at all."""
+    tests = [test.test for test in against_ours(panel).values() if test.test.std is not None]
+    if not tests:
+        return ""
+    n = min(test.n for test in tests)
+    single, first = detectable_effect(n), detectable_effect(n, 0.05 / len(tests))
+    if single is None or first is None:
+        return ""
+    typical = median(test.std or 0.0 for test in tests)
+    return (
+        f"With n = {n} seeds a single test finds, four times in five, a difference of {single:.1f} standard deviations "
+        f"of the paired differences (here typically {per_cent(single * typical)} points), and the first step of the "
+        f"correction one of {first:.1f}: what is not significant is not shown to be equal."
+    )
+
+
+def regret_findings(series: list[RegretSeries]) -> list[str]:
+    """Sentences on the growth of the regret beside the theory's."""
+    sentences = []
+    for one in series:
+        theory = theory_exponent(one.key.shift)
+        if one.exponent is None:
+            continue
+        error = "" if one.standard_error is None else f" ± {one.standard_error:.2f} (standard error)"
+        words = f"{one.contender}, {one.key.shift}: the regret grows like T^{one.exponent:.2f}{error}"
+        if theory is not None:
+            words += f"; the theory's bound grows like T^{theory:.2f}, plus T / N_0"
+            words += f" with N_0 = {one.key.n_reference:,}" if one.key.n_reference else ""
+        sentences.append(words + ".")
+    return sentences

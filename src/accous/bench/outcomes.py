@@ -1,0 +1,117 @@
+"""The numbers of a run that the report works with: one `Outcome` for a row of the benchmark, without its curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accous.exceptions import DataError
+
+__all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
+
+MEASURES = (
+    "error",
+    "risk",
+    "estimator_loss",
+    "ratio_error",
+    "effective_sample_size",
+    "ratio_regret",
+    "seconds",
+)
+
+
+class CellKey(NamedTuple):
+    """What all contenders of a cell have in common: they are compared with each other."""
+
+    dataset: str
+    n_reference: int
+    batch_size: int
+    shift: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one contender on one stream.
+
+    Attributes
+    ----------
+    key : CellKey
+    contender : str
+    seed : int
+    n_rounds : int
+    is_done : bool
+    reason : str or None
+        Why the run failed.
+    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds : float or None
+        As in the benchmark's rows; None where unknown.
+    spec : str
+        The specification the run belongs to.
+    finished : str
+        When, as ISO 8601.
+    """
+
+    key: CellKey
+    contender: str
+    seed: int
+    n_rounds: int
+    is_done: bool
+    reason: str | None
+    error: float | None
+    risk: float | None
+    estimator_loss: float | None
+    ratio_error: float | None
+    effective_sample_size: float | None
+    ratio_regret: float | None
+    seconds: float | None
+    spec: str
+    finished: str
+
+
+def cell_key(row: Mapping[str, Any]) -> CellKey:
+    """The cell that a row of the benchmark belongs to."""
+    return CellKey(str(row["dataset"]), int(row.get("n_reference") or 0), int(row["batch_size"]), str(row["shift"]))
+
+
+def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
+    """Read a row of the benchmark; one that lacks what names a run is refused."""
+    try:
+        key = cell_key(row)
+        contender, seed = str(row["contender"]), int(row["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"A benchmark row has no usable dataset, shift, batch_size, contender or seed: {error}."
+        ) from None
+    measures = {name: _number(row.get(name)) for name in MEASURES}
+    is_done = row.get("status") == "done"
+    return Outcome(
+        key=key,
+        contender=contender,
+        seed=seed,
+        n_rounds=int(row.get("n_rounds") or 0),
+        is_done=is_done,
+        reason=None if is_done else str(row.get("reason") or "no reason given"),
+        spec=str(row.get("spec") or ""),
+        finished=str(row.get("finished") or ""),
+        **measures,
+    )
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None: NaN and infinity say as little as null."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def latest_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Keep one run of each contender, seed and length in a cell: a finished one if there is one, then the latest."""
+    kept: dict[tuple[CellKey, str, int, int], Outcome] = {}
+    for outcome in outcomes:
+        place = (outcome.key, outcome.contender, outcome.seed, outcome.n_rounds)
+        before = kept.get(place)
+        if before is None or (outcome.is_done, outcome.finished) >= (before.is_done, before.finished):
+            kept[place] = outcome
+    return list(kept.values())
