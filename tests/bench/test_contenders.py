@@ -19,6 +19,7 @@ from accous import (
     SingleLearnerRatio,
 )
 from accous.bench.contenders import (
+    ORACLE,
     PAPER_CONTENDERS,
     Contender,
     contender_names,
@@ -99,7 +100,7 @@ def test_only_the_methods_that_know_one_batch_learn_before_they_predict() -> Non
 
 
 def test_a_user_adds_a_contender_of_his_own(relative: Contender) -> None:
-    assert contender_names() == (*PAPER_CONTENDERS, "RuLSIF")
+    assert contender_names() == (*PAPER_CONTENDERS, ORACLE, "RuLSIF")
     assert get_contender("RuLSIF") is relative
     assert isinstance(make_contender("RuLSIF").ratio, RULSIF)
 
@@ -123,6 +124,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
         unregister("mine")
 
 
-def test_the_papers_contenders_cannot_be_taken_away() -> None:
-    with pytest.raises(ParameterError, match="which stay"):
-        unregister("FIX")
+@pytest.mark.parametrize("name", ["FIX", ORACLE])
+def test_what_is_built_in_cannot_be_taken_away(name: str) -> None:
+    with pytest.raises(ParameterError, match="built in, and stays"):
+        unregister(name)

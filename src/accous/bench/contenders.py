@@ -1,4 +1,4 @@
-"""The contenders by name: the paper's eight, and those a user adds.
+"""The contenders by name: the paper's eight, the oracle, and those a user adds.
 
 A contender is made by a factory, learns from ``fit(X, y)`` and ``adapt(X_batch)``, and answers ``predict(X)``.
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accous.adaptation import AdaptiveClassifier
+from accous.bench.oracle import Oracle
 from accous.exceptions import ParameterError
 from accous.ratio.base import RatioEstimator
 from accous.ratio.kliep import KLIEP
@@ -32,6 +33,7 @@ from accous.ratio.single import SingleLearnerRatio
 from accous.ratio.ulsif import ULSIF
 
 __all__ = [
+    "ORACLE",
     "PAPER_CONTENDERS",
     "Contender",
     "contender_names",
@@ -54,11 +56,18 @@ class Contender:
     learns_first : bool
         Whether a round's batch is learned from before it is predicted, as methods that know one batch only need; the
         theory of the online ones has it the other way round.
+    is_told_ratio : bool, default=False
+        Whether it is told the true ratio of the reference's rows, by ``adapt_to``, in place of the batch: a bound, not
+        a contender.
+    needs_module : str or None, default=None
+        A module of the extra ``deep`` without which it cannot be run.
     """
 
     name: str
     make: Callable[[Any], Any]
     learns_first: bool
+    is_told_ratio: bool = False
+    needs_module: str | None = None
 
     def __call__(self, random_state: Any = 0) -> Any:
         """Return a fresh classifier."""
@@ -86,7 +95,7 @@ _CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender("FIX", _weighted_by(NoShift), learns_first=False),
-        Contender("DANN", _make_dann, learns_first=True),
+        Contender("DANN", _make_dann, learns_first=True, needs_module="torch"),
         Contender("KMM", _weighted_by(KMM), learns_first=True),
         Contender("KLIEP", _weighted_by(KLIEP), learns_first=True),
         Contender("uLSIF", _weighted_by(ULSIF), learns_first=True),
@@ -96,10 +105,13 @@ _CONTENDERS = {
     )
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
+ORACLE = "oracle"
+_CONTENDERS[ORACLE] = Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True)
+_BUILT_IN = tuple(_CONTENDERS)
 
 
 def contender_names() -> tuple[str, ...]:
-    """All names, the paper's first and in its order."""
+    """All names: the paper's first and in its order, then the oracle, then those registered."""
     return tuple(_CONTENDERS)
 
 
@@ -126,7 +138,7 @@ def register(contender: Contender) -> None:
 
 def unregister(name: str) -> None:
     """Take a contender that was registered away again; the paper's stay."""
-    if name in PAPER_CONTENDERS:
-        raise ParameterError(f"{name!r} is one of the paper's contenders, which stay.")
+    if name in _BUILT_IN:
+        raise ParameterError(f"{name!r} is built in, and stays.")
     get_contender(name)
     del _CONTENDERS[name]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from accous.cli.bench import bench
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
+app.add_typer(bench)
 
 # The error for what was typed wrongly; typer exports only this child of it.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]

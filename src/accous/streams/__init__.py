@@ -2,13 +2,14 @@
 
 A simulated stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` says how ``alpha_t`` moves
 over the rounds; a stream turns it into a labelled reference and labelled batches (labels to score with):
-`GaussianStream` from four Gaussians, `MixtureStream` from any two pools of rows. `OrderedStream` takes a table whose
-rows are in the order of time, drift and all.
+`GaussianStream` from four Gaussians, `MixtureStream` from any two pools of rows. In `MovingGaussianStream` one
+Gaussian moves. `OrderedStream` takes a table whose rows are in the order of time, drift and all.
 """
 
 from accous.streams.batch import Batch
 from accous.streams.gaussian import GaussianStream
 from accous.streams.mixture import MixtureStream
+from accous.streams.moving import MovingGaussianStream
 from accous.streams.ordered import OrderedStream
 from accous.streams.shifts import (
     BernoulliShift,
@@ -26,6 +27,7 @@ __all__ = [
     "GaussianStream",
     "LinearShift",
     "MixtureStream",
+    "MovingGaussianStream",
     "OrderedStream",
     "Shift",
     "SineShift",

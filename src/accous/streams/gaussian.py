@@ -161,10 +161,18 @@ class GaussianStream:
             ``alpha / alpha_0``; for ``alpha_0`` 0 or 1 they may be inf, where the reference has no mass.
         """
         require_number_in("alpha", alpha, 0, 1)
-        log_odds = self._log_odds(_as_finite_rows(X, self.n_features))
-        with np.errstate(over="ignore"):
-            ratio: FloatArray = np.exp(_log_mixture(log_odds, alpha) - _log_mixture(log_odds, self.alpha_0))
-        return ratio
+        return _ratio_of_odds(self._log_odds(_as_finite_rows(X, self.n_features)), alpha, self.alpha_0)
+
+    def reference_ratio(self, alpha: float) -> FloatArray:
+        """Exact ratio of every reference row.
+
+        Parameters
+        ----------
+        alpha : float
+            The weight of ``D''``, in [0, 1].
+        """
+        require_number_in("alpha", alpha, 0, 1)
+        return _ratio_of_odds(self._reference_log_odds, alpha, self.alpha_0)
 
     @overload
     def risk(self, model: Any, alpha: float) -> float: ...
@@ -228,6 +236,10 @@ class GaussianStream:
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=spawn_key))
 
     @cached_property
+    def _reference_log_odds(self) -> FloatArray:
+        return self._log_odds(self.reference()[0])
+
+    @cached_property
     def _means(self) -> FloatArray:
         """The means of ``D'`` negative, ``D'`` positive, ``D''`` negative, ``D''`` positive."""
         d = int(self.n_features)
@@ -267,6 +279,12 @@ def _class_directions(geometry: str, d: int, angle: float) -> FloatArray:
     # Sampled cosines sum to zero, so are orthogonal to the ones; their phases are the angles between them.
     directions = np.sqrt(2 / d) * np.cos(2 * np.pi * np.arange(d) / d - turns)
     return directions
+
+
+def _ratio_of_odds(log_odds: FloatArray, alpha: float, alpha_0: float) -> FloatArray:
+    with np.errstate(over="ignore"):
+        ratio: FloatArray = np.exp(_log_mixture(log_odds, alpha) - _log_mixture(log_odds, alpha_0))
+    return ratio
 
 
 def _log_mixture(log_odds: FloatArray, alpha: float) -> FloatArray:
