@@ -194,13 +194,14 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         "contender": name,
         "seed": [outcome.seed for outcome in outcomes],
         "n_rounds": _once([outcome.n_rounds for outcome in outcomes]),
+        "n_played": _once([outcome.n_played for outcome in outcomes]),
         "spec": _once([outcome.spec for outcome in outcomes]),
         "finished": max(outcome.finished for outcome in outcomes),
     }
-    for measure in MEASURES:
+    for measure, n_digits in MEASURES.items():
         values = [getattr(outcome, measure) for outcome in outcomes]
         if any(value is not None for value in values):
-            record[measure] = [None if value is None else _rounded(value) for value in values]
+            record[measure] = [None if value is None else _rounded(value, n_digits) for value in values]
     known = [outcome.error for outcome in outcomes if outcome.error is not None]
     if known:  # for readers of the file: they are computed anew when it is read
         record["mean_error"] = _rounded(float(np.mean(known)))
@@ -210,8 +211,8 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
     return record | ({"failed": failures} if failures else {})
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
+def _rounded(value: float, n_digits: int = 6) -> float:
+    return float(f"{value:.{n_digits}g}")
 
 
 def _once(values: list[Any]) -> Any:
@@ -240,7 +241,7 @@ def _cell_outcomes(cell: dict[str, Any]) -> Iterable[Outcome]:
         for index, seed in enumerate(record["seed"]):
             row = {name: cell[name] for name in CellKey._fields}
             row |= {name: record[name][index] for name in MEASURES if name in record}
-            row |= {name: _at(record[name], index) for name in ("n_rounds", "spec", "finished")}
+            row |= {name: _at(record[name], index) for name in ("n_rounds", "n_played", "spec", "finished")}
             reason = failures.get(str(index))
             status = "done" if reason is None else "failed"
             yield outcome_from_row(

@@ -58,8 +58,13 @@ class Entry:
     @property
     def seconds_a_round(self) -> float | None:
         """Mean over the seeds."""
-        seconds = self.values("seconds")
-        return fmean(seconds) / self.n_rounds if seconds and self.n_rounds else None
+        known = self.values("seconds_per_round")
+        return fmean(known) if known else None
+
+    @property
+    def n_played(self) -> set[int]:
+        """Rounds that the streams had: a table in order of time may have fewer than asked for."""
+        return {outcome.n_played or outcome.n_rounds for outcome in self.done.values()}
 
 
 @dataclass(frozen=True)

@@ -219,12 +219,15 @@ def _groups(rows: Iterable[Row], field: str) -> dict[tuple[CellKey, str, int], l
 
 
 def _with_common_rounds(rows: list[Row], field: str) -> tuple[Row, FloatArray, list[Row]]:
-    """The rows whose curves have points at the same rounds, by most of them, one row a seed."""
-    grids = Counter(tuple(row[field]["round"]) for row in rows)
-    common = max(grids, key=lambda grid: (grids[grid], len(grid)))
-    by_seed = {row["seed"]: row for row in rows if tuple(row[field]["round"]) == common}
-    kept = list(by_seed.values())
-    return kept[0], np.array(common), kept
+    """The rows whose curves have as many points as most of them, one row a seed, and the mean rounds of the points.
+
+    Tables in order of time differ a little in length from seed to seed, and so do the rounds of their points.
+    """
+    sizes = Counter(len(row[field]["round"]) for row in rows)
+    usual = max(sizes, key=lambda size: (sizes[size], size))
+    kept = list({row["seed"]: row for row in rows if len(row[field]["round"]) == usual}.values())
+    rounds: FloatArray = np.round(np.array([row[field]["round"] for row in kept], dtype=float).mean(axis=0))
+    return kept[0], rounds, kept
 
 
 def _mean_series(several: Sequence[Sequence[float | None] | None]) -> FloatArray | None:

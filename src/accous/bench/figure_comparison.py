@@ -44,7 +44,7 @@ def draw_comparison(grid: list[list[tuple[str, Cell]]], *, shares_errors: bool =
     for panel in axes[-1]:
         panel.set_xlabel("error, %")
     has_paper = any(_published(cell, name) for row in grid for _, cell in row for name in names)
-    figure.legend(handles=_legend(has_paper), loc="outside lower center", ncols=4)
+    figure.legend(handles=_legend(has_paper), loc="outside lower center", ncols=4 if n_columns > 2 else 2)
     return figure
 
 

@@ -11,15 +11,17 @@ from accous.exceptions import DataError
 
 __all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
 
-MEASURES = (
-    "error",
-    "risk",
-    "estimator_loss",
-    "ratio_error",
-    "effective_sample_size",
-    "ratio_regret",
-    "seconds",
-)
+# With the digits that are kept of them in a file: those of the error are all that 50,000 rows can have.
+MEASURES = {
+    "error": 6,
+    "risk": 6,
+    "estimator_loss": 4,
+    "ratio_error": 4,
+    "effective_sample_size": 4,
+    "ratio_regret": 6,
+    "seconds": 3,
+    "seconds_per_round": 3,
+}
 
 
 class CellKey(NamedTuple):
@@ -41,10 +43,14 @@ class Outcome:
     contender : str
     seed : int
     n_rounds : int
+        As asked for; a table in order of time may have had fewer.
+    n_played : int
+        Rounds that the stream had; 0 where unknown.
     is_done : bool
     reason : str or None
         Why the run failed.
-    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds : float or None
+    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds, \
+            seconds_per_round : float or None
         As in the benchmark's rows; None where unknown.
     spec : str
         The specification the run belongs to.
@@ -56,6 +62,7 @@ class Outcome:
     contender: str
     seed: int
     n_rounds: int
+    n_played: int
     is_done: bool
     reason: str | None
     error: float | None
@@ -65,6 +72,7 @@ class Outcome:
     effective_sample_size: float | None
     ratio_regret: float | None
     seconds: float | None
+    seconds_per_round: float | None
     spec: str
     finished: str
 
@@ -84,12 +92,13 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
             f"A benchmark row has no usable dataset, shift, batch_size, contender or seed: {error}."
         ) from None
     measures = {name: _number(row.get(name)) for name in MEASURES}
-    is_done = row.get("status") == "done"
+    is_done, n_rounds = row.get("status") == "done", int(row.get("n_rounds") or 0)
     return Outcome(
         key=key,
         contender=contender,
         seed=seed,
-        n_rounds=int(row.get("n_rounds") or 0),
+        n_rounds=n_rounds,
+        n_played=int(row.get("n_played") or math.ceil((row.get("n_rows") or 0) / key.batch_size)),
         is_done=is_done,
         reason=None if is_done else str(row.get("reason") or "no reason given"),
         spec=str(row.get("spec") or ""),

@@ -149,10 +149,11 @@ def report_blocks(
     panels = make_panels(for_tables)
     blocks: list[Block] = [Heading(title, 1), Bullets(provenance_lines(aggregates))]
     blocks += _summary(panels)
+    if figures is not None:
+        blocks += _pictures("Comparison of the contenders", figures.comparison)
     for panel in panels:
         blocks += _panel_blocks(panel)
     if figures is not None:
-        blocks += _pictures("Comparison of the contenders", figures.comparison)
         blocks += _pictures("Errors over time under natural drift", figures.drift)
         blocks += _pictures("Inside the ensemble", figures.learners)
     series = regret_series(for_regret)

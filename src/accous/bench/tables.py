@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
-from accous.bench.comparison import AgainstOurs, Tally, against_ours, best_contenders, gap_closed
+from accous.bench.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous.bench.document import DASH, Notes, Row, Table, Text
 from accous.bench.paper import paper_note, paper_result
 from accous.bench.regret import RegretSeries, theory_exponent
@@ -26,12 +26,12 @@ def error_table(panel: Panel) -> Table:
         headings += columns
     rows = [_error_row(panel, name, with_paper, notes) for name in panel.contenders]
     n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
-    caption = (
-        f"{panel_title(panel.dataset, panel.n_reference, panel.batch_size)}: error in %, mean ± standard deviation "
-    )
-    caption += f"over {count(n_seeds, 'seed')}, {_rounds_words(panel)}; ms: mean time of a round."
-    remark = paper_note(panel.dataset) if with_paper else None
-    footnotes = notes.all() + ([("", remark)] if remark else [])
+    spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
+    title = panel_title(panel.dataset, panel.n_reference, panel.batch_size)
+    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean time of a round, scoring included."
+    remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
+    remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
+    footnotes = notes.all() + [("", remark) for remark in remarks]
     return Table(caption, [*headings, "ms"], rows, [*groups, ("", 1)], footnotes)
 
 
@@ -40,8 +40,13 @@ def _is_in_paper(panel: Panel, shift: str) -> bool:
 
 
 def _rounds_words(panel: Panel) -> str:
-    lengths = sorted({cell.n_rounds for cell in panel.cells.values()})
-    return " or ".join(f"{length:,}" for length in lengths) + " rounds"
+    usual = [
+        entry for cell in panel.cells.values() for entry in cell.entries.values() if entry.n_rounds == cell.n_rounds
+    ]
+    played = sorted(set[int]().union(*(entry.n_played for entry in usual)))
+    if not played:
+        return "no round played"
+    return f"{played[0]:,} rounds" if len(played) == 1 else f"{played[0]:,} to {played[-1]:,} rounds"
 
 
 def _error_row(panel: Panel, name: str, with_paper: Sequence[str], notes: Notes) -> Row:
@@ -69,8 +74,6 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
         yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
     if 0 < n_seeds < len(cell.seeds):
         yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
-    elif n_seeds == 1:
-        yield "One seed only: no standard deviation and no test."
     reasons: dict[str, list[int]] = {}
     for outcome in entry.failed:
         reasons.setdefault((outcome.reason or "").rstrip("."), []).append(outcome.seed)
@@ -93,10 +96,19 @@ def gap_table(panel: Panel) -> Table | None:
     notes = Notes()
     rows = [Row([Text("gap, points"), *(_width_text(cell, notes) for cell in panel.cells.values())], is_bound=True)]
     for name in names:
-        shares = [(gap := gaps[name, shift]) and gap.share for shift in panel.cells]
-        rows.append(Row([Text(name), *(Text(DASH if share is None else f"{100 * share:.0f}") for share in shares)]))
+        cells = [
+            _share_text(gaps[name, shift], gap_closed(cell, UNWEIGHTED), notes) for shift, cell in panel.cells.items()
+        ]
+        rows.append(Row([Text(name), *cells]))
     caption = "Share of the gap between FIX and the oracle that is closed, in %. Negative: worse than FIX."
     return Table(caption, ["contender", *panel.cells], rows, notes=notes.all())
+
+
+def _share_text(gap: Gap | None, usual: Gap | None, notes: Notes) -> Text:
+    if gap is None or gap.share is None:
+        return Text(DASH)
+    remarks = [] if usual is None or gap.measure == usual.measure else ["By the error, since its risk is not known."]
+    return Text(f"{100 * gap.share:.0f}".replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
 
 
 def _width_text(cell: Cell, notes: Notes) -> Text:
@@ -106,7 +118,7 @@ def _width_text(cell: Cell, notes: Notes) -> Text:
     remarks = ["By the exact risk." if gap.measure == "risk" else "By the error, since the risk is not known."]
     if gap.share is None:
         remarks.append("Below 0.1 point there is nothing to close.")
-    return Text(per_cent(gap.width), marks=notes.marks(remarks))
+    return Text(per_cent(gap.width).replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
 
 
 def difference_table(panel: Panel) -> Table | None:
@@ -116,12 +128,15 @@ def difference_table(panel: Panel) -> Table | None:
         return None
     names = [name for name in panel.rivals if any((name, shift) in tests for shift in panel.cells)]
     rows = [Row([Text(name), *(_test_text(tests.get((name, shift))) for shift in panel.cells)]) for name in names]
-    pairs = sorted({test.test.n for test in tests.values()})
-    caption = (
-        f"Error minus that of {OURS}, in points (positive: {OURS} errs less), with the p-value of the paired t-test "
-        f"over n = {' or '.join(map(str, pairs))} seeds after Holm's correction for the {len(tests)} comparisons of "
-        "this table. Bold: below 5 %."
-    )
+    pairs = sorted({test.test.n for test in tests.values() if test.adjusted_p is not None})
+    n_tests = sum(test.adjusted_p is not None for test in tests.values())
+    caption = f"Error minus that of {OURS}, in points (positive: {OURS} errs less)"
+    if pairs:
+        caption += (
+            f", with the p-value of the paired t-test over n = {' or '.join(map(str, pairs))} seeds after Holm's "
+            f"correction for the {count(n_tests, 'comparison')} of this table. Bold: below 5 %"
+        )
+    caption += "." if pairs else "; one seed cannot be tested."
     return Table(caption, ["contender", *panel.cells], rows)
 
 
