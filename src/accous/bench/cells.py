@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from accous.bench.outcomes import CellKey, Outcome
 
-__all__ = ["ORACLE", "OURS", "UNWEIGHTED", "Cell", "Entry", "Panel", "make_panels", "split_regret"]
+__all__ = ["ORACLE", "OURS", "UNWEIGHTED", "Cell", "Entry", "Panel", "in_order", "make_panels", "split_regret"]
 
 OURS, UNWEIGHTED, ORACLE = "Accous", "FIX", "oracle"
 _FIRST_CONTENDERS = (UNWEIGHTED, "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE")
@@ -114,14 +114,18 @@ class Panel:
 
     @property
     def contenders(self) -> list[str]:
-        """In the order of the table: the unweighted first, ours and the oracle last."""
-        names = dict.fromkeys(name for cell in self.cells.values() for name in cell.entries)
-        return _ordered(names, _FIRST_CONTENDERS, _LAST_CONTENDERS)
+        """All that take part under any shift, in the order of the table."""
+        return in_order(dict.fromkeys(name for cell in self.cells.values() for name in cell.entries))
 
     @property
     def rivals(self) -> list[str]:
         """Those that ours is compared with."""
         return [name for name in self.contenders if name not in (OURS, ORACLE)]
+
+
+def in_order(contenders: Iterable[str]) -> list[str]:
+    """Contenders in the order of tables: the unweighted first, ours and the oracle last."""
+    return _ordered(contenders, _FIRST_CONTENDERS, _LAST_CONTENDERS)
 
 
 def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
@@ -168,8 +172,7 @@ def _make_cell(key: CellKey, outcomes: list[Outcome]) -> Cell:
     for outcome in outcomes:
         by_contender.setdefault(outcome.contender, []).append(outcome)
     n_rounds = _usual_length(outcomes)
-    names = _ordered(by_contender, _FIRST_CONTENDERS, _LAST_CONTENDERS)
-    entries = {name: _make_entry(name, by_contender[name], n_rounds) for name in names}
+    entries = {name: _make_entry(name, by_contender[name], n_rounds) for name in in_order(by_contender)}
     seeds = {seed for entry in entries.values() if entry.n_rounds == n_rounds for seed in entry.done}
     return Cell(key, n_rounds, sorted(seeds), entries)
 

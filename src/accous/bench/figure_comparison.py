@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell
+from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
 from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
 from accous.bench.paper import paper_result
 
@@ -33,7 +33,7 @@ def draw_comparison(grid: list[list[tuple[str, Cell]]], *, shares_errors: bool =
     n_columns = max(len(row) for row in grid)
     names = _names([cell for row in grid for _, cell in row])
     height = len(grid) * (0.75 + 0.24 * len(names)) + 0.6
-    figure = new_figure(1.3 + 2.4 * n_columns, height)
+    figure = new_figure(max(6.5, 1.3 + 2.4 * n_columns), height)
     axes = figure.subplots(len(grid), n_columns, squeeze=False, sharey=True, sharex=shares_errors)
     for row, cells in enumerate(grid):
         for column, (title, cell) in enumerate(cells):
@@ -43,13 +43,13 @@ def draw_comparison(grid: list[list[tuple[str, Cell]]], *, shares_errors: bool =
             axes[row, column].set_visible(False)
     for panel in axes[-1]:
         panel.set_xlabel("error, %")
-    has_paper = any(_published(cell, name) for row in grid for _, cell in row for name in names)
-    figure.legend(handles=_legend(has_paper), loc="outside lower center", ncols=4 if n_columns > 2 else 2)
+    handles = _legend([cell for row in grid for _, cell in row], names)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4 if n_columns > 2 else 2)
     return figure
 
 
 def _names(cells: list[Cell]) -> list[str]:
-    names = dict.fromkeys(name for cell in cells for name in cell.entries)
+    names = in_order(dict.fromkeys(name for cell in cells for name in cell.entries))
     return [name for name in names if name not in (UNWEIGHTED, ORACLE)]
 
 
@@ -88,13 +88,14 @@ def _draw_dot(axes: Axes, place: int, name: str, mean: float, std: float, is_com
     axes.plot(mean, place, markersize=size, linestyle="none", alpha=opacity, zorder=6, **marker_style(name))
 
 
-def _legend(has_paper: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color="#555555", marker="o", linestyle="-", label="ours, ± std over seeds (faint: fewer runs)"),
-        Line2D([], [], label="FIX, never weighted", **line_style(UNWEIGHTED)),
-        Line2D([], [], label="oracle, true ratio", **line_style(ORACLE)),
-    ]
-    if has_paper:
+def _legend(cells: list[Cell], names: list[str]) -> list[Line2D]:
+    """What is drawn at all."""
+    label = "ours, ± std over seeds (faint: fewer runs)"
+    handles = [Line2D([], [], color="#555555", marker="o", linestyle="-", label=label)]
+    if any(_published(cell, name) for cell in cells for name in names):
         hollow: Any = {"marker": "d", "markerfacecolor": "none", "markeredgecolor": "#444444", "linestyle": "none"}
-        handles.insert(1, Line2D([], [], label="the paper's", **hollow))
+        handles.append(Line2D([], [], label="the paper's", **hollow))
+    for name, label in ((UNWEIGHTED, "FIX, never weighted"), (ORACLE, "oracle, true ratio")):
+        if any(name in cell.entries for cell in cells):
+            handles.append(Line2D([], [], label=label, **line_style(name)))
     return handles

@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from accous.bench.cells import OURS
 from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
 from accous.bench.regret import RegretSeries, theory_exponent
+from accous.core.arrays import FloatArray
 
 __all__ = ["draw_regret"]
 
@@ -37,9 +38,11 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
         shown = [one for one in series if one.key.shift == shift]
         for one in shown:
             _draw_series(panel, one)
-        _draw_theory(panel, next((one for one in shown if one.contender == OURS), shown[0]))
-        panel.set(xscale="log", yscale="log", xlabel="rounds T", title=shift)
         lengths = sorted({length for one in shown for length in one.lengths})
+        _draw_theory(
+            panel, next((one for one in shown if one.contender == OURS), shown[0]), np.array(lengths, dtype=float)
+        )
+        panel.set(xscale="log", yscale="log", xlabel="rounds T", title=shift)
         panel.set_xticks(lengths, [f"{length:,}" for length in lengths])
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -65,11 +68,11 @@ def _draw_series(axes: Axes, series: RegretSeries) -> None:
     axes.plot(lengths, means, linestyle="none", markersize=6, label=label, **marker_style(series.contender))
 
 
-def _draw_theory(axes: Axes, anchor: RegretSeries) -> None:
+def _draw_theory(axes: Axes, anchor: RegretSeries, lengths: FloatArray) -> None:
     """The theory's slope through the anchor's first point, and T / N_0 with the constant 1: its own is not known."""
-    lengths, theory = np.array(anchor.lengths, dtype=float), theory_exponent(anchor.key.shift)
+    theory = theory_exponent(anchor.key.shift)
     if theory is not None:
-        bound = anchor.means[0] * (lengths / lengths[0]) ** theory
+        bound = anchor.means[0] * (lengths / anchor.lengths[0]) ** theory
         label = f"theory: {_THEORY[theory]} (through the first point)"
         axes.plot(lengths, bound, color="black", linestyle=(0, (4, 3)), linewidth=1.2, label=label)
     if anchor.key.n_reference:

@@ -17,9 +17,9 @@ __all__ = ["Drawing", "drawing", "line_style", "marker_style", "new_figure", "ti
 # Okabe and Ito's colours; line styles and markers differ as well, for print in grey.
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
-    OURS: {"color": _BLUE, "linewidth": 2.6, "zorder": 6},
+    OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
     "Accous (paper)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
-    "OLRE": {"color": _ORANGE, "linewidth": 1.9, "linestyle": (0, (4, 1, 1, 1)), "zorder": 5},
+    "OLRE": {"color": _ORANGE, "linewidth": 1.4, "linestyle": (0, (4, 1, 1, 1)), "zorder": 6},
     UNWEIGHTED: {"color": _RED, "linewidth": 1.5, "linestyle": (0, (1, 1)), "zorder": 4},
     ORACLE: {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 7},
     "DANN": {"color": _PINK, "linewidth": 1.0, "linestyle": "-"},

@@ -60,7 +60,7 @@ def _draw(over_time: Axes, after: Axes, curve: Curve, values: FloatArray) -> Non
 
 
 def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[FloatArray, FloatArray]:
-    """Mean of the values by the rounds since the last switch; round 1 begins the first stretch.
+    """Mean of the values by the rounds since the last switch; the first stretch, before any switch, is left out.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[F
         Ascending; offset 0 is the first round of a stretch.
     """
     offsets = (rounds - 1) % period
-    is_known = ~np.isnan(values)
+    is_known = ~np.isnan(values) & (rounds > period)
     found = np.unique(offsets[is_known])
     return found, np.array([values[is_known & (offsets == offset)].mean() for offset in found])
 

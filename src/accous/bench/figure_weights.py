@@ -74,4 +74,4 @@ def weight_words(weight_map: WeightMap) -> str:
     if steps == 0:
         return words + ": the weight peaks where the length matches the period."
     side = "longer" if steps > 0 else "shorter"
-    return words + f": the weight peaks {abs(steps)} step{'s' if abs(steps) > 1 else ''} of two {side} than that."
+    return words + f": the weight peaks at a length that is {2 ** abs(steps)} times {side} than that."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import fmean, median
+from statistics import fmean, median, mode
 
 import numpy as np
 from scipy import stats
@@ -13,7 +13,7 @@ from accous.bench.comparison import TIE, against_ours, best_contenders, gap_clos
 from accous.bench.paper import paper_result
 from accous.bench.regret import RegretSeries, theory_exponent
 from accous.bench.significance import detectable_effect
-from accous.bench.wording import count, listed, per_cent
+from accous.bench.wording import count, listed, per_cent, shift_words
 
 __all__ = ["panel_findings", "power_words", "regret_findings"]
 
@@ -33,8 +33,14 @@ def _best(panel: Panel) -> str:
             winners.setdefault(name, []).append(shift)
     if not winners:
         return ""
-    words = [f"{name} under {listed(shifts)}" for name, shifts in winners.items()]
+    words = [f"{name} {_under(shifts, panel)}" for name, shifts in winners.items()]
     return f"Lowest error: {'; '.join(words)}."
+
+
+def _under(shifts: list[str], panel: Panel) -> str:
+    if len(shifts) > 1 and len(shifts) == len(panel.cells):
+        return "under all shifts"
+    return f"under {listed([shift_words(shift) for shift in shifts])}" if shifts else ""
 
 
 def _differences(panel: Panel, contender: str) -> dict[str, tuple[float, float]]:
@@ -67,7 +73,8 @@ def _helped(panel: Panel) -> str:
 
 
 def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
-    return listed([f"{shift} ({per_cent(pairs[shift][0], 1)} to {per_cent(pairs[shift][1], 1)} %)" for shift in shifts])
+    moves = {shift: [per_cent(error, 1) for error in pairs[shift]] for shift in shifts}
+    return listed([f"{shift_words(shift)} ({before} to {after} %)" for shift, (before, after) in moves.items()])
 
 
 def _to_gain(panel: Panel) -> str:
@@ -79,24 +86,25 @@ def _to_gain(panel: Panel) -> str:
         if gap.share is None:
             nothing.append(shift)
         else:
-            gains.append(f"{per_cent(gap.width, 1)} points under {shift} ({100 * gap.share:.0f} %)")
+            gains.append(f"{per_cent(gap.width, 1)} points under {shift_words(shift)} ({100 * gap.share:.0f} %)")
     words = []
     if gains:
         words.append(f"With the true ratio ({ORACLE}) there was to gain, and {OURS} gained of it: {', '.join(gains)}.")
     if nothing:
-        words.append(f"Even the true ratio gains less than 0.1 point under {listed(nothing)}.")
+        words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}.")
     return " ".join(words)
 
 
 def _hurt(panel: Panel) -> str:
-    words = []
+    """Contenders that had better not weighted at all, those with the same shifts together."""
+    worse: dict[str, list[str]] = {}
     for name in panel.contenders:
-        if name in (UNWEIGHTED, ORACLE, OURS):
-            continue
-        worse = [shift for shift, (fixed, other) in _differences(panel, name).items() if other - fixed > TIE]
-        if worse:
-            words.append(f"{name} (under {listed(worse)})")
-    return f"Worse than no weighting at all, by more than 0.3 points: {listed(words)}." if words else ""
+        if name not in (UNWEIGHTED, ORACLE, OURS):
+            pairs = _differences(panel, name)
+            shifts = [shift for shift, (fixed, other) in pairs.items() if other - fixed > TIE]
+            worse.setdefault(_under(shifts, panel), []).append(name)
+    words = [f"{listed(names)} {where}" for where, names in worse.items() if where]
+    return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
 
 
 def _like_paper(panel: Panel) -> str:
@@ -125,10 +133,10 @@ def _significant(panel: Panel) -> str:
         return ""
     found = [test for test in tests if test.is_significant]
     better = sum(test.test.difference > 0 for test in found)
-    return (
-        f"Of {count(len(tests), 'tested difference')} to {OURS}, significant after the correction: {len(found)}, "
-        f"{better} in its favour, {len(found) - better} against it. {power_words(panel)}"
-    )
+    verb = "is" if len(found) == 1 else "are"
+    words = f"Of {count(len(tests), 'tested difference')} to {OURS} {len(found) or 'none'} {verb} significant"
+    words += f" after the correction: {better} in its favour, {len(found) - better} against it" if found else ""
+    return f"{words}. {power_words(panel)}"
 
 
 def power_words(panel: Panel) -> str:
@@ -136,11 +144,11 @@ def power_words(panel: Panel) -> str:
     tests = [test.test for test in against_ours(panel).values() if test.test.std is not None]
     if not tests:
         return ""
-    n = min(test.n for test in tests)
+    n = mode(test.n for test in tests)
     single, first = detectable_effect(n), detectable_effect(n, 0.05 / len(tests))
     if single is None or first is None:
         return ""
-    typical = median(test.std or 0.0 for test in tests)
+    typical = median(test.std or 0.0 for test in tests if test.n == n)
     return (
         f"With n = {n} seeds a single test finds, four times in five, a difference of {single:.1f} standard deviations "
         f"of the paired differences (here typically {per_cent(single * typical)} points), and the first step of the "

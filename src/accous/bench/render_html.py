@@ -20,7 +20,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main, nav, header { max-width: 72rem; margin: 0 auto; padding: 0 1.5rem; }
+main, nav, header { max-width: 76rem; margin: 0 auto; padding: 0 1.5rem; }
 header { padding-top: 2.5rem; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.4rem; margin: 3rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
@@ -28,11 +28,10 @@ h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p, ul { max-width: 52rem; }
 nav ul { display: flex; flex-wrap: wrap; gap: .35rem 1.25rem; list-style: none; padding: 0; margin: 1rem 0 0; }
 a { color: var(--accent); }
-.scroll { overflow-x: auto; margin: 1.25rem 0 .25rem; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
-caption { caption-side: top; text-align: left; color: var(--soft); padding-bottom: .5rem; white-space: normal;
-  max-width: 60rem; }
-th, td { padding: .3rem .7rem; text-align: right; }
+.scroll { overflow-x: auto; margin: 0 0 .25rem; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
+p.caption { color: var(--soft); font-size: .9rem; margin: 1.75rem 0 .5rem; }
+th, td { padding: .28rem .5rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
 thead th { font-weight: 600; border-bottom: 1px solid var(--ink); }
 thead tr.groups th { border-bottom: 1px solid var(--line); text-align: center; }
@@ -43,7 +42,7 @@ tbody tr:last-child td { border-bottom: 1px solid var(--ink); }
 td strong { color: var(--ink); }
 .notes { color: var(--soft); font-size: .82rem; margin: .25rem 0 1.5rem; padding: 0; list-style: none; }
 figure { margin: 1.5rem 0; }
-figure svg { width: 100%; height: auto; max-width: 72rem; }
+figure svg { max-width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
 footer { height: 4rem; }
 @media print {
@@ -139,7 +138,7 @@ def _table(table: Table) -> str:
     body = "\n".join(rows)
     notes = "".join(f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{escape(text)}</li>" for mark, text in table.notes)
     return (
-        f'<div class="scroll"><table>\n<caption>{escape(table.caption)}</caption>\n<thead>\n{head}\n</thead>\n'
+        f'<p class="caption">{escape(table.caption)}</p>\n<div class="scroll"><table>\n<thead>\n{head}\n</thead>\n'
         f'<tbody>\n{body}\n</tbody>\n</table></div>\n<ul class="notes">{notes}</ul>'
     )
 

@@ -36,7 +36,7 @@ def _block(block: Block, figure_folder: str) -> str:
             return "\n".join(f"- {_escaped(item)}" for item in block.items)
         case Picture():
             caption = _escaped(block.caption)
-            return f"![{caption}]({figure_folder}/{block.name}.png)\n\n*{caption}*"
+            return f"![{caption.partition(': ')[0]}]({figure_folder}/{block.name}.png)\n\n*{caption}*"
         case Table():
             return _table(block)
 

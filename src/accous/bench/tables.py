@@ -24,6 +24,9 @@ def error_table(panel: Panel) -> Table:
         columns = ["ours", "paper"] if shift in with_paper else ["ours"]
         groups.append((shift, len(columns)))
         headings += columns
+    groups.append(("", 1))
+    if not with_paper:
+        groups, headings = [], ["contender", *panel.cells]
     rows = [_error_row(panel, name, with_paper, notes) for name in panel.contenders]
     n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
     spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
@@ -32,7 +35,7 @@ def error_table(panel: Panel) -> Table:
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
     remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
     footnotes = notes.all() + [("", remark) for remark in remarks]
-    return Table(caption, [*headings, "ms"], rows, [*groups, ("", 1)], footnotes)
+    return Table(caption, [*headings, "ms"], rows, groups, footnotes)
 
 
 def _is_in_paper(panel: Panel, shift: str) -> bool:

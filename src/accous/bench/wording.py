@@ -16,6 +16,7 @@ __all__ = [
     "plus_minus",
     "points",
     "seed_list",
+    "shift_words",
 ]
 
 _TITLES = {
@@ -42,6 +43,11 @@ def panel_title(dataset: str, n_reference: int, batch_size: int) -> str:
     """Data set, reference and batch size."""
     reference = f", {n_reference:,} reference rows" if n_reference else ""
     return f"{dataset_title(dataset)}, N_t = {batch_size}{reference}"
+
+
+def shift_words(shift: str) -> str:
+    """A shift's name in a sentence."""
+    return {"natural": "natural drift", "none": "no shift"}.get(shift, shift)
 
 
 def per_cent(share: float | None, decimals: int = 2) -> str:
