@@ -198,10 +198,10 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         "spec": _once([outcome.spec for outcome in outcomes]),
         "finished": max(outcome.finished for outcome in outcomes),
     }
-    for measure, n_digits in MEASURES.items():
+    for measure in MEASURES:
         values = [getattr(outcome, measure) for outcome in outcomes]
         if any(value is not None for value in values):
-            record[measure] = [None if value is None else _rounded(value, n_digits) for value in values]
+            record[measure] = values
     known = [outcome.error for outcome in outcomes if outcome.error is not None]
     if known:  # for readers of the file: they are computed anew when it is read
         record["mean_error"] = _rounded(float(np.mean(known)))
@@ -211,8 +211,8 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
     return record | ({"failed": failures} if failures else {})
 
 
-def _rounded(value: float, n_digits: int = 6) -> float:
-    return float(f"{value:.{n_digits}g}")
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def _once(values: list[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Block", "Bullets", "Heading", "Notes", "Paragraph", "Picture", "Row", "Table", "Text"]
+__all__ = ["Block", "Bullets", "Code", "Heading", "Notes", "Paragraph", "Picture", "Row", "Table", "Text"]
 
 DASH = "–"
 
@@ -79,7 +79,14 @@ class Picture:
     caption: str
 
 
-Block = Heading | Paragraph | Bullets | Table | Picture
+@dataclass(frozen=True)
+class Code:
+    """Commands, as they are typed."""
+
+    lines: list[str]
+
+
+Block = Heading | Paragraph | Bullets | Code | Table | Picture
 
 
 class Notes:

@@ -9,15 +9,62 @@ import numpy as np
 from scipy import stats
 
 from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Panel
-from accous.bench.comparison import TIE, against_ours, best_contenders, gap_closed
+from accous.bench.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
 from accous.bench.paper import paper_result
 from accous.bench.regret import RegretSeries, theory_exponent
 from accous.bench.significance import detectable_effect
-from accous.bench.wording import count, listed, per_cent, shift_words
+from accous.bench.wording import count, dataset_title, listed, per_cent, points, shift_words
 
-__all__ = ["panel_findings", "power_words", "regret_findings"]
+__all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 
 _LEAST_RANKED = 4
+
+
+def overall_findings(panels: Iterable[Panel]) -> list[str]:
+    """Sentences on all tables together: how often and by how much weighting helps, and what the oracle gains."""
+    panels = list(panels)
+    gains: dict[str, float] = {}
+    for panel in panels:
+        for shift, (fixed, ours) in _differences(panel, OURS).items():
+            gains[_place(panel, shift)] = fixed - ours
+    sentences = _gains(gains) if gains else []
+    gaps = [gap for panel in panels for cell in panel.cells.values() if (gap := gap_closed(cell, OURS)) is not None]
+    return sentences + (_overall_gap(gaps) if gaps else [])
+
+
+def _place(panel: Panel, shift: str) -> str:
+    reference = f", {panel.n_reference:,} reference rows" if panel.n_reference else ""
+    return f"{dataset_title(panel.dataset)}{reference}, N_t = {panel.batch_size}, {shift_words(shift)}"
+
+
+def _gains(gains: dict[str, float]) -> list[str]:
+    hurt = {place: -gain for place, gain in gains.items() if gain < -TIE}
+    n_helped = sum(gain > TIE for gain in gains.values())
+    words = (
+        f"Weighting by {OURS} lowers the error of {UNWEIGHTED} by more than 0.3 points in {n_helped} of "
+        f"{count(len(gains), 'cell')} and raises it by more than that in {len(hurt)}; the mean gain is "
+        f"{points(fmean(gains.values()))} points, from {points(min(gains.values()))} to {points(max(gains.values()))}."
+    )
+    sentences = [words]
+    if hurt:
+        places = [f"{place} (by {per_cent(loss)} points)" for place, loss in hurt.items()]
+        sentences.append(f"It hurts in: {'; '.join(places)}.")
+    return sentences
+
+
+def _overall_gap(gaps: list[Gap]) -> list[str]:
+    sentences = []
+    wide = [gap for gap in gaps if gap.share is not None]
+    if wide:
+        gained = sum(gap.width * (gap.share or 0.0) for gap in wide) / sum(gap.width for gap in wide)
+        sentences.append(
+            f"The {ORACLE}, which knows the true ratio, gains {per_cent(fmean(gap.width for gap in wide), 1)} points "
+            f"on average in the {count(len(wide), 'cell')} where it gains at least 0.1 point; {OURS} gets "
+            f"{100 * gained:.0f} % of that."
+        )
+    if len(gaps) > len(wide):
+        sentences.append(f"In {count(len(gaps) - len(wide), 'cell')} not even the {ORACLE} gains that much.")
+    return sentences
 
 
 def panel_findings(panel: Panel) -> list[str]:

@@ -11,7 +11,7 @@ from accous.exceptions import DataError
 
 __all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
 
-# With the digits that are kept of them in a file: those of the error are all that 50,000 rows can have.
+# With the digits that are kept of them: a report from rows and one from a file of aggregates are then the same.
 MEASURES = {
     "error": 6,
     "risk": 6,
@@ -91,7 +91,7 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
         raise DataError(
             f"A benchmark row has no usable dataset, shift, batch_size, contender or seed: {error}."
         ) from None
-    measures = {name: _number(row.get(name)) for name in MEASURES}
+    measures = {name: _number(row.get(name), n_digits) for name, n_digits in MEASURES.items()}
     is_done, n_rounds = row.get("status") == "done", int(row.get("n_rounds") or 0)
     return Outcome(
         key=key,
@@ -107,12 +107,12 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
     )
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or None: NaN and infinity say as little as null."""
+def _number(value: Any, n_digits: int) -> float | None:
+    """A finite number to so many digits, or None: NaN and infinity say as little as null."""
     if value is None:
         return None
     number = float(value)
-    return number if math.isfinite(number) else None
+    return float(f"{number:.{n_digits}g}") if math.isfinite(number) else None
 
 
 def latest_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:

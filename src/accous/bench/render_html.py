@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture, Table, Text
+from accous.bench.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
 
 __all__ = ["html_page"]
 
@@ -41,6 +41,7 @@ tbody tr.edge td { border-top: 1px solid var(--line); }
 tbody tr:last-child td { border-bottom: 1px solid var(--ink); }
 td strong { color: var(--ink); }
 .notes { color: var(--soft); font-size: .82rem; margin: .25rem 0 1.5rem; padding: 0; list-style: none; }
+pre { background: var(--shade); padding: .75rem 1rem; overflow-x: auto; font-size: .86rem; }
 figure { margin: 1.5rem 0; }
 figure svg { max-width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
@@ -95,6 +96,8 @@ def _block(block: Block, figures: Mapping[str, str]) -> str:
             return f"<p>{escape(block.text)}</p>"
         case Bullets():
             return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in block.items) + "</ul>"
+        case Code():
+            return "<pre>" + escape("\n".join(block.lines)) + "</pre>"
         case Picture():
             return _figure(block, figures)
         case Table():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture, Table, Text
+from accous.bench.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
 
 __all__ = ["latex"]
 
@@ -59,6 +59,8 @@ def _block(block: Block) -> str:
         case Bullets():
             items = "\n".join(rf"\item {_escaped(item)}" for item in block.items)
             return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+        case Code():
+            return "\n".join([r"\begin{verbatim}", *block.lines, r"\end{verbatim}"])
         case Picture():
             size = r"width=\textwidth,height=0.8\textheight,keepaspectratio"
             lines = [r"\begin{figure}[H]", r"\centering", rf"\includegraphics[{size}]{{figures/{block.name}.png}}"]

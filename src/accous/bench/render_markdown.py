@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture, Table, Text
+from accous.bench.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
 
 __all__ = ["markdown"]
 
@@ -34,6 +34,8 @@ def _block(block: Block, figure_folder: str) -> str:
             return _escaped(block.text)
         case Bullets():
             return "\n".join(f"- {_escaped(item)}" for item in block.items)
+        case Code():
+            return "\n".join(["```console", *(f"$ {line}" for line in block.lines), "```"])
         case Picture():
             caption = _escaped(block.caption)
             return f"![{caption.partition(': ')[0]}]({figure_folder}/{block.name}.png)\n\n*{caption}*"

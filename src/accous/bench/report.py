@@ -12,7 +12,7 @@ from accous.bench.cells import OURS, Panel, make_panels, split_regret
 from accous.bench.comparison import tally
 from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture
 from accous.bench.figures import Figures, draw_figures
-from accous.bench.findings import panel_findings, regret_findings
+from accous.bench.findings import overall_findings, panel_findings, regret_findings
 from accous.bench.regret import regret_series
 from accous.bench.render_html import html_page
 from accous.bench.render_latex import latex
@@ -185,6 +185,9 @@ def _summary(panels: list[Panel]) -> Iterable[Block]:
     if not panels:
         return
     yield Heading("Summary", 2)
+    findings = overall_findings(panels)
+    if findings:
+        yield Bullets(findings)
     yield Paragraph(_LEGEND)
     tallies = tally(panels)
     if any(one.wins + one.ties + one.losses for one in tallies):
