@@ -29,7 +29,8 @@ def write_rows(folder: Path, rows: list[dict[str, Any]]) -> Path:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on rows of every kind."""
     base = tmp_path_factory.mktemp("bench")
-    rows = [*table_rows(), *table_rows(dataset="diabetes", n_reference=200, batch_sizes=(5,), risk=None)]
+    other = table_rows(dataset="diabetes", n_reference=200, batch_sizes=(5,), shifts=("Lin",), risk=None)
+    rows = [*table_rows(batch_sizes=(1,)), *other]
     folders = [
         write_rows(base / "tables", rows),
         write_rows(base / "figures", switch_rows()),

@@ -108,7 +108,7 @@ def _drift(curves: list[Curve]) -> _Drawn:
             title = f"{dataset_title(curve.key.dataset)}, $N_t$ = {curve.key.batch_size}"
             panels.setdefault(title, []).append(curve)
     if panels:
-        caption = "Error over time on data that drift by nature, averaged over seeds."
+        caption = "Error over time on data that drift by nature, averaged over seeds; beside it, the difference to FIX."
         yield Picture("drift", caption), partial(draw_drift, panels)
 
 

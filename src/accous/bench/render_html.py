@@ -55,6 +55,8 @@ footer { height: 4rem; }
   figure, .scroll, tr { break-inside: avoid; }
   .scroll { overflow: visible; }
   table { font-size: 7.5pt; }
+  p.caption { break-after: avoid; font-size: 9pt; }
+  figcaption, .notes { font-size: 8.5pt; }
   th, td { padding: .15rem .3rem; }
 }
 """
