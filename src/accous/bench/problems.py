@@ -120,6 +120,11 @@ def _moving(setting: Setting) -> MovingGaussianStream:
     )
 
 
+def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Twelve hours against twelve: two loads cannot tell 24 apart."""
+    return ((hours >= 7) & (hours < 19)).astype(np.int64)
+
+
 @cache
 def _halves(name: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
     """Two parts of a table such that a classifier trained on one generalises poorly to the other."""
@@ -148,7 +153,14 @@ def _halved(name: str, title: str) -> Problem:
     return Problem(name, title, _MIXED, make, ("n_reference",), lambda: _halves(name))
 
 
-def _ordered(name: str, title: str, *, share: float, group: str | None = None) -> Problem:
+def _ordered(
+    name: str,
+    title: str,
+    *,
+    share: float,
+    group: str | None = None,
+    label: Callable[[NDArray[np.int64]], NDArray[Any]] = lambda y: y,
+) -> Problem:
     """Take a random share of a table's rows, other rows for every seed, in their order."""
 
     def make(setting: Setting) -> OrderedStream:
@@ -165,7 +177,7 @@ def _ordered(name: str, title: str, *, share: float, group: str | None = None) -
         kept = kept[: n_first + setting.n_rounds * setting.batch_size]
         scaler = StandardScaler().fit(table.X[kept[:n_first]])
         X = scaler.transform(table.X[kept])
-        return OrderedStream(X, table.y[kept], n_reference=n_first, batch_size=setting.batch_size)
+        return OrderedStream(X, label(table.y[kept]), n_reference=n_first, batch_size=setting.batch_size)
 
     return Problem(name, title, (NATURAL,), make, ("share", "n_reference"), lambda: datasets.load(name))
 
@@ -190,7 +202,7 @@ _PROBLEMS = {
         _halved("breast_cancer", "Breast (diagnostic)"),
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),
-        _ordered("powersupply", "Power supply", share=0.9),
+        _ordered("powersupply", "Power supply (day or night)", share=0.9, label=_is_day),
     )
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,7 @@ from accous.ratio.blas import one_blas_thread
 __all__ = ["Measures", "Run", "play"]
 
 FORMAT = 1
-N_FRESH_ROWS = 4000
+N_FRESH_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,17 @@ class Measures:
 
 @dataclass(frozen=True)
 class Run:
-    """A cell of the grid, for one contender and one seed."""
+    """A cell of the grid, for one contender and one seed.
+
+    ``parameters`` are set on the contender's model, as by scikit-learn's ``set_params``.
+    """
 
     spec: str
     problem: Problem
     contender: Contender
     setting: Setting
     measures: Measures
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     _names: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,10 +81,15 @@ class Run:
         """The fields that say which run it is."""
         return dict(self._names)
 
+    def model(self) -> Any:
+        """Return a fresh classifier with the run's seed and parameters."""
+        model = self.contender(self.setting.seed)
+        return model.set_params(**self.parameters) if self.parameters else model
+
     def settings(self) -> dict[str, Any]:
         """All that the numbers depend on besides the code."""
         return {
-            "contender": _parameters(self.contender(self.setting.seed)),
+            "contender": _parameters(self.model()),
             "learns_first": self.contender.learns_first,
             "options": dict(self.setting.options),
             **asdict(self.measures),
@@ -91,7 +100,7 @@ class Run:
 
         Of a contender's parameters those count that are not the default: a new one leaves finished runs finished.
         """
-        settings = {**self.settings(), "contender": _text(self.contender(self.setting.seed))}
+        settings = {**self.settings(), "contender": _text(self.model())}
         text = json.dumps([FORMAT, self._names, settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -123,7 +132,7 @@ def play(run: Run) -> dict[str, Any]:
 def _outcome(run: Run) -> dict[str, Any]:
     stream = run.problem.make(run.setting)
     X, y = stream.reference()
-    model = run.contender(run.setting.seed)
+    model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
     scorer = _Scorer(stream, run.measures)
     model.fit(X, y)

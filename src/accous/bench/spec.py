@@ -22,7 +22,7 @@ from accous.parameters import require_integer
 __all__ = ["Spec", "find_spec", "prepare", "read_spec", "spec_folder", "spec_names"]
 
 _LISTS = ("datasets", "shifts", "batch_sizes", "contenders", "rounds", "seeds")
-_KEYS = (*_LISTS, "title", "description", "options", "score_every", "points", "record", "plugins")
+_KEYS = (*_LISTS, "title", "description", "options", "parameters", "score_every", "points", "record", "plugins")
 _RECORDS = ("learner_weights", "regret")
 _SCORED_ROUNDS = 2000
 
@@ -38,6 +38,8 @@ class Spec:
     batch_sizes, rounds, seeds : tuple of int
     options : mapping
         For a data set's name, what its streams are made with besides.
+    parameters : mapping
+        For a contender's name, parameters to set on its model, such as ``refit`` or ``ratio__step_size``.
     score_every : int or None
         See `Measures`; None scores about 2,000 rounds of a stream.
     points : int
@@ -56,6 +58,7 @@ class Spec:
     rounds: tuple[int, ...]
     seeds: tuple[int, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     score_every: int | None = None
     points: int = 200
     record: tuple[str, ...] = ()
@@ -88,6 +91,7 @@ class Spec:
                 get_contender(contender),
                 Setting(shift, batch_size, n_rounds, seed, self.options.get(dataset, {})),
                 self._measures(n_rounds),
+                self.parameters.get(contender, {}),
             )
             for seed, dataset, batch_size, n_rounds, shift, contender in cells
         ]
@@ -161,6 +165,7 @@ class _Reader:
             rounds=self._counts("rounds"),
             seeds=self._seeds(),
             options=self._options(),
+            parameters=self._parameters(),
             score_every=self._count("score_every", None),
             points=self._count("points", 200) or 200,
             record=self._names("record", self._check_record, default=[]),
@@ -199,6 +204,17 @@ class _Reader:
                     has = ", ".join(problem.options) or "none"
                     self._refuse(f"{name} has no option {key!r}; its options are: {has}", "options", name, key)
         return dict(options)
+
+    def _parameters(self) -> dict[str, dict[str, Any]]:
+        parameters = self.content.get("parameters", {})
+        for name, given in parameters.items():
+            contender = self._checked(partial(_available_contender, name), "parameters", name)
+            for key, value in given.items():
+                try:
+                    contender(0).set_params(**{key: value})
+                except (AttributeError, ValueError):
+                    self._refuse(f"{name} has no parameter {key!r}", "parameters", name, key)
+        return dict(parameters)
 
     def _names(self, key: str, check: Callable[[str], Any], default: list[str] | None = None) -> tuple[str, ...]:
         names = self._list(key, str, default)
