@@ -35,7 +35,8 @@ class Aggregates:
         Weights of the learners over time, averaged over seeds.
     provenance : dict
         ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all the values met; ``first`` and
-        ``last``, dates.
+        ``last``, dates; ``superseded``, the number of finished runs that a later one of the same names, but with other
+        settings, stands for.
     """
 
     outcomes: list[Outcome]
@@ -58,11 +59,13 @@ def aggregate_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregates:
     """
     rows = list(rows)
     done = [row for row in rows if row.get("status") == "done"]
+    outcomes = latest_outcomes(outcome_from_row(row) for row in _with_reference_size(rows))
+    n_superseded = len(done) - sum(outcome.is_done for outcome in outcomes)
     return Aggregates(
-        outcomes=latest_outcomes(outcome_from_row(row) for row in _with_reference_size(rows)),
+        outcomes=outcomes,
         curves=curves_from_rows(done),
         weight_maps=weight_maps_from_rows(done),
-        provenance=_provenance(rows),
+        provenance=_provenance(rows) | {"superseded": n_superseded},
     )
 
 
@@ -141,7 +144,9 @@ def _merged_provenance(parts: list[dict[str, Any]]) -> dict[str, Any]:
         merged[name] = {
             place: _distinct(value for part in parts for value in part.get(name, {}).get(place, [])) for place in places
         }
-    return merged | {"first": firsts[0] if firsts else None, "last": lasts[-1] if lasts else None}
+    merged["first"], merged["last"] = (firsts[0] if firsts else None), (lasts[-1] if lasts else None)
+    merged["superseded"] = sum(part.get("superseded", 0) for part in parts)
+    return merged
 
 
 # --- as a file ---------------------------------------------------------------------------------------------------

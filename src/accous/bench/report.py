@@ -160,7 +160,8 @@ def report_blocks(
     if series:
         blocks += [Heading("Growth of the regret", 2), Bullets(regret_findings(series)), regret_table(series)]
         blocks += [] if figures is None else figures.regret
-    return blocks
+    settings = [f"{name}: {one}." for name, found in aggregates.provenance.get("settings", {}).items() for one in found]
+    return blocks + ([Heading("Settings of the contenders", 2), Bullets(settings)] if settings else [])
 
 
 def provenance_lines(aggregates: Aggregates) -> list[str]:
@@ -170,6 +171,9 @@ def provenance_lines(aggregates: Aggregates) -> list[str]:
     n_failed = len(aggregates.outcomes) - n_done
     failed = f", {count(n_failed, 'failed run')}" if n_failed else ""
     lines = [f"Made from {count(n_done, 'run')}{failed}, specs: {', '.join(origin.get('specs', [])) or 'unnamed'}."]
+    if origin.get("superseded"):
+        runs = count(origin["superseded"], "run")
+        lines.append(f"Left out: {runs} for which a later one of the same names, but with other settings, stands.")
     if origin.get("first"):
         first, last = origin["first"][:10], origin["last"][:10]
         lines.append(f"Run on {first}." if first == last else f"Run from {first} to {last}.")
