@@ -67,6 +67,16 @@ def test_who_ran_on_fewer_seeds_or_rounds_is_not_best() -> None:
     assert cell.common_seeds("DANN", "Accous") == []
 
 
+def test_a_seed_that_few_have_yet_keeps_nobody_from_being_best() -> None:
+    rows = [make_row(name, seed) for name in ("FIX", "LR", "Accous") for seed in (0, 1)]
+    rows.append(make_row("FIX", 2, error=0.0))
+    cell = one_panel(rows).cells["Squ"]
+    assert cell.seeds == [0, 1]
+    assert cell.is_complete("Accous")
+    assert best_contenders(cell) == ["Accous"]
+    assert cell.entries["FIX"].mean == pytest.approx(0.22)
+
+
 def test_gap_closed_by_risk_where_known() -> None:
     rows = [make_row("FIX", 0, risk=0.40), make_row("oracle", 0, risk=0.20), make_row("LR", 0, risk=0.25, error=0.9)]
     gap = gap_closed(one_panel(rows).cells["Squ"], "LR")
@@ -135,6 +145,17 @@ def test_pooled_test_averages_each_seed_over_the_cells_first() -> None:
     assert found.pooled.test.n == 5
     assert found.pooled.test.p == pytest.approx(stats.ttest_rel(means["OLRE"], means["Accous"]).pvalue)
     assert found.wins == 8
+
+
+def test_the_tally_by_risk_leaves_out_what_has_none() -> None:
+    rows = [make_row("Accous", seed, error=0.3, risk=0.2 + 0.01 * seed) for seed in (0, 1)]
+    rows += [make_row("LR", seed, error=0.1, risk=0.25 + 0.011 * seed) for seed in (0, 1)]
+    rows += [make_row("DANN", seed, error=0.1) for seed in (0, 1)]
+    (found,) = tally(panels_of(rows), "risk")
+    assert (found.contender, found.wins, found.losses) == ("LR", 1, 0)
+    assert found.pooled is not None
+    assert found.pooled.test.difference == pytest.approx(0.0505)
+    assert [one.losses for one in tally(panels_of(rows))] == [1, 1]
 
 
 def test_a_failure_is_forgotten_once_the_run_is_done() -> None:

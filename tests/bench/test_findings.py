@@ -51,6 +51,15 @@ def test_distance_to_the_paper() -> None:
     assert "the paper's 3 numbers is 0.7 points" in " ".join(panel_findings(panel))
 
 
+def test_errors_that_are_not_the_risk_are_named() -> None:
+    rows = [make_row(name, seed, error=0.3, risk=0.302) for name in ("FIX", "Accous") for seed in (0, 1)]
+    rows += [make_row("LR", seed, error=0.27, risk=0.30) for seed in (0, 1)]
+    (panel,) = make_panels(aggregate_rows(rows).outcomes)
+    (sentence,) = [sentence for sentence in panel_findings(panel) if "not the exact risk" in sentence]
+    assert "for LR (−3.00 points), on average" in sentence
+    assert "Accous" not in sentence
+
+
 def test_overall() -> None:
     text = " ".join(overall_findings(panels_of({"Squ": HELPED, "none": HURT})))
     assert "by more than 0.3 points in 1 of 2 cells and raises it by more than that in 1" in text
@@ -103,6 +112,7 @@ def test_results_page_has_its_pictures_and_commands(tmp_path: Path) -> None:
         (plus_minus(0.2771, None), "27.71"),
         (points(-0.0123), "−1.23"),
         (points(0.0123), "+1.23"),
+        (points(-0.00001), "0.00"),
         (p_value(0.0004), "p < 0.001"),
         (p_value(0.04999), "p = 0.050"),
         (p_value(None), "–"),

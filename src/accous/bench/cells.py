@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -77,7 +78,7 @@ class Cell:
     n_rounds : int
         Of the streams that most contenders ran on.
     seeds : list of int
-        All seeds of those.
+        Those that at least half of the contenders have: while a benchmark runs, the first ones are a seed ahead.
     entries : dict of str to Entry
     """
 
@@ -173,8 +174,9 @@ def _make_cell(key: CellKey, outcomes: list[Outcome]) -> Cell:
         by_contender.setdefault(outcome.contender, []).append(outcome)
     n_rounds = _usual_length(outcomes)
     entries = {name: _make_entry(name, by_contender[name], n_rounds) for name in in_order(by_contender)}
-    seeds = {seed for entry in entries.values() if entry.n_rounds == n_rounds for seed in entry.done}
-    return Cell(key, n_rounds, sorted(seeds), entries)
+    return Cell(
+        key, n_rounds, _usual_seeds([entry for entry in entries.values() if entry.n_rounds == n_rounds]), entries
+    )
 
 
 def _usual_length(outcomes: list[Outcome]) -> int:
@@ -184,6 +186,12 @@ def _usual_length(outcomes: list[Outcome]) -> int:
         if outcome.is_done:
             contenders.setdefault(outcome.n_rounds, set()).add(outcome.contender)
     return max(contenders, key=lambda length: (len(contenders[length]), length), default=0)
+
+
+def _usual_seeds(entries: list[Entry]) -> list[int]:
+    counts = Counter(seed for entry in entries for seed in entry.done)
+    n_finished = sum(bool(entry.done) for entry in entries)
+    return sorted(seed for seed, n_entries in counts.items() if 2 * n_entries >= n_finished)
 
 
 def _make_entry(contender: str, outcomes: list[Outcome], usual_length: int) -> Entry:

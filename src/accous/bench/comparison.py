@@ -24,12 +24,15 @@ class Gap(NamedTuple):
     ----------
     measure : str
         ``"risk"`` where it is known exactly, else ``"error"``.
+    mean : float
+        Of the contender.
     width : float
     share : float or None
         None where the gap is too small to speak of shares.
     """
 
     measure: str
+    mean: float
     width: float
     share: float | None
 
@@ -37,13 +40,13 @@ class Gap(NamedTuple):
 def best_contenders(cell: Cell) -> list[str]:
     """Those with the lowest error, without the oracle; equal ones to two decimals of a per cent are all best.
 
-    Only those that ran on all of the cell's streams take part.
+    Only those that ran on all of the cell's streams take part, with their means over these.
     """
-    means = {
-        name: round(100.0 * entry.mean, 2)
-        for name, entry in cell.entries.items()
-        if name != ORACLE and entry.mean is not None and cell.is_complete(name)
-    }
+    means = {}
+    for name, entry in cell.entries.items():
+        errors = entry.values("error", cell.seeds) if name != ORACLE and cell.is_complete(name) else []
+        if errors and len(errors) == len(cell.seeds):
+            means[name] = round(100.0 * fmean(errors), 2)
     return [name for name, mean in means.items() if mean == min(means.values())]
 
 
@@ -64,7 +67,7 @@ def gap_closed(cell: Cell, contender: str) -> Gap | None:
         if seeds:
             ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
             width = worst - best
-            return Gap(measure, width, (worst - ours) / width if width >= _SMALLEST_GAP else None)
+            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None)
     return None
 
 
@@ -100,9 +103,9 @@ def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
     return {place: AgainstOurs(test, adjusted.get(place)) for place, test in tests.items()}
 
 
-def _test(cell: Cell, contender: str) -> PairedTest | None:
-    seeds = cell.common_seeds(contender, OURS)
-    others, ours = (cell.entries[name].values("error", seeds) if seeds else [] for name in (contender, OURS))
+def _test(cell: Cell, contender: str, measure: str = "error") -> PairedTest | None:
+    seeds = cell.common_seeds(contender, OURS, measure=measure)
+    others, ours = (cell.entries[name].values(measure, seeds) if seeds else [] for name in (contender, OURS))
     return paired_test(others, ours)
 
 
@@ -126,13 +129,28 @@ class Tally:
     pooled: AgainstOurs | None
 
 
-def tally(panels: Iterable[Panel]) -> list[Tally]:
-    """Count wins, ties and losses of ours, and test all cells at once, with Holm's correction over the contenders."""
+def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
+    """Count wins, ties and losses of ours, and test all cells at once, with Holm's correction over the contenders.
+
+    Parameters
+    ----------
+    panels : iterable of Panel
+    measure : str, default="error"
+        Or ``"risk"``: cells in which it is not known for both are left out.
+
+    Returns
+    -------
+    list of Tally
+        One a contender, without those that share no cell with ours.
+    """
     panels = list(panels)
     cells = [cell for panel in panels for cell in panel.cells.values()]
     names = list(dict.fromkeys(name for panel in panels for name in panel.rivals))
-    tests = {name: [(cell, test) for cell in cells if (test := _test(cell, name)) is not None] for name in names}
-    pooled = {name: _pooled_test([cell for cell, _ in tests[name]], name) for name in names}
+    tests = {
+        name: [(cell, test) for cell in cells if (test := _test(cell, name, measure)) is not None] for name in names
+    }
+    names = [name for name in names if tests[name]]
+    pooled = {name: _pooled_test([cell for cell, _ in tests[name]], name, measure) for name in names}
     p_values = {name: test.p for name, test in pooled.items() if test is not None and test.p is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     tallies = []
@@ -152,13 +170,10 @@ def tally(panels: Iterable[Panel]) -> list[Tally]:
     return tallies
 
 
-def _pooled_test(cells: list[Cell], contender: str) -> PairedTest | None:
-    """Average the errors of each seed over the cells, then test: the streams of one seed may share their reference."""
-    if not cells:
-        return None
-    seeds = sorted(set.intersection(*(set(cell.common_seeds(contender, OURS)) for cell in cells)))
-    others, ours = (
-        [fmean(cell.entries[name].done[seed].error or 0.0 for cell in cells) for seed in seeds]
-        for name in (contender, OURS)
-    )
+def _pooled_test(cells: list[Cell], contender: str, measure: str) -> PairedTest | None:
+    """Average each seed over the cells, then test: the streams of one seed may share their reference."""
+    shared = [set(cell.common_seeds(contender, OURS, measure=measure)) for cell in cells]
+    seeds = sorted(set.intersection(*shared))
+    by_cell = {name: [cell.entries[name].values(measure, seeds) for cell in cells] for name in (contender, OURS)}
+    others, ours = ([fmean(column) for column in zip(*by_cell[name], strict=True)] for name in (contender, OURS))
     return paired_test(others, ours)

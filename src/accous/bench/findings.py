@@ -18,6 +18,7 @@ from accous.bench.wording import count, dataset_title, listed, per_cent, points,
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 
 _LEAST_RANKED = 4
+_UNLIKE = 0.005
 
 
 def overall_findings(panels: Iterable[Panel]) -> list[str]:
@@ -69,8 +70,8 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
 
 def panel_findings(panel: Panel) -> list[str]:
     """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares."""
-    parts = (_best(panel), _helped(panel), _to_gain(panel), _hurt(panel), _like_paper(panel), _significant(panel))
-    return [sentence for sentence in parts if sentence]
+    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, _like_paper, _significant)
+    return [sentence for kind in kinds if (sentence := kind(panel))]
 
 
 def _best(panel: Panel) -> str:
@@ -154,6 +155,27 @@ def _hurt(panel: Panel) -> str:
     return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
 
 
+def _unlike_risk(panel: Panel) -> str:
+    """Where the error on the stream is not what the exact risk says of the same models."""
+    found: dict[str, float] = {}
+    for name in panel.contenders:
+        gaps = [
+            fmean(cell.entries[name].values("error", seeds)) - fmean(cell.entries[name].values("risk", seeds))
+            for cell in panel.cells.values()
+            if (seeds := [seed for seed in cell.common_seeds(name, measure="risk") if seed in cell.common_seeds(name)])
+        ]
+        if gaps and abs(fmean(gaps)) > _UNLIKE:
+            found[name] = fmean(gaps)
+    if not found:
+        return ""
+    words = listed([f"{name} ({points(gap)} points)" for name, gap in found.items()])
+    return (
+        f"The error is not the exact risk for {words}, on average over the shifts: a contender that learns from a "
+        "batch before it predicts it can fit the very rows it is asked about, while the risk is that of its model on "
+        "fresh rows. Shares of the gap go by the risk."
+    )
+
+
 def _like_paper(panel: Panel) -> str:
     """Mean distance to the paper's numbers, and whether the contenders stand in the same order."""
     distances, correlations = [], []
@@ -170,7 +192,8 @@ def _like_paper(panel: Panel) -> str:
         return ""
     words = f"The mean distance to the paper's {count(len(distances), 'number')} is {fmean(distances):.1f} points"
     if correlations:
-        words += f"; the contenders' order has a rank correlation of {fmean(correlations):.2f} with the paper's"
+        correlation = f"{fmean(correlations):.2f}".replace("-", "\N{MINUS SIGN}")
+        words += f"; the contenders' order has a rank correlation of {correlation} with the paper's"
     return words + "."
 
 

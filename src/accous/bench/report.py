@@ -193,11 +193,11 @@ def _summary(panels: list[Panel]) -> Iterable[Block]:
     if findings:
         yield Bullets(findings)
     yield Paragraph(_LEGEND)
-    tallies = tally(panels)
-    if any(one.wins + one.ties + one.losses for one in tallies):
-        yield tally_table(tallies)
-    else:
+    by_error, by_risk = tally(panels), tally(panels, "risk")
+    if not by_error:
         yield Paragraph(f"No contender shares a stream with {OURS}, so nothing is compared.")
+    yield from [tally_table(by_error)] if by_error else []
+    yield from [tally_table(by_risk, "risk")] if by_risk else []
 
 
 def _panel_blocks(panel: Panel) -> Iterable[Block]:

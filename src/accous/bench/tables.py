@@ -75,7 +75,9 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
     n_seeds = len(entry.done)
     if n_seeds and entry.n_rounds != cell.n_rounds:
         yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
-    if 0 < n_seeds < len(cell.seeds):
+    if n_seeds and entry.n_rounds == cell.n_rounds and n_seeds > len(cell.seeds):
+        yield f"{n_seeds} seeds, more than most contenders have."
+    elif n_seeds and not set(entry.done) >= set(cell.seeds):
         yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
     reasons: dict[str, list[int]] = {}
     for outcome in entry.failed:
@@ -91,34 +93,39 @@ def _milliseconds(panel: Panel, name: str) -> str:
 
 
 def gap_table(panel: Panel) -> Table | None:
-    """Share of the gap between FIX and the oracle that each contender closes; None where there is no such gap."""
-    names = [name for name in panel.contenders if name not in (UNWEIGHTED, ORACLE)]
-    gaps = {(name, shift): gap_closed(cell, name) for name in names for shift, cell in panel.cells.items()}
-    if not any(gaps.values()):
+    """Exact risks, with the share of the gap between FIX and the oracle that is closed; None without such a gap."""
+    widths = [gap_closed(cell, UNWEIGHTED) for cell in panel.cells.values()]
+    if not any(widths):
         return None
     notes = Notes()
-    rows = [Row([Text("gap, points"), *(_width_text(cell, notes) for cell in panel.cells.values())], is_bound=True)]
-    for name in names:
-        cells = [
-            _share_text(gaps[name, shift], gap_closed(cell, UNWEIGHTED), notes) for shift, cell in panel.cells.items()
-        ]
-        rows.append(Row([Text(name), *cells]))
-    caption = "Share of the gap between FIX and the oracle that is closed, in %. Negative: worse than FIX."
+    rows = []
+    for name in panel.contenders:
+        cells = [_gap_text(cell, name, notes) for cell in panel.cells.values()]
+        rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, ORACLE)))
+    rows.append(Row([Text("gap, points"), *(_width_text(gap, notes) for gap in widths)], is_bound=True))
+    has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
+    what = "Exact risk in %: that of each round's model on the distribution of its round" if has_risk else "Error in %"
+    caption = (
+        f"{what}, mean over the seeds. In brackets: share of the gap between FIX and the oracle that is closed, in %; "
+        "negative: worse than FIX."
+    )
     return Table(caption, ["contender", *panel.cells], rows, notes=notes.all())
 
 
-def _share_text(gap: Gap | None, usual: Gap | None, notes: Notes) -> Text:
-    if gap is None or gap.share is None:
+def _gap_text(cell: Cell, name: str, notes: Notes) -> Text:
+    gap, usual = gap_closed(cell, name), gap_closed(cell, UNWEIGHTED)
+    if gap is None or usual is None:
         return Text(DASH)
-    remarks = [] if usual is None or gap.measure == usual.measure else ["By the error, since its risk is not known."]
-    return Text(f"{100 * gap.share:.0f}".replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
+    remarks = [] if gap.measure == usual.measure else ["By the error, since its risk is not known."]
+    has_share = gap.share is not None and name not in (UNWEIGHTED, ORACLE)
+    share = f" ({100 * gap.share:.0f})".replace("-", "\N{MINUS SIGN}") if has_share and gap.share is not None else ""
+    return Text(per_cent(gap.mean) + share, marks=notes.marks(remarks))
 
 
-def _width_text(cell: Cell, notes: Notes) -> Text:
-    gap = gap_closed(cell, UNWEIGHTED)
+def _width_text(gap: Gap | None, notes: Notes) -> Text:
     if gap is None:
         return Text(DASH)
-    remarks = ["By the exact risk." if gap.measure == "risk" else "By the error, since the risk is not known."]
+    remarks = [] if gap.measure == "risk" else ["By the error, since the risk is not known."]
     if gap.share is None:
         remarks.append("Below 0.1 point there is nothing to close.")
     return Text(per_cent(gap.width).replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
@@ -152,18 +159,18 @@ def _test_text(against: AgainstOurs | None) -> Text:
     return Text(words, is_bold=against.is_significant)
 
 
-def tally_table(tallies: list[Tally]) -> Table:
+def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
     """Wins, ties and losses of Accous, and the test over all cells."""
     rows = []
     for one in tallies:
         n_pairs = DASH if one.pooled is None else str(one.pooled.test.n)
         counts = [str(one.wins), str(one.ties), str(one.losses)]
         rows.append(Row([Text(one.contender), *map(Text, counts), _test_text(one.pooled), Text(n_pairs)]))
+    words = "error" if measure == "error" else "exact risk, where it is known,"
     caption = (
-        f"{OURS} against each contender: cells of data set, batch size and shift in which its mean error is lower by "
-        "more than 0.3 points (win), higher by more than that (loss), or neither (tie). Then the mean difference over "
-        "all of them, with the paired t-test over n seeds (errors averaged over the cells first; Holm's correction "
-        "over the contenders)."
+        f"{OURS} against each contender by the {words} in cells of data set, batch size and shift: lower by more than "
+        "0.3 points (win), higher by more than that (loss), or neither (tie). Then the mean difference over all of them, "
+        "with the paired t-test over n seeds (averaged over the cells first; Holm's correction over the contenders)."
     )
     headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
     return Table(caption, headings, rows)

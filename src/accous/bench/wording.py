@@ -62,7 +62,8 @@ def plus_minus(mean: float | None, std: float | None) -> str:
 
 def points(difference: float) -> str:
     """A difference of shares in points, with its sign."""
-    return f"{100.0 * difference:+.2f}".replace("-", "\N{MINUS SIGN}")
+    rounded = round(100.0 * difference, 2)
+    return f"{rounded:+.2f}".replace("-", "\N{MINUS SIGN}") if rounded else "0.00"
 
 
 def p_value(p: float | None) -> str:
