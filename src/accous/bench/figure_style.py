@@ -80,5 +80,6 @@ def drawing(draw: Callable[[], Figure], name: str) -> Drawing:
     with mpl.rc_context(_SETTINGS | {"svg.hashsalt": name}):
         figure = draw()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.set_layout_engine("none")  # as laid out for the first file
         figure.savefig(png, format="png", metadata={"Software": None})
     return Drawing(svg.getvalue(), png.getvalue())

@@ -170,7 +170,8 @@ def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
     caption = (
         f"{OURS} against each contender by the {words} in cells of data set, batch size and shift: lower by more than "
         "0.3 points (win), higher by more than that (loss), or neither (tie). Then the mean difference over all of "
-        "them, with the paired t-test over n seeds (averaged over the cells first; Holm's correction over the contenders)."
+        "them, with the paired t-test over n seeds (averaged over the cells first; Holm's correction over the "
+        "contenders)."
     )
     headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
     return Table(caption, headings, rows)
