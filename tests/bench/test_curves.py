@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accous.bench.curves import Curve, curves_from_rows, switching_period, weight_maps_from_rows
-from accous.bench.figure_switches import draw_switches, since_switch
+from accous.bench.figure_switches import draw_switches, since_switch, switch_words
 from accous.bench.figure_weights import draw_weights, weight_words
 from tests.bench.rows import make_row, natural_rows, switch_rows
 
@@ -96,6 +96,14 @@ def test_mean_since_the_switch_by_hand() -> None:
     offsets, means = since_switch(rounds, values, 3)
     assert offsets.tolist() == [0, 1, 2]
     assert means.tolist() == [3.0, 2.0, 5.0]
+
+
+def test_words_on_the_switches_are_means_after_and_before_a_fifth() -> None:
+    curves = curves_from_rows(switch_rows(n_seeds=1))
+    offsets = np.arange(50)
+    risk = 100 * (0.25 + 0.15 * np.exp(-offsets / 5.0))
+    assert f"Accous {risk[:10].mean():.1f} % and {risk[10:].mean():.1f} %" in switch_words(curves)
+    assert "FIX" not in switch_words(curves)
 
 
 def test_heat_map_shows_the_weights_and_marks_the_period() -> None:

@@ -18,7 +18,7 @@ __all__ = ["Curve", "WeightMap", "curves_from_rows", "switching_period", "weight
 SHOWN_ROUNDS = 1000
 _SERIES = ("error", "risk", "estimator_loss")
 _SWITCHED = ("Accous", "Accous (paper)", "OLRE", "FIX", "oracle")
-_LEARNERS = ("Accous", "Accous (paper)", "OLRE")
+LEARNERS = ("Accous", "Accous (paper)", "OLRE")
 _DRIFT_POINTS, _SWITCH_POINTS, _WEIGHT_POINTS = 120, 500, 150
 _LEAST_POINTS_A_STRETCH = 6
 
@@ -154,7 +154,7 @@ def _mean_curve(rows: list[Row]) -> Curve | None:
     elif key.shift == "Squ" and first["contender"] in _SWITCHED and _is_fine_enough(rounds, period):
         shown = slice(int(np.searchsorted(rounds, rounds[-1] - SHOWN_ROUNDS, side="right")), None)
         names = ["error" if known["risk"] is None else "risk"]
-        names += ["estimator_loss"] if first["contender"] in _LEARNERS else []
+        names += ["estimator_loss"] if first["contender"] in LEARNERS else []
         n_points = _SWITCH_POINTS
     else:
         return None

@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accous.bench.curves import SHOWN_ROUNDS, Curve
+from accous.bench.curves import LEARNERS, SHOWN_ROUNDS, Curve
 from accous.bench.figure_style import line_style, new_figure, tidy
 from accous.core.arrays import FloatArray
 
-__all__ = ["draw_switches", "since_switch"]
+__all__ = ["draw_switches", "since_switch", "switch_words"]
 
 
 def draw_switches(curves: Sequence[Curve]) -> Figure:
@@ -79,6 +79,24 @@ def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[F
     is_known = ~np.isnan(values) & (rounds > period)
     found = np.unique(offsets[is_known])
     return found, np.array([values[is_known & (offsets == offset)].mean() for offset in found])
+
+
+def switch_words(curves: Sequence[Curve]) -> str:
+    """Say how the learners fare right after a switch, in the first fifth of a stretch, and in the rest of it."""
+    words = []
+    for curve in curves:
+        name = "risk" if "risk" in curve.series else "error"
+        values = curve.values(name)
+        if curve.period is None or values is None or curve.contender not in LEARNERS:
+            continue
+        offsets, means = since_switch(np.array(curve.rounds), values, curve.period)
+        is_early = offsets < curve.period / 5
+        if is_early.any() and not is_early.all():
+            early, late = 100.0 * means[is_early].mean(), 100.0 * means[~is_early].mean()
+            words.append(f"{curve.contender} {early:.1f} % and {late:.1f} %")
+    if not words:
+        return ""
+    return f"{name.capitalize()} in the first fifth of the rounds after a switch, and in the rest: {'; '.join(words)}."
 
 
 def _shade(axes: Axes, curve: Curve) -> None:

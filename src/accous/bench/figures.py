@@ -113,7 +113,7 @@ def _drift(curves: list[Curve]) -> _Drawn:
 
 
 def _learners(aggregates: Aggregates) -> _Drawn:
-    from accous.bench.figure_switches import draw_switches
+    from accous.bench.figure_switches import draw_switches, switch_words
     from accous.bench.figure_weights import draw_weights, weight_words
 
     for weight_map in aggregates.weight_maps:
@@ -130,8 +130,9 @@ def _learners(aggregates: Aggregates) -> _Drawn:
     for (key, _), curves in by_cell.items():
         caption = (
             f"{dataset_title(key.dataset)}, {key.shift}, N_t = {key.batch_size}: error and loss of the ratio around "
-            f"the switches, which come every {curves[0].period} rounds; mean of {count(curves[0].n_seeds, 'seed')}."
-        )
+            f"the switches, which come every {curves[0].period} rounds; mean of {count(curves[0].n_seeds, 'seed')}. "
+            f"{switch_words(curves)}"
+        ).rstrip()
         yield Picture(_file_name("switches", *key), caption), partial(draw_switches, curves)
 
 
