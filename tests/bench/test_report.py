@@ -135,7 +135,7 @@ def test_html_ids_are_unique_and_links_lead_to_them(everything: Path) -> None:
 
 
 def test_names_cannot_write_markup(tmp_path: Path) -> None:
-    name = "<script>alert(1)</script> | $x_1$ & %\\[y]"
+    name = "<script>alert(1)</script> | $x_1$ & $\\bad$ %\\[y]"
     rows = [make_row(contender, seed) for contender in ("FIX", "Accous", name) for seed in (0, 1)]
     rows.append(make_failure("LR", 0, reason="<img src=x> 5 % of $n_0$ \\ {"))
     write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
@@ -144,7 +144,7 @@ def test_names_cannot_write_markup(tmp_path: Path) -> None:
     assert "<img" not in html
     assert "&lt;script&gt;" in html
     latex = (tmp_path / "out" / "report.tex").read_text()
-    assert r"\$x\_1\$ \& \%\textbackslash{}{[}y{]}" in latex
+    assert r"\$x\_1\$ \& \$\textbackslash{}bad\$ \%\textbackslash{}{[}y{]}" in latex
     markdown = (tmp_path / "out" / "report.md").read_text()
     assert "<script" not in markdown
     assert r"\| $x_1$" in markdown

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
 from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
 from accous.bench.paper import paper_result
+from accous.bench.wording import drawn
 
 __all__ = ["draw_comparison"]
 
@@ -74,7 +75,7 @@ def _draw_cell(axes: Axes, cell: Cell, names: list[str]) -> None:
         published = _published(cell, name)
         if published is not None:
             axes.plot(published, place, "d", markersize=5, markerfacecolor="none", markeredgecolor="#444444", zorder=4)
-    axes.set_yticks(np.arange(len(names)), names)
+    axes.set_yticks(np.arange(len(names)), [drawn(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     tidy(axes)

@@ -14,6 +14,8 @@ from accous.bench.wording import count, dataset_title, p_value, panel_title, per
 
 __all__ = ["difference_table", "error_table", "gap_table", "regret_table", "tally_table"]
 
+_LONGEST_REASON = 200
+
 
 def error_table(panel: Panel) -> Table:
     """Mean and standard deviation of the error, the paper's beside ours, and the time of a round."""
@@ -81,7 +83,7 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
         yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
     reasons: dict[str, list[int]] = {}
     for outcome in entry.failed:
-        reasons.setdefault((outcome.reason or "").rstrip("."), []).append(outcome.seed)
+        reasons.setdefault((outcome.reason or "")[:_LONGEST_REASON].rstrip("."), []).append(outcome.seed)
     for reason, seeds in reasons.items():
         yield f"Failed for seed {seed_list(seeds)}: {reason}."
 
