@@ -1,0 +1,126 @@
+"""The numbers of a run that the report works with: one `Outcome` for a row of the benchmark, without its curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accous.exceptions import DataError
+
+__all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
+
+# With the digits that are kept of them: a report from rows and one from a file of aggregates are then the same.
+MEASURES = {
+    "error": 6,
+    "risk": 6,
+    "estimator_loss": 4,
+    "ratio_error": 4,
+    "effective_sample_size": 4,
+    "ratio_regret": 6,
+    "seconds": 3,
+    "seconds_per_round": 3,
+}
+
+
+class CellKey(NamedTuple):
+    """What all contenders of a cell have in common: they are compared with each other."""
+
+    dataset: str
+    n_reference: int
+    batch_size: int
+    shift: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one contender on one stream.
+
+    Attributes
+    ----------
+    key : CellKey
+    contender : str
+    seed : int
+    n_rounds : int
+        As asked for; a table in order of time may have had fewer.
+    n_played : int
+        Rounds that the stream had; 0 where unknown.
+    is_done : bool
+    reason : str or None
+        Why the run failed.
+    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds, \
+            seconds_per_round : float or None
+        As in the benchmark's rows; None where unknown.
+    spec : str
+        The specification the run belongs to.
+    finished : str
+        When, as ISO 8601.
+    """
+
+    key: CellKey
+    contender: str
+    seed: int
+    n_rounds: int
+    n_played: int
+    is_done: bool
+    reason: str | None
+    error: float | None
+    risk: float | None
+    estimator_loss: float | None
+    ratio_error: float | None
+    effective_sample_size: float | None
+    ratio_regret: float | None
+    seconds: float | None
+    seconds_per_round: float | None
+    spec: str
+    finished: str
+
+
+def cell_key(row: Mapping[str, Any]) -> CellKey:
+    """The cell that a row of the benchmark belongs to."""
+    return CellKey(str(row["dataset"]), int(row.get("n_reference") or 0), int(row["batch_size"]), str(row["shift"]))
+
+
+def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
+    """Read a row of the benchmark; one that lacks what names a run is refused."""
+    try:
+        key = cell_key(row)
+        contender, seed = str(row["contender"]), int(row["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"A benchmark row has no usable dataset, shift, batch_size, contender or seed: {error}."
+        ) from None
+    measures = {name: _number(row.get(name), n_digits) for name, n_digits in MEASURES.items()}
+    is_done, n_rounds = row.get("status") == "done", int(row.get("n_rounds") or 0)
+    return Outcome(
+        key=key,
+        contender=contender,
+        seed=seed,
+        n_rounds=n_rounds,
+        n_played=int(row.get("n_played") or math.ceil((row.get("n_rows") or 0) / key.batch_size)),
+        is_done=is_done,
+        reason=None if is_done else str(row.get("reason") or "no reason given"),
+        spec=str(row.get("spec") or ""),
+        finished=str(row.get("finished") or ""),
+        **measures,
+    )
+
+
+def _number(value: Any, n_digits: int) -> float | None:
+    """A finite number to so many digits, or None: NaN and infinity say as little as null."""
+    if value is None:
+        return None
+    number = float(value)
+    return float(f"{number:.{n_digits}g}") if math.isfinite(number) else None
+
+
+def latest_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Keep one run of each contender, seed and length in a cell: a finished one if there is one, then the latest."""
+    kept: dict[tuple[CellKey, str, int, int], Outcome] = {}
+    for outcome in outcomes:
+        place = (outcome.key, outcome.contender, outcome.seed, outcome.n_rounds)
+        before = kept.get(place)
+        if before is None or (outcome.is_done, outcome.finished) >= (before.is_done, before.finished):
+            kept[place] = outcome
+    return list(kept.values())

@@ -1,0 +1,134 @@
+"""The words beside the tables: they follow the numbers."""
+
+from pathlib import Path
+
+import pytest
+
+from accous.bench.aggregate import aggregate_rows, write_aggregates
+from accous.bench.cells import Panel, make_panels
+from accous.bench.document import Notes
+from accous.bench.findings import overall_findings, panel_findings, power_words
+from accous.bench.wording import count, listed, p_value, per_cent, plus_minus, points, seed_list
+from benchmarks.results_page import write_page
+from tests.bench.rows import make_row, natural_rows, switch_rows, table_rows
+
+
+def panels_of(errors: dict[str, dict[str, float]], n_seeds: int = 1) -> list[Panel]:
+    """Panels of errors by shift and contender."""
+    rows = [
+        make_row(name, seed, shift=shift, error=error)
+        for shift, cell in errors.items()
+        for name, error in cell.items()
+        for seed in range(n_seeds)
+    ]
+    return make_panels(aggregate_rows(rows).outcomes)
+
+
+HELPED = {"FIX": 0.33, "KMM": 0.36, "Accous": 0.28, "oracle": 0.26}
+HURT = {"FIX": 0.20, "KMM": 0.21, "Accous": 0.22, "oracle": 0.20}
+
+
+def test_where_weighting_helps_and_hurts() -> None:
+    (panel,) = panels_of({"Squ": HELPED, "none": HURT})
+    text = " ".join(panel_findings(panel))
+    assert "lowers it under Squ (33.0 to 28.0 %), raises it under no shift (20.0 to 22.0 %)" in text
+    assert "Lowest error: Accous under Squ; FIX under no shift." in text
+    assert "7.0 points under Squ (71 %)" in text
+    assert "Even the true ratio gains less than 0.1 point under no shift." in text
+    assert "Worse than FIX by more than 0.3 points: KMM under all shifts." in text
+
+
+def test_words_turn_with_the_numbers() -> None:
+    (panel,) = panels_of({"Squ": HELPED | {"Accous": 0.34}})
+    text = " ".join(panel_findings(panel))
+    assert "raises it under Squ (33.0 to 34.0 %)" in text
+    assert "lowers" not in text
+
+
+def test_distance_to_the_paper() -> None:
+    # The paper has 33.19, 35.50 and 29.30.
+    (panel,) = panels_of({"Squ": HELPED})
+    assert "the paper's 3 numbers is 0.7 points" in " ".join(panel_findings(panel))
+
+
+def test_errors_that_are_not_the_risk_are_named() -> None:
+    rows = [make_row(name, seed, error=0.3, risk=0.302) for name in ("FIX", "Accous") for seed in (0, 1)]
+    rows += [make_row("LR", seed, error=0.27, risk=0.30) for seed in (0, 1)]
+    (panel,) = make_panels(aggregate_rows(rows).outcomes)
+    (sentence,) = [sentence for sentence in panel_findings(panel) if "not the exact risk" in sentence]
+    assert "for LR (−3.00 points), on average" in sentence
+    assert "Accous" not in sentence
+
+
+def test_overall() -> None:
+    text = " ".join(overall_findings(panels_of({"Squ": HELPED, "none": HURT})))
+    assert "by more than 0.3 points in 1 of 2 cells and raises it by more than that in 1" in text
+    assert "mean gain is +1.50 points, from −2.00 to +5.00" in text
+    assert "It hurts in: Gaussians (reconstructed), 1,000 reference rows, N_t = 1, no shift (by 2.00 points)." in text
+    assert "gains 7.0 points on average in the 1 cell" in text
+    assert "Accous gets 71 % of that" in text
+    assert "In 1 cell not even the oracle gains that much." in text
+
+
+def test_nothing_to_say_without_ours() -> None:
+    assert overall_findings(panels_of({"Squ": {"FIX": 0.3, "LR": 0.2}})) == []
+
+
+def test_power_is_that_of_the_usual_number_of_seeds() -> None:
+    rows = [row for row in table_rows(batch_sizes=(1,)) if row["contender"] != "DANN" or row["seed"] < 2]
+    (panel,) = make_panels(aggregate_rows(rows).outcomes)
+    assert "With n = 5 seeds a single test finds, four times in five, a difference of 1.7" in power_words(panel)
+
+
+def test_significant_differences_are_counted() -> None:
+    (panel,) = make_panels(aggregate_rows(table_rows(batch_sizes=(1,))).outcomes)
+    assert "Of 28 tested differences to Accous 28 are significant after the correction: 28 in its favour" in " ".join(
+        panel_findings(panel)
+    )
+
+
+def test_results_page_has_its_pictures_and_commands(tmp_path: Path) -> None:
+    rows = [*table_rows(n_seeds=2, shifts=("Squ",), batch_sizes=(1,)), *switch_rows(), *natural_rows()]
+    write_aggregates(aggregate_rows(rows), tmp_path / "all.json")
+    docs = tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    (docs / "images" / "results-old.png").write_bytes(b"")
+    (docs / "images" / "demo.png").write_bytes(b"")
+    page, *pictures = write_page([tmp_path / "all.json"], docs)
+    text = page.read_text()
+    assert {path.name for path in (docs / "images").iterdir()} == {"demo.png", *(path.name for path in pictures)}
+    assert all(f"(images/{picture.name})" in text for picture in pictures)
+    assert "$ accous bench run table3" in text
+    assert "Machine: x86_64, 2 cores." in text
+    assert "Run on 2026-01-02." in text
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (per_cent(0.27714), "27.71"),
+        (per_cent(None), "–"),
+        (plus_minus(0.2771, 0.0049), "27.71 ± 0.49"),
+        (plus_minus(0.2771, None), "27.71"),
+        (points(-0.0123), "−1.23"),
+        (points(0.0123), "+1.23"),
+        (points(-0.00001), "0.00"),
+        (p_value(0.0004), "p < 0.001"),
+        (p_value(0.04999), "p = 0.050"),
+        (p_value(None), "–"),
+        (count(1, "seed"), "1 seed"),
+        (count(1200, "seed"), "1,200 seeds"),
+        (listed(["a"]), "a"),
+        (listed(["a", "b", "c"]), "a, b and c"),
+        (seed_list(list(range(8))), "0, 1, 2, 3, 4 and 3 more"),
+    ],
+)
+def test_wording(found: str, expected: str) -> None:
+    assert found == expected
+
+
+def test_footnotes_with_the_same_words_share_a_mark() -> None:
+    notes = Notes()
+    assert notes.marks(["x", "y", "x"]) == ("a", "b", "a")
+    assert notes.all() == [("a", "x"), ("b", "y")]
+    assert [notes.mark(str(number)) for number in range(26)][-2:] == ["aa", "ab"]

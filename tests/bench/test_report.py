@@ -1,0 +1,302 @@
+"""The whole report: written from rows, written again from its aggregates, and whole where something is odd."""
+
+import builtins
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accous.bench.aggregate import aggregate_rows, merge, read_aggregates, write_aggregates
+from accous.bench.report import read_inputs, write_report
+from accous.exceptions import DataError
+from tests.bench.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows
+
+TABLES = ("report.md", "report.tex", "report.html", "aggregates.json")
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on rows of every kind."""
+    base = tmp_path_factory.mktemp("bench")
+    other = table_rows(dataset="diabetes", n_reference=200, batch_sizes=(5,), shifts=("Lin",), risk=None)
+    rows = [*table_rows(batch_sizes=(1,)), *other]
+    folders = [
+        write_rows(base / "tables", rows),
+        write_rows(base / "figures", switch_rows()),
+        write_rows(base / "natural", natural_rows()),
+        write_rows(base / "regret", regret_rows()),
+    ]
+    write_report(folders, base / "report")
+    return base / "report"
+
+
+def test_all_files_are_written(everything: Path) -> None:
+    assert {path.name for path in everything.iterdir()} == {*TABLES, "figures"}
+    figures = {path.stem for path in (everything / "figures").glob("*.svg")}
+    assert figures == {path.stem for path in (everything / "figures").glob("*.png")}
+    assert figures == {
+        "comparison-gaussian-1000",
+        "comparison-diabetes-200",
+        "comparison-natural",
+        "drift",
+        "weights-gaussian-1000-1-squ-accous",
+        "switches-gaussian-1000-1-squ",
+        "regret-moving-gaussian-10000-1",
+    }
+
+
+def test_the_same_report_comes_from_its_aggregates(everything: Path, tmp_path: Path) -> None:
+    write_report([everything / "aggregates.json"], tmp_path)
+    for name in TABLES:
+        assert (tmp_path / name).read_text() == (everything / name).read_text()
+    for figure in (everything / "figures").glob("*.svg"):
+        assert (tmp_path / "figures" / figure.name).read_text() == figure.read_text()
+
+
+def test_aggregates_are_small(everything: Path) -> None:
+    assert (everything / "aggregates.json").stat().st_size < 150_000
+
+
+def test_markdown_shows_ours_beside_the_papers(everything: Path) -> None:
+    text = (everything / "report.md").read_text()
+    (line,) = [
+        line
+        for line in text.split("## Gaussians (reconstructed), N_t = 1")[1].split("\n")
+        if line.startswith("| Accous |") and "29.30 ± 0.82" in line
+    ]
+    assert "27.69 ± 0.49" in line
+    assert "**2" in line
+    assert "reconstruction of the geometry" in text
+
+
+def test_markdown_tables_are_rectangular(everything: Path) -> None:
+    tables = re.findall(r"(?:^\|.*\|\n)+", (everything / "report.md").read_text(), re.MULTILINE)
+    assert len(tables) > 8
+    for table in tables:
+        assert len({line.count("|") for line in table.strip().split("\n")}) == 1
+
+
+class _Elements(HTMLParser):
+    """Collects the elements, and complains about those not closed."""
+
+    void = ("meta", "br", "link", "img")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_is_whole_and_asks_for_nothing_from_elsewhere(everything: Path) -> None:
+    text = (everything / "report.html").read_text()
+    page = _Elements()
+    page.feed(text)
+    assert page.open == []
+    tags = {tag for tag, _ in page.seen}
+    assert not tags & {"script", "link", "iframe", "object"}
+    assert sum(tag == "svg" for tag, _ in page.seen) == 7
+    for _, attributes in page.seen:
+        for name in ("src", "href", "xlink:href"):
+            target = attributes.get(name) or "#"
+            assert target.startswith(("#", "data:"))
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_html_ids_are_unique_and_links_lead_to_them(everything: Path) -> None:
+    page = _Elements()
+    page.feed((everything / "report.html").read_text())
+    ids = [attributes["id"] for _, attributes in page.seen if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {a.get("href") or a.get("xlink:href") for _, a in page.seen if a.get("href") or a.get("xlink:href")}
+    assert {link[1:] for link in links if link and link.startswith("#")} <= set(ids)
+
+
+def test_names_cannot_write_markup(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script> | $x_1$ & %\\[y]"
+    rows = [make_row(contender, seed) for contender in ("FIX", "Accous", name) for seed in (0, 1)]
+    rows.append(make_failure("LR", 0, reason="<img src=x> 5 % of $n_0$ \\ {"))
+    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html
+    latex = (tmp_path / "out" / "report.tex").read_text()
+    assert r"\$x\_1\$ \& \%\textbackslash{}{[}y{]}" in latex
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    assert "<script" not in markdown
+    assert r"\| $x_1$" in markdown
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(everything: Path, tmp_path: Path) -> None:
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={tmp_path}", "report.tex"]
+    done = subprocess.run(command, cwd=everything, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (tmp_path / "report.pdf").stat().st_size > 10_000
+
+
+def test_latex_opens_and_closes_what_it_sets(everything: Path) -> None:
+    text = (everything / "report.tex").read_text()
+    for name in set(re.findall(r"\\begin\{(\w+)\}", text)):
+        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}")
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}")
+    assert text.isascii()
+
+
+# --- where something is odd --------------------------------------------------------------------------------------
+
+
+def report_on(tmp_path: Path, rows: list[dict[str, Any]]) -> str:
+    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
+    return (tmp_path / "out" / "report.md").read_text()
+
+
+def test_an_empty_folder_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no benchmark rows"):
+        write_report([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_folder_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="There is no folder or file"):
+        read_inputs([tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"kind": "something else"}', "\x00"])
+def test_a_file_that_holds_no_aggregates_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(DataError, match=r"a\.json"):
+        read_inputs([tmp_path / "a.json"])
+
+
+def test_only_failures_give_dashes_and_reasons(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [make_failure("Accous", 0, "no memory"), make_failure("FIX", 0, "no memory")])
+    assert "| Accous | – <sup>a</sup> |" in text
+    assert "Failed for seed 0: no memory." in text
+
+
+def test_one_seed_has_neither_spread_nor_test(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [make_row(name, 0) for name in ("FIX", "LR", "Accous", "oracle")])
+    assert "One seed only: no standard deviation and no test." in text
+    assert "p =" not in text
+    assert "| LR | 35.00 | 36.21 ± 0.46 |" in text
+
+
+def test_contenders_that_the_paper_does_not_know_have_a_dash(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [make_row(name, seed) for name in ("mine", "Accous") for seed in (0, 1)])
+    assert re.search(r"\| mine \| 30.00 ± 0.00 \| – \|", text)
+
+
+def test_without_ours_nothing_is_compared(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [make_row(name, seed) for name in ("FIX", "LR") for seed in (0, 1)])
+    assert "No contender shares a stream with Accous" in text
+
+
+def test_fewer_seeds_rounds_and_failures_are_said_in_footnotes(tmp_path: Path) -> None:
+    rows = [make_row(name, seed, error=0.3 + 0.01 * seed) for name in ("FIX", "Accous") for seed in (0, 1, 2)]
+    rows += [make_row("KMM", seed) for seed in (0, 1)] + [make_failure("KMM", 2, "singular")]
+    rows += [make_row("DANN", seed, n_rounds=100) for seed in (0, 1, 2)]
+    text = report_on(tmp_path, rows)
+    assert "2 seeds only: 0 and 1." in text
+    assert "Failed for seed 2: singular." in text
+    assert "100 rounds instead of 10,000: another stream, left out of the comparisons." in text
+    assert "n = 2 or 3 seeds" in text
+
+
+def test_numbers_that_are_not_finite_are_unknown(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [make_row("FIX", 0, error=float("nan")), make_row("Accous", 0, risk=float("inf"))])
+    assert "| FIX | – |" in text
+
+
+def test_a_row_that_names_no_run_is_refused(tmp_path: Path) -> None:
+    row = make_row("FIX", 0)
+    del row["seed"]
+    with pytest.raises(DataError, match="seed"):
+        report_on(tmp_path, [row])
+
+
+def test_two_folders_make_one_report(tmp_path: Path) -> None:
+    rows = table_rows(batch_sizes=(1,), shifts=("Squ",))
+    first = write_rows(tmp_path / "a", [row for row in rows if row["contender"] != "DANN"])
+    second = write_rows(tmp_path / "b", [row for row in rows if row["contender"] == "DANN"])
+    together = read_inputs([first, second])
+    assert len(together.outcomes) == len(rows)
+    report = write_report([first], tmp_path / "one", has_figures=False)
+    mixed = read_inputs([report.files[-1], second])
+    assert {outcome.contender for outcome in mixed.outcomes} == {outcome.contender for outcome in together.outcomes}
+
+
+def test_without_matplotlib_the_tables_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = builtins.__import__
+
+    def without_matplotlib(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+        return honest(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
+    written = write_report([write_rows(tmp_path / "rows", table_rows(n_seeds=2))], tmp_path / "out")
+    assert "accous[plot]" in (written.missing_figures or "")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(TABLES)
+
+
+# --- aggregates --------------------------------------------------------------------------------------------------
+
+
+def test_aggregates_survive_a_file(tmp_path: Path) -> None:
+    rows = [*table_rows(n_seeds=3), *switch_rows(), *natural_rows(), make_failure("LR", 7, "it broke", shift="Lin")]
+    before = aggregate_rows(rows)
+    write_aggregates(before, tmp_path / "a.json")
+    after = read_aggregates(tmp_path / "a.json")
+
+    def by_run(outcomes: list) -> dict:
+        return {(one.key, one.contender, one.seed, one.n_rounds): one for one in outcomes}
+
+    there, back = by_run(before.outcomes), by_run(after.outcomes)
+    assert there.keys() == back.keys()
+    for place, outcome in there.items():
+        assert back[place].error == (None if outcome.error is None else pytest.approx(outcome.error, abs=1e-6))
+        assert back[place].reason == outcome.reason
+        assert back[place].n_played == outcome.n_played
+    assert after.curves == before.curves
+    assert after.weight_maps == before.weight_maps
+    assert after.provenance == before.provenance
+
+
+def test_runs_with_other_settings_are_superseded_and_that_is_said(tmp_path: Path) -> None:
+    late = {"run": "other settings", "error": 0.1, "finished": "2026-01-03T00:00:00+00:00"}
+    text = report_on(tmp_path, [make_row("Accous", 0, **late), make_row("Accous", 0), make_row("FIX", 0)])
+    assert "| Accous | **10.00** |" in text
+    assert "Left out: 1 run for which a later one" in text
+
+
+def test_provenance_names_what_the_numbers_come_from() -> None:
+    rows = [make_row("LR", 0), make_row("LR", 1, commit="def", finished="2026-02-01T00:00:00+00:00")]
+    origin = merge([aggregate_rows(rows[:1]), aggregate_rows(rows[1:])]).provenance
+    assert origin["commits"] == ["abc1234", "def"]
+    assert (origin["first"][:10], origin["last"][:10]) == ("2026-01-02", "2026-02-01")
+    assert origin["settings"] == {"LR": ["Model, C=1.0"]}
+    assert origin["versions"]["numpy"] == ["2.0"]
