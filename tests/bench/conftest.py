@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accous.bench import contenders
+
+SMALL = """
+title = "Small"
+datasets = ["gaussian"]
+shifts = ["Lin", "Squ"]
+batch_sizes = [5]
+rounds = [24]
+contenders = ["FIX", "uLSIF", "Accous", "oracle"]
+seeds = 2
+
+[options.gaussian]
+n_reference = 60
+n_features = 3
+"""
+
+
+@pytest.fixture
+def write_spec(tmp_path: Path) -> Callable[..., Path]:
+    """Write a small spec with some of its lines changed."""
+
+    def write(*changes: tuple[str, str], name: str = "small") -> Path:
+        text = SMALL.lstrip()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no contender of a test behind."""
+    monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))

@@ -1,0 +1,158 @@
+"""Grids in one process, in several and on a cluster; stopped, torn and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accous.bench import contenders
+from accous.bench.grid import play_grid, unfinished
+from accous.bench.results import append_row, read_rows, repair
+from accous.bench.run import Run
+from accous.bench.spec import read_spec
+from accous.exceptions import AccousError, DataError
+
+WriteSpec = Callable[..., Path]
+NOT_COMPARED = ("seconds", "seconds_per_round", "finished")
+
+
+def numbers(file: Path) -> dict[str, dict[str, Any]]:
+    return {row["run"]: {k: v for k, v in row.items() if k not in NOT_COMPARED} for row in read_rows(file)}
+
+
+def played(runs: list[Run], file: Path, **how: Any) -> dict[str, dict[str, Any]]:
+    play_grid(runs, file, **how)
+    return numbers(file)
+
+
+def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteSpec, tmp_path: Path) -> None:
+    runs = read_spec(write_spec()).runs()
+    alone = played(runs, tmp_path / "one.jsonl", n_jobs=1)
+    assert len(alone) == len(runs)
+    assert all(row["status"] == "done" for row in alone.values())
+    assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
+
+
+def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "mine.py").write_text(
+        "from accous import AdaptiveClassifier, KLIEP\n"
+        "from accous.bench.contenders import Contender, register\n"
+        "register(Contender('mine', lambda seed: AdaptiveClassifier(ratio=KLIEP()), learns_first=True))\n"
+    )
+    spec = read_spec(write_spec(('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]')))
+    runs = spec.runs()
+    alone = played(runs, tmp_path / "one.jsonl")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        on_cluster = played(runs, tmp_path / "cluster.jsonl", dask=cluster.scheduler_address)
+    assert on_cluster == alone
+    assert {row["contender"] for row in alone.values()} >= {"mine", "Accous"}
+
+
+def test_no_cluster_at_the_address_is_one_sentence(write_spec: WriteSpec, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(AccousError, match="no Dask scheduler at nonsense://here"):
+        play_grid(read_spec(write_spec()).runs(), tmp_path / "r.jsonl", dask="nonsense://here")
+
+
+def test_finished_runs_are_not_played_again(write_spec: WriteSpec, tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    runs = read_spec(write_spec()).runs()
+    play_grid(runs[:5], file)
+    left = unfinished(runs, file)
+    assert [run.identity() for run in left] == [run.identity() for run in runs[5:]]
+    play_grid(left, file)
+    assert unfinished(runs, file) == []
+    assert numbers(file) == played(runs, tmp_path / "whole.jsonl")
+
+
+def test_a_failed_run_is_recorded_and_gets_another_chance(
+    write_spec: WriteSpec, tmp_path: Path, own_registry: None
+) -> None:
+    class Fails:
+        def fit(self, X: Any, y: Any) -> None:
+            raise RuntimeError("not today")
+
+        def __repr__(self) -> str:
+            return "Fails()"
+
+    contenders.register(contenders.Contender("fails", lambda _: Fails(), learns_first=False))
+    runs = read_spec(write_spec(('"uLSIF"', '"fails"'))).runs()
+    file = tmp_path / "r.jsonl"
+    play_grid(runs, file)
+    rows = read_rows(file)
+    assert len(rows) == len(runs)
+    assert {row["contender"] for row in rows if row["status"] == "failed"} == {"fails"}
+    assert {run.names["contender"] for run in unfinished(runs, file)} == {"fails"}
+
+
+ROWS = [{"run": f"{i:016x}", "status": "done", "text": "a\u00fc" * i} for i in range(4)]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10_000))
+def test_a_line_torn_anywhere_costs_that_line_only(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    file = tmp_path_factory.mktemp("torn") / "r.jsonl"
+    for row in ROWS:
+        append_row(file, row)
+    whole = file.read_bytes()
+    cut %= len(whole) + 1
+    file.write_bytes(whole[:cut])
+    n_whole = sum(1 for line in whole[:cut].split(b"\n") if any(line == json.dumps(row).encode() for row in ROWS))
+    assert read_rows(file) == ROWS[:n_whole]
+    repair(file)
+    assert read_rows(file) == ROWS[:n_whole]
+    for row in ROWS[n_whole:]:
+        append_row(file, row)
+    assert file.read_bytes() == whole
+
+
+def test_a_broken_line_elsewhere_is_an_error_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text('{"run": "a", "status": "done"}\nnonsense\n{"run": "b", "status": "done"}\n')
+    with pytest.raises(DataError, match=r"r.jsonl, line 2: not a record"):
+        read_rows(file)
+
+
+def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
+    for name, status in (("a.jsonl", "failed"), ("b.jsonl", "done")):
+        append_row(tmp_path / name, {"run": "x", "status": status})
+    assert [row["status"] for row in read_rows(tmp_path)] == ["done"]
+
+
+@pytest.mark.parametrize(("kind", "n_jobs"), [(signal.SIGKILL, 2), (signal.SIGINT, 1)])
+def test_a_killed_grid_loses_only_the_runs_under_way(
+    write_spec: WriteSpec, tmp_path: Path, kind: signal.Signals, n_jobs: int
+) -> None:
+    path = write_spec(("rounds = [24]", "rounds = [300]"))
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "accous", "bench", "run", str(path), "-o", str(folder), "-j", str(n_jobs), "-q"]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    file = folder / "small.jsonl"
+    deadline = time.monotonic() + 120
+    while not (file.is_file() and file.read_bytes().count(b"\n") >= 2) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if kind == signal.SIGKILL:
+        os.killpg(process.pid, kind)
+    else:
+        process.send_signal(kind)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGKILL, 130, 0)
+    assert "Traceback" not in errors
+    n_finished = len(read_rows(file))
+    assert n_finished >= 2
+    subprocess.run(command, check=True, stderr=subprocess.PIPE)
+    runs = read_spec(path).runs()
+    assert numbers(file) == played(runs, tmp_path / "whole.jsonl")
+    assert len(file.read_bytes().splitlines()) == len(runs)

@@ -1,0 +1,225 @@
+"""One run against an obvious loop over the same stream, and against the rules of what is seen when."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.bench.contenders import Contender, get_contender
+from accous.bench.problems import SHIFTS, Setting, get_problem
+from accous.bench.run import Measures, Run, play
+from accous.bench.scores import RoundScores, expected_excess_loss
+from accous.streams import GaussianStream, MovingGaussianStream
+
+needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
+REQUIRED = {"dataset", "shift", "batch_size", "contender", "seed", "error"}
+
+
+def make_run(contender: str | Contender, *, n_rounds: int = 40, score_every: int = 1, **changes: Any) -> Run:
+    chosen = get_contender(contender) if isinstance(contender, str) else contender
+    options = {"n_reference": 80, "n_features": 3, **changes.pop("options", {})}
+    dataset = changes.pop("dataset", "gaussian")
+    setting = Setting(changes.pop("shift", "Squ"), changes.pop("batch_size", 3), n_rounds, 1, options)
+    return Run("test", get_problem(dataset), chosen, setting, Measures(score_every, **changes))
+
+
+def test_a_run_agrees_with_the_obvious_loop() -> None:
+    row = play(make_run("Accous"))
+    stream = GaussianStream(SHIFTS["Squ"], n_features=3, n_reference=80, n_rounds=40, batch_size=3, random_state=1)
+    X, y = stream.reference()
+    model = AdaptiveClassifier(ratio=OnlineDensityRatio(random_state=1), random_state=1).fit(X, y)
+    n_wrong, risks, losses, ratio_errors, sizes = 0, [], [], [], []
+    for batch in stream:
+        n_wrong += int((model.predict(batch.X) != batch.y).sum())
+        risks.append(stream.risk(model.estimator_, batch.alpha))
+        losses.append(model.ratio_.score_loss(batch.X))
+        ratio_errors.append(np.abs(model.ratio_.reference_ratio_ - stream.true_ratio(X, batch.alpha)).mean())
+        sizes.append(model.effective_sample_size_)
+        model.adapt(batch.X)
+    assert row["error"] == n_wrong / 120
+    assert row["risk"] == pytest.approx(np.mean(risks), rel=1e-12)
+    assert row["estimator_loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+    assert row["ratio_error"] == pytest.approx(np.mean(ratio_errors), rel=1e-12)
+    assert row["effective_sample_size"] == pytest.approx(np.mean(sizes), rel=1e-12)
+
+
+class Spy:
+    """Notes in which order it is asked to learn and to predict, and what it is shown."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+
+    def fit(self, X: Any, y: Any) -> Spy:
+        return self
+
+    def adapt(self, X: Any) -> None:
+        self.calls.append(("adapt", float(X[0, 0])))
+
+    def predict(self, X: Any) -> Any:
+        self.calls.append(("predict", float(X[0, 0])))
+        return np.zeros(len(X))
+
+
+@pytest.mark.parametrize("learns_first", [False, True])
+def test_a_batch_is_learned_from_when_the_contender_may(learns_first: bool) -> None:
+    spy = Spy()
+    play(make_run(Contender("spy", lambda _: spy, learns_first=learns_first), n_rounds=4))
+    order = ["adapt", "predict"] if learns_first else ["predict", "adapt"]
+    assert [name for name, _ in spy.calls] == order * 4
+    for first, second in zip(spy.calls[::2], spy.calls[1::2], strict=True):
+        assert first[1] == second[1]
+
+
+def test_every_contender_gets_the_same_stream() -> None:
+    spies = [Spy(), Spy()]
+    for spy, learns_first in zip(spies, (False, True), strict=True):
+        play(make_run(Contender("spy", lambda _, spy=spy: spy, learns_first=learns_first)))
+    first, second = ([x for name, x in spy.calls if name == "predict"] for spy in spies)
+    assert first == second
+
+
+def test_a_record_has_what_is_needed_and_is_json() -> None:
+    row = play(make_run("uLSIF"))
+    assert row.keys() >= REQUIRED
+    assert row == json.loads(json.dumps(row, allow_nan=False))
+    assert row["settings"]["contender"]["ratio__max_ratio"] == "100.0"
+    assert row["versions"]["accous"]
+    assert row["n_rows"] == 120
+    assert len(row["curve"]["round"]) == 40
+
+
+def test_the_same_run_gives_the_same_numbers() -> None:
+    first, second = (play(make_run("KLIEP")) for _ in range(2))
+    for row in (first, second):
+        for name in ("seconds", "seconds_per_round", "finished"):
+            del row[name]
+    assert first == second
+
+
+def test_the_oracle_is_told_the_true_ratio_and_is_the_better_for_it() -> None:
+    oracle, fixed = (play(make_run(name, n_rounds=60, options={"n_reference": 2000})) for name in ("oracle", "FIX"))
+    assert oracle["risk"] < fixed["risk"] - 0.01
+    assert oracle["ratio_error"] is None
+
+
+@needs_data
+def test_the_oracle_cannot_run_where_nobody_knows_the_ratio() -> None:
+    row = play(
+        Run("test", get_problem("powersupply"), get_contender("oracle"), Setting("natural", 5, 10, 0), Measures(1))
+    )
+    assert row["status"] == "failed"
+    assert "true ratio of this stream is not known" in row["reason"]
+
+
+def test_a_failure_is_recorded() -> None:
+    def make(_: Any) -> Any:
+        raise RuntimeError("no such luck")
+
+    broken = Contender("broken", make, learns_first=False)
+    run = make_run(broken)
+    with pytest.raises(RuntimeError):
+        run.identity()
+    fails_later = Contender("later", lambda _: _FailsToFit(), learns_first=False)
+    row = play(make_run(fails_later))
+    assert row["status"] == "failed"
+    assert row["reason"] == "RuntimeError: no such luck"
+    assert row["error"] is None
+    assert row.keys() >= REQUIRED
+
+
+class _FailsToFit(Spy):
+    def fit(self, X: Any, y: Any) -> Spy:
+        raise RuntimeError("no such luck")
+
+
+def test_weights_of_the_learners_are_those_of_the_ensemble() -> None:
+    row = play(make_run("Accous", n_rounds=40, has_learner_weights=True))
+    weights = row["learner_weights"]
+    assert weights["length"] == [4, 8, 16, 32]
+    assert np.sum(weights["weight"], axis=1) == pytest.approx(np.ones(len(weights["round"])), abs=1e-5)
+    assert play(make_run("FIX", has_learner_weights=True))["learner_weights"] is None
+
+
+def test_the_regret_is_that_of_the_expected_loss() -> None:
+    run = make_run("OLRE", dataset="moving_gaussian", shift="fixed path", has_regret=True, n_rounds=30)
+    row = play(run)
+    stream = MovingGaussianStream(
+        SHIFTS["fixed path"], n_features=3, n_reference=80, n_rounds=30, batch_size=3, random_state=1
+    )
+    rows = stream.fresh_reference_rows(2000)
+    model = run.model().fit(*stream.reference())
+    regret = 0.0
+    for batch in stream:
+        r, truth = model.ratio_.predict_ratio(rows), stream.true_ratio(rows, batch.alpha)
+        for ratio, sign in ((r, 1.0), (truth, -1.0)):
+            regret += sign * 0.5 * float(np.mean(np.log(1 + ratio) + truth * np.log(1 + 1 / ratio)))
+        model.adapt(batch.X)
+    assert row["ratio_regret"] == pytest.approx(regret, rel=1e-9)
+    assert regret > 0
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3),
+    st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3),
+)
+def test_no_ratio_has_a_smaller_expected_loss_than_the_true_one(ratio: list[float], truth: list[float]) -> None:
+    assert expected_excess_loss(np.array(ratio), np.array(truth)) >= -1e-12
+    assert expected_excess_loss(np.array(truth), np.array(truth)) == 0.0
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_a_curve_is_the_errors_in_blocks(n_rounds: int, n_points: int, random: Any) -> None:
+    scores = RoundScores(n_rounds, n_points)
+    wrong = [[random.random() < 0.5 for _ in range(random.randint(1, 3))] for _ in range(n_rounds)]
+    for i, is_wrong in enumerate(wrong, start=1):
+        scores.add_errors(i, np.array(is_wrong))
+        if random.random() < 0.7:
+            scores.add(i, risk=float(i))
+    curve: Any = scores.curve()
+    assert curve["round"][-1] == n_rounds
+    assert len(curve["round"]) == min(n_rounds, n_points)
+    start = 0
+    for end, error, risk in zip(curve["round"], curve["error"], curve["risk"] or [None] * n_rounds, strict=False):
+        rows = [row for is_wrong in wrong[start:end] for row in is_wrong]
+        assert error == pytest.approx(sum(rows) / len(rows), rel=1e-5)
+        assert risk is None or start < risk <= end
+        start = end
+    assert scores.error == pytest.approx(sum(map(sum, wrong)) / sum(map(len, wrong)))
+
+
+def test_scores_between_two_rounds_count_like_their_mean() -> None:
+    scores = RoundScores(10, 10)
+    for i in (2, 4):
+        scores.add(i, excess_loss=float(i))
+    assert scores.mean("excess_loss") == 3.0
+    assert scores.total("excess_loss") == 30.0
+    assert scores.mean("risk") is None
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", ["diabetes", "breast", "breast_cancer"])
+def test_tables_are_scaled_by_their_reference_only(dataset: str) -> None:
+    stream = get_problem(dataset).make(Setting("Squ", 5, 20, 3))
+    X, _ = stream.reference()
+    assert X.mean(axis=0) == pytest.approx(np.zeros(X.shape[1]), abs=1e-9)
+    assert stream.reference_alpha == pytest.approx(0.9, abs=0.01)
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", ["gas_sensor", "acs_employment", "powersupply"])
+def test_tables_in_order_of_time_differ_from_seed_to_seed(dataset: str) -> None:
+    problem = get_problem(dataset)
+    first, again, other = (problem.make(Setting("natural", 10, 20, seed)) for seed in (0, 0, 1))
+    assert len(first.reference()[0]) == 1000
+    assert len(first) == 20
+    assert np.array_equal(first.X, again.X)
+    assert not np.array_equal(first.X, other.X)
+    assert math.isnan(next(iter(first)).alpha)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accous.bench import contenders
+from accous.bench.spec import find_spec, prepare, read_spec, spec_names
+from accous.exceptions import DataError, ParameterError
+
+WriteSpec = Callable[..., Path]
+
+
+def test_the_grid_is_the_product_of_its_lists(write_spec: WriteSpec) -> None:
+    spec = read_spec(write_spec(("batch_sizes = [5]", "batch_sizes = [1, 5]")))
+    runs = spec.runs()
+    assert len(runs) == len({run.identity() for run in runs}) == 2 * 2 * 4 * 2
+    assert runs[0].names == {
+        "dataset": "gaussian", "shift": "Lin", "batch_size": 1, "contender": "FIX", "seed": 0, "n_rounds": 24,
+    }  # fmt: skip
+
+
+def test_one_seed_comes_after_the_other(write_spec: WriteSpec) -> None:
+    seeds = [run.names["seed"] for run in read_spec(write_spec()).runs()]
+    assert seeds == sorted(seeds)
+
+
+@pytest.mark.parametrize("name", ["figures", "natural", "regret", "smoke", "table1", "table2", "table3"])
+def test_the_specs_that_come_along_are_valid(name: str) -> None:
+    assert name in spec_names()
+    assert read_spec(find_spec(name)).runs()
+
+
+def test_table3_is_the_papers() -> None:
+    spec = read_spec(find_spec("table3"))
+    assert spec.rounds == (10_000,)
+    assert spec.batch_sizes == (1, 5)
+    assert spec.seeds == (0, 1, 2, 3, 4)
+    assert set(spec.contenders) == {*contenders.PAPER_CONTENDERS, "oracle"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "complaint"),
+    [
+        ('"uLSIF"', '"uLSFI"', 6, "no contender 'uLSFI'"),
+        ('"Squ"]', '"Sqr"]', 3, "no shift 'Sqr'"),
+        ('["gaussian"]', '["gauss"]', 2, "no data set 'gauss'"),
+        ("rounds = [24]", "rounds = [-24]", 5, "rounds must be an integer of at least 1, got -24"),
+        ("rounds = [24]", "rounds = [24, 24]", 5, "rounds names an entry twice"),
+        ("rounds = [24]", 'rounds = ["many"]', 5, "rounds has 'many', which is not an integer"),
+        ("batch_sizes = [5]", "batch_sizes = []", 4, "batch_sizes is empty"),
+        ("seeds = 2", "seeds = 0", 7, "seeds must be an integer of at least 1"),
+        ("seeds = 2", "seeds = [0, -1]", 7, "seeds must be an integer of at least 0, got -1"),
+        ("seeds = 2", "seeds = true", 7, "seeds has True"),
+        ("seeds = 2", "seed = 2", 7, "unknown setting 'seed'"),
+        ("seeds = 2", "score_every = 0", 7, "score_every must be an integer of at least 1"),
+        ("seeds = 2", 'record = ["weights"]', 7, "record may have learner_weights and regret, not 'weights'"),
+        ("seeds = 2", 'record = ["regret"]', 7, "the regret is known for moving_gaussian only"),
+        ("seeds = 2", 'plugins = ["mine.py"]', 7, "there is no file 'mine.py' beside the spec"),
+        ("seeds = 2", "title = 3", 7, "Cannot overwrite a value"),
+        ('title = "Small"', "title = 3", 1, "title must be a text"),
+        ("n_features = 3", "n_columns = 3", 11, "gaussian has no option 'n_columns'"),
+        ("[options.gaussian]", "[options.gauss]", 9, "no data set 'gauss'"),
+        ("n_features = 3", "[parameters.Accous]\nspeed = 3", 12, "Accous has no parameter 'speed'"),
+        ('"Squ"]', '"natural"]', 3, "gaussian has the shifts Lin, Squ, Sin, Ber, none only"),
+        ("seeds = 2", "seeds = = 2", 7, "is not TOML"),
+    ],
+)
+def test_a_bad_spec_is_refused_with_the_line_at_fault(
+    write_spec: WriteSpec, old: str, new: str, line: int, complaint: str
+) -> None:
+    path = write_spec((old, new))
+    with pytest.raises(ParameterError) as caught:
+        read_spec(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert f"line {line}" in message
+    assert complaint in message
+    assert message.endswith(".")
+
+
+def test_the_line_of_an_entry_in_a_long_list_is_named(write_spec: WriteSpec) -> None:
+    path = write_spec(('["FIX", "uLSIF", "Accous", "oracle"]', '[\n  "FIX",\n  "Acous",\n]'))
+    with pytest.raises(ParameterError, match=r"line 8: There is no contender 'Acous'"):
+        read_spec(path)
+
+
+def test_a_missing_list_is_named(write_spec: WriteSpec) -> None:
+    with pytest.raises(ParameterError, match="rounds is missing"):
+        read_spec(write_spec(("rounds = [24]\n", "")))
+
+
+def test_an_unknown_spec_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ParameterError, match=r"no spec 'table4': give a TOML file, or one of figures, .*table3"):
+        find_spec("table4")
+
+
+def test_data_that_cannot_be_had_is_refused_before_anything_runs(
+    write_spec: WriteSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from accous.bench import problems
+
+    problems._halves.cache_clear()
+    monkeypatch.setenv("ACCOUS_DATA", str(tmp_path))
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", _no_network)
+    spec = read_spec(
+        write_spec(('["gaussian"]', '["diabetes"]'), ("[options.gaussian]\nn_reference = 60\nn_features = 3", ""))
+    )
+    with pytest.raises(DataError, match="set ACCOUS_DATA"):
+        prepare(spec)
+
+
+def _no_network(**_: object) -> None:
+    raise OSError("no route to host")
+
+
+def test_a_contender_without_its_package_is_refused(write_spec: WriteSpec, own_registry: None) -> None:
+    contenders.register(contenders.Contender("deeper", lambda _: None, learns_first=True, needs_module="no_such_torch"))
+    with pytest.raises(ParameterError, match=r"line 6: deeper needs no_such_torch: pip install 'accous\[deep\]'"):
+        read_spec(write_spec(('"uLSIF"', '"deeper"')))
+
+
+def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
+    spec = read_spec(write_spec())
+    part = spec.only(contenders=["Accous"], seeds=[1])
+    assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("Accous", 1)}
+    with pytest.raises(ParameterError, match="has no contenders 'KMM', only FIX, uLSIF, Accous, oracle"):
+        spec.only(contenders=["KMM"])
+
+
+def test_ten_lines_add_a_contender(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from accous import AdaptiveClassifier, RULSIF\n"
+        "from accous.bench.contenders import Contender, register\n"
+        "def make(seed):\n"
+        "    return AdaptiveClassifier(ratio=RULSIF(random_state=seed))\n"
+        "register(Contender('RuLSIF', make, learns_first=True))\n"
+    )
+    spec = read_spec(write_spec(('"uLSIF"', '"RuLSIF"'), ("seeds = 2", 'seeds = 2\nplugins = ["mine.py"]')))
+    assert "RuLSIF" in {run.names["contender"] for run in spec.runs()}
+
+
+def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(ParameterError, match=r"line 8: broken.py cannot be loaded \(ZeroDivisionError"):
+        read_spec(write_spec(("seeds = 2", 'seeds = 2\nplugins = ["broken.py"]')))
+
+
+def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> None:
+    plain = read_spec(write_spec()).only(contenders=["Accous"]).runs()[0]
+    changed = read_spec(write_spec(("n_features = 3", "n_features = 3\n[parameters.Accous]\nratio__step_size = 2.0")))
+    run = changed.only(contenders=["Accous"]).runs()[0]
+    assert run.model().ratio.step_size == 2.0
+    assert run.identity() != plain.identity()

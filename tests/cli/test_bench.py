@@ -1,0 +1,146 @@
+"""``accous bench`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accous.cli import main
+
+SPEC = """
+datasets = ["gaussian"]
+shifts = ["Lin"]
+batch_sizes = [2]
+rounds = [12]
+contenders = ["FIX", "Accous"]
+seeds = 2
+[options.gaussian]
+n_reference = 50
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text(SPEC.lstrip())
+    return path
+
+
+def test_run_writes_a_line_per_run_and_says_what_comes_next(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "run", str(spec)]) == 0
+    lines = Path("results/mine/mine.jsonl").read_text().splitlines()
+    assert len(lines) == 4
+    assert {json.loads(line)["contender"] for line in lines} == {"FIX", "Accous"}
+    errors = capsys.readouterr().err
+    assert "4 of 4 runs to do" in errors
+    assert "accous bench report results/mine" in errors
+    assert main(["bench", "run", str(spec)]) == 0
+    assert "0 of 4 runs to do" in capsys.readouterr().err
+    assert len(Path("results/mine/mine.jsonl").read_text().splitlines()) == 4
+
+
+def test_only_a_part_and_json(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--contenders", "Accous", "--seeds", "1", "--rounds", "6", "-o", "here", "--json", "-q"]
+    assert main(["bench", "run", str(spec), *arguments]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"file": "here/mine.jsonl", "done": 1, "failed": 0}
+    assert captured.err == ""
+    row = json.loads(Path("here/mine.jsonl").read_text())
+    assert (row["contender"], row["seed"], row["n_rounds"]) == ("Accous", 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--seeds", "one"], "--seeds takes integers separated by commas, got 'one'"),
+        (["--seeds", "7"], "has no seeds 7"),
+        (["--contenders", "KMM"], "has no contenders 'KMM'"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(
+    spec: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "run", str(spec), *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert complaint in errors
+    assert errors.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_a_bad_spec_is_one_sentence_with_the_line(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec.write_text(spec.read_text().replace('"Accous"', '"Acous"'))
+    assert main(["bench", "run", str(spec)]) == 2
+    assert f"{spec}, line 5: There is no contender 'Acous'" in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_failed_runs_give_exit_code_1_and_are_named(
+    spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from accous.bench import contenders
+
+    monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))
+    (tmp_path / "mine.py").write_text(
+        "from accous import AdaptiveClassifier\n"
+        "from accous.bench.contenders import Contender, register\n"
+        "register(Contender('wrong', lambda seed: AdaptiveClassifier(C=-1.0), learns_first=False))\n"
+    )
+    spec.write_text('plugins = ["mine.py"]\n' + spec.read_text().replace('"Accous"', '"wrong"'))
+    assert main(["bench", "run", str(spec)]) == 1
+    errors = capsys.readouterr().err
+    assert "2 of 4 runs failed" in errors
+    assert "gaussian, Lin, 2, wrong, 0: C must be a finite number above 0" in errors
+
+
+def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "list"]) == 0
+    text = capsys.readouterr().out
+    for name in ("table1", "table2", "table3", "figures", "natural", "smoke", "Accous", "oracle", "diabetes"):
+        assert name in text
+    assert main(["bench", "list", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["specs"]["table3"]["runs"] == 4 * 2 * 9 * 5
+    assert record["datasets"]["gas_sensor"] == ["natural"]
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(spec: Path) -> None:
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "accous", "bench", "run", str(spec)]
+    with subprocess.Popen(command, stderr=follower, env={**os.environ, "COLUMNS": "100", "TERM": "xterm"}) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+        assert process.wait() == 0
+    os.close(leader)
+    text = seen.decode(errors="replace")
+    assert "4/4" in text
+    assert "left" in text
+
+
+def test_smoke_adapts_and_takes_seconds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "accous", "bench", "run", "smoke", "-o", str(tmp_path), "-q"]
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        command += ["--contenders", "FIX,KMM,KLIEP,uLSIF,LR,OLRE,Accous,oracle"]
+    subprocess.run(command, check=True)
+    rows = [json.loads(line) for line in (tmp_path / "smoke.jsonl").read_text().splitlines()]
+    assert all(row["status"] == "done" for row in rows)
+    error = {row["contender"]: row["risk"] for row in rows if row["dataset"] == "gaussian" and row["shift"] == "Squ"}
+    assert error["oracle"] < error["Accous"] < error["FIX"]
