@@ -47,6 +47,7 @@ def test_all_files_are_written(everything: Path) -> None:
     assert figures == {path.stem for path in (everything / "figures").glob("*.png")}
     assert figures == {
         "comparison-gaussian-1000",
+        "risk-gaussian-1000",
         "comparison-diabetes-200",
         "comparison-natural",
         "drift",
@@ -116,7 +117,7 @@ def test_html_is_whole_and_asks_for_nothing_from_elsewhere(everything: Path) -> 
     assert page.open == []
     tags = {tag for tag, _ in page.seen}
     assert not tags & {"script", "link", "iframe", "object"}
-    assert sum(tag == "svg" for tag, _ in page.seen) == 7
+    assert sum(tag == "svg" for tag, _ in page.seen) == 8
     for _, attributes in page.seen:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name) or "#"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accous.bench.aggregate import Aggregates
-from accous.bench.cells import Panel, make_panels, split_regret
+from accous.bench.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
 from accous.bench.curves import Curve
 from accous.bench.document import Picture
 from accous.bench.regret import regret_series
@@ -93,6 +93,9 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
         title = dataset_title(place[0])
         caption = f"{title}: errors of the contenders under each shift, between FIX and the oracle."
         yield Picture(_file_name("comparison", *place), caption), partial(draw_comparison, grid)
+        if all(_has_risks(cell) for row in grid for _, cell in row):
+            caption = f"{title}: exact risks, of each round's model on fresh rows, between FIX and the oracle."
+            yield Picture(_file_name("risk", *place), caption), partial(draw_comparison, grid, measure="risk")
     natural = [panel for panel in shown if set(panel.cells) == {_NATURAL}]
     if natural:
         row = [
@@ -101,6 +104,10 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
         grid = [row[start : start + 3] for start in range(0, len(row), 3)]
         caption = "Errors of the contenders on data that drift by nature; the oracle is not known there."
         yield Picture("comparison-natural", caption), partial(draw_comparison, grid, shares_errors=False)
+
+
+def _has_risks(cell: Cell) -> bool:
+    return all(name in cell.entries and cell.entries[name].values("risk") for name in (UNWEIGHTED, ORACLE))
 
 
 def _drift(curves: list[Curve]) -> _Drawn:
