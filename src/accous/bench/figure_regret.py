@@ -46,7 +46,7 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
         panel.set(xscale="log", yscale="log", xlabel="rounds T", title=drawn(shift))
         panel.set_xticks(lengths, [f"{length:,}" for length in lengths])
         panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         panel.legend(fontsize=8)
         tidy(panel)
     axes[0].set_ylabel("cumulative dynamic regret of the ratio")

@@ -188,8 +188,8 @@ def regret_table(series: list[RegretSeries]) -> Table:
         known = dict(zip(one.lengths, zip(one.means, one.stds, strict=True), strict=True))
         for length in lengths:
             mean, std = known.get(length, (None, None))
-            words = DASH if mean is None else f"{mean:.3g}"
-            cells.append(Text(words if std is None else f"{words} ± {std:.2g}"))
+            words = DASH if mean is None else _regret_words(mean)
+            cells.append(Text(words if std is None else f"{words} ± {_regret_words(std)}"))
         theory = theory_exponent(one.key.shift)
         cells.append(Text(_exponent_words(one)))
         rows.append(Row([*cells, Text(DASH if theory is None else f"{round(3 * theory)}/3")]))
@@ -199,6 +199,10 @@ def regret_table(series: list[RegretSeries]) -> Table:
         "seeds), the exponent p of the fit T^p with its standard error, and the theory's."
     )
     return Table(caption, ["shift", *(f"T = {length:,}" for length in lengths), "p", "theory"], rows)
+
+
+def _regret_words(regret: float) -> str:
+    return f"{regret:,.0f}" if abs(regret) >= 100 else f"{regret:.3g}"
 
 
 def _exponent_words(series: RegretSeries) -> str:
