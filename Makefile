@@ -43,7 +43,8 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and re
 	$(RUN) -m benchmarks.wide
 	$(RUN) -m benchmarks.startup
 	$(RUN) -m benchmarks.large_references
-	$(RUN) -m benchmarks.accuracy
+	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
+	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.refits
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios with those of other packages

@@ -18,11 +18,13 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
+from accous.bench.problems import SHIFTS
 from accous.streams import GaussianStream
-from benchmarks.accuracy import BATCH_SIZES, SHIFTS
 from benchmarks.record import write_results
 
 POLICIES = ("always", "auto")
+BATCH_SIZES = (1, 5)
+MOVING = ("Lin", "Squ", "Sin", "Ber")
 
 
 def main() -> None:
@@ -32,12 +34,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     arguments = parser.parse_args()
     console = Console()
-    cases = list(itertools.product(BATCH_SIZES, SHIFTS, POLICIES))
+    cases = list(itertools.product(BATCH_SIZES, MOVING, POLICIES))
     jobs = Parallel(n_jobs=arguments.jobs, return_as="generator")(
         delayed(run_policy)(*case, arguments.rounds) for case in cases
     )
     results = dict(zip(cases, track(jobs, "refits", total=len(cases), console=console), strict=True))
-    rows = [summarise(results, batch_size, shift) for batch_size, shift in itertools.product(BATCH_SIZES, SHIFTS)]
+    rows = [summarise(results, batch_size, shift) for batch_size, shift in itertools.product(BATCH_SIZES, MOVING)]
     console.print(refit_table(rows, arguments.rounds))
     console.print(f"Written to {write_results('refits', rows)}")
 

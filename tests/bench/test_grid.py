@@ -24,7 +24,7 @@ from accous.bench.spec import read_spec
 from accous.exceptions import AccousError, DataError
 
 WriteSpec = Callable[..., Path]
-NOT_COMPARED = ("seconds", "seconds_per_round", "finished")
+NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
 
 
 def numbers(file: Path) -> dict[str, dict[str, Any]]:

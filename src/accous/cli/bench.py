@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accous.cli.bench_report import EXAMPLES, report
 from accous.exceptions import ParameterError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ bench = typer.Typer(
     help="Reproduce the paper's tables and figures, or run your own contenders on the same streams.",
     no_args_is_help=True,
 )
+bench.command(epilog=EXAMPLES)(report)
 
 _SpecName = Annotated[
     str, typer.Argument(metavar="SPEC", help="Name of a spec (see `accous bench list`), or a TOML file.")
