@@ -33,7 +33,8 @@ def error_table(panel: Panel) -> Table:
     n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
     spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
     title = panel_title(panel.dataset, panel.n_reference, panel.batch_size)
-    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean time of a round, scoring included."
+    time = "processor time" if panel.has_processor_times else "time"
+    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean {time} of a round, scoring included."
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
     remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
     footnotes = notes.all() + [("", remark) for remark in remarks]
@@ -90,7 +91,8 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
 
 def _milliseconds(panel: Panel, name: str) -> str:
     entries = [cell.entries[name] for cell in panel.cells.values() if name in cell.entries]
-    known = [seconds for entry in entries if (seconds := entry.seconds_a_round) is not None]
+    times = [entry.seconds_a_round(of_processor=panel.has_processor_times) for entry in entries]
+    known = [seconds for seconds in times if seconds is not None]
     return f"{1e3 * fmean(known):.3g}" if known else DASH
 
 
