@@ -170,7 +170,13 @@ def test_the_tally_by_risk_leaves_out_what_has_none() -> None:
 
 def test_a_failure_is_forgotten_once_the_run_is_done() -> None:
     late = {"finished": "2026-01-03T00:00:00+00:00"}
-    cell = one_panel([make_row("LR", 0), make_failure("LR", 0, **late), make_failure("LR", 1)]).cells["Squ"]
+    rows = [
+        make_row("LR", 0),
+        make_failure("LR", 0, **late),
+        make_failure("LR", 0, n_rounds=500),
+        make_failure("LR", 1),
+    ]
+    cell = one_panel(rows).cells["Squ"]
     assert [outcome.seed for outcome in cell.entries["LR"].failed] == [1]
     assert list(cell.entries["LR"].done) == [0]
 
