@@ -116,7 +116,9 @@ def watch_to_plain(watch: Watch) -> dict[str, Any]:
     """Nested dicts of arrays, numbers and strings."""
     log = watch.log
     plain: dict[str, Any] = {name: getattr(watch, name) for name in ("n_recent", "n_recent_out", "column_parts")}
-    plain["log"] = None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef}
+    plain["log"] = (
+        None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef, "sizes": list(log.sizes)}
+    )
     events = () if log is None else log.events
     plain["events"] = [vars(event) | {"features": list(event.features)} for event in events]
     return plain
@@ -126,4 +128,7 @@ def watch_from_plain(plain: dict[str, Any]) -> Watch:
     """Undo ``watch_to_plain``."""
     events = tuple(DriftEvent(**event | {"features": tuple(event["features"])}) for event in plain["events"])
     watch = Watch(plain["n_recent"], plain["n_recent_out"], plain["column_parts"], None)
-    return watch if plain["log"] is None else replace(watch, log=DriftLog(**plain["log"], events=events))
+    if plain["log"] is None:
+        return watch
+    log = DriftLog(**plain["log"] | {"sizes": tuple(plain["log"]["sizes"])}, events=events)
+    return replace(watch, log=log)
