@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self
 
@@ -119,7 +119,7 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
     fallback : {"auto", "none"}, default="auto"
         What keeps the adaptation from doing harm. ``"auto"`` tempers the ratio by its own past observed loss (r^tau
         with tau 0, 1/2 or 1), and goes back to the fixed model while the adapted one is worse on the weighted,
-        cross-fitted reference by more than 1.5 standard errors; compared in every 16th round (at every fifth refit for
+        cross-fitted reference by more than 1.5 standard errors; compared in every 32nd round (at every fifth refit for
         an estimator given). ``"none"`` is the paper's method as it is, and what ``"auto"`` means for every ratio
         estimator but ``OnlineDensityRatio``: those that know a single batch have no past, and the others are there to
         be compared with.
@@ -309,44 +309,26 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         this_round = before.n_rounds + 1
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
         if batch_ratios is not None:
-            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio)).with_reference(ratios)
-        weights = self._importance_weights(temper(ratios, tempering.exponent) if self.fallback == "auto" else ratios)
+            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio), ratios)
+        exponent = tempering.exponent
+        weights = self._importance_weights(temper(ratios, exponent) if self.fallback == "auto" else ratios)
         watch = watch_round(
-            before.watch, this_round, (before.ratio, ratio), n_rows, tempering.exponent, self.columns_, self._names()
+            before.watch, this_round, (before.ratio, ratio), n_rows, exponent, self.columns_, self._names
         )
-        state = replace(
-            before,
-            n_rounds=this_round,
-            ratio=ratio,
-            weights=weights,
-            fallback=replace(before.fallback, tempering=tempering),
-            watch=watch,
-            cache={},
-        )
-        if self.fallback == "auto" and tempering.exponent == 0.0:
+        if self.fallback == "auto" and exponent == 0.0:
             # Nothing to adapt to: no fit is needed, and there is nothing to compare.
-            veto = next_veto(0.0, 0.0, this_round, before.n_refits)
-            fixed = {"estimator": self.fixed_.estimator, "fitted_weights": self.base_weight_}
-            return replace(state, **fixed, fallback=Fallback(tempering, veto))
+            fixed, veto = (self.fixed_.estimator, self.base_weight_), next_veto(0.0, 0.0, this_round, before.n_refits)
+            counts = before.n_refits, before.last_refit
+            return AdaptationState(this_round, ratio, weights, *fixed, *counts, Fallback(tempering, veto), watch)
+        fitted, counts = (before.estimator, before.fitted_weights), (before.n_refits, before.last_refit)
         if self._is_refit_due(before, weights, this_round):
-            estimator = self.erm_.fit(weights, before.estimator)
-            state = replace(
-                state, estimator=estimator, fitted_weights=weights, n_refits=before.n_refits + 1, last_refit=this_round
-            )
-        return self._with_veto(state)
-
-    def _with_veto(self, state: AdaptationState) -> AdaptationState:
-        """Compare the adapted with the fixed predictor, if it is time to."""
-        now = (state.n_rounds, state.n_refits)
-        if self.fallback == "none" or not can_be_tempered(state.ratio):
-            return state
-        if not state.fallback.veto.is_due(self.erm_, *now):
-            return state
-        with one_blas_thread():
-            excess = compare(
-                self.erm_, self.fixed_, self.labels_, state.weights, (state.fitted_weights, state.estimator)
-            )
-        return replace(state, fallback=replace(state.fallback, veto=next_veto(*excess, *now)))
+            fitted, counts = (self.erm_.fit(weights, before.estimator), weights), (before.n_refits + 1, this_round)
+        veto = before.fallback.veto
+        if batch_ratios is not None and self.fallback == "auto" and veto.is_due(self.erm_, this_round, counts[0]):
+            with one_blas_thread():
+                excess = compare(self.erm_, self.fixed_, self.labels_, weights, fitted)
+            veto = next_veto(*excess, this_round, counts[0])
+        return AdaptationState(this_round, ratio, weights, *fitted, *counts, Fallback(tempering, veto), watch)
 
     def _names(self) -> list[str]:
         """Names of the input columns."""

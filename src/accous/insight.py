@@ -197,7 +197,7 @@ class Insight:
         if not state.n_refits:
             return 0.0, 0.0
         with one_blas_thread():
-            return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.fitted_weights, state.estimator))
+            return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.estimator, state.fitted_weights))
 
     def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
         """Importance weights by each active learner's ratio, and their meta weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,9 +64,9 @@ def watch_round(
     n_rows: int,
     exponent: float,
     columns: ReferenceColumns,
-    names: list[str],
+    names: Callable[[], list[str]],
 ) -> Watch:
-    """Take notice of a round, given the ratio before and after it; columns are looked at in every eighth."""
+    """Take notice of a round, given the ratio before and after it; columns are looked at in every sixteenth."""
     before, after = ratios
     n_recent_out = watch.n_recent_out
     if watch.log is not None:
@@ -82,7 +83,12 @@ def watch_round(
 
 
 def _look(
-    log: DriftLog, this_round: int, ratio: LinearRatio, exponent: float, columns: ReferenceColumns, names: list[str]
+    log: DriftLog,
+    this_round: int,
+    ratio: LinearRatio,
+    exponent: float,
+    columns: ReferenceColumns,
+    names: Callable[[], list[str]],
 ) -> DriftLog:
     neutral = ratio._neutral_coef
     coef = neutral + exponent * (ratio.coef_ - neutral)
@@ -90,7 +96,7 @@ def _look(
         this_round,
         coef,
         weigh=lambda theta: ratio.whole_reference_.ratios(theta, float(ratio.max_ratio)),
-        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names),
+        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names()),
     )
 
 

@@ -37,7 +37,7 @@ def test_discounted_losses_equal_their_plain_twin(batch: FloatArray, decay: floa
 @pytest.mark.parametrize("ratio", [0.0, 1e-300, 1e30, 1e300])
 def test_extreme_ratios_give_finite_losses(ratio: float) -> None:
     ratios = np.full(1000, ratio)
-    tempering = start_tempering().with_reference(ratios).after_round(ratios, 1e-5)
+    tempering = start_tempering().after_round(ratios, 1e-5, ratios).after_round(ratios, 1e-5, ratios)
     assert np.isfinite(tempering.losses).all()
 
 
@@ -46,9 +46,9 @@ def test_before_the_first_round_the_ratio_counts_as_one() -> None:
 
 
 def after_rounds(reference: FloatArray, batch: FloatArray, n_rounds: int) -> float:
-    tempering = start_tempering()
+    tempering = start_tempering().after_round(np.ones(1), 0.01, reference)
     for _ in range(n_rounds):
-        tempering = tempering.with_reference(reference).after_round(batch, 0.01)
+        tempering = tempering.after_round(batch, 0.01, reference)
     return tempering.exponent
 
 
@@ -68,11 +68,11 @@ def test_a_ratio_twice_too_steep_is_flattened() -> None:
 
 
 def test_a_loss_is_worth_half_after_the_half_life() -> None:
-    tempering = start_tempering().with_reference(np.array([4.0])).after_round(np.array([1.0]), 0.01)
-    first = tempering.losses - np.log(2.0) * 2.0
-    quiet = tempering.with_reference(np.ones(1))
+    one = np.ones(1)
+    quiet = start_tempering().after_round(one, 0.01, 4.0 * one).after_round(one, 0.01, one)
+    first = quiet.losses
     for _ in range(HALF_LIFE):
-        quiet = quiet.after_round(np.ones(1), 0.01)
+        quiet = quiet.after_round(one, 0.01, one)
     np.testing.assert_allclose((quiet.losses - quiet.losses[0])[1:], 0.5 * (first - first[0])[1:], rtol=1e-9)
 
 
