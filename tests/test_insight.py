@@ -122,7 +122,7 @@ def test_frames_and_pipelines() -> None:
 
 
 def moved_stream(n_rounds: int = 300) -> GaussianStream:
-    return GaussianStream(SquareShift(period=150), n_rounds=n_rounds, batch_size=5, n_reference=600, random_state=2)
+    return GaussianStream(SquareShift(period=150), n_rounds=n_rounds, batch_size=5, n_reference=2000, random_state=2)
 
 
 def test_the_columns_that_move_are_named() -> None:
@@ -164,7 +164,11 @@ def test_after_a_jump_the_estimates_are_near_the_truth_and_the_sets_cover() -> N
     for batch in stream:
         model.adapt(batch.X)
     risk = model.risk_
-    assert risk.adapted_low <= stream.risk(model.estimator_, batch.alpha) <= risk.adapted_high
+    true_adapted, true_fixed = (stream.risk(one, batch.alpha) for one in (model.estimator_, model.fixed_.estimator))
+    assert batch.alpha == 0.0
+    assert true_fixed - true_adapted > 0.05
+    assert risk.adapted_low <= true_adapted <= risk.adapted_high
+    assert risk.fixed_low <= true_fixed <= risk.fixed_high
     fresh = next(iter(GaussianStream(ConstantShift(batch.alpha), n_rounds=1, batch_size=2000, random_state=5)))
     covered = model.predict_set(fresh.X, alpha=0.2)[np.arange(2000), fresh.y].mean()
     assert 0.7 < covered < 0.9
