@@ -49,6 +49,16 @@ def test_one_seed_has_no_standard_deviation() -> None:
     assert cell.entries["LR"].std is None
 
 
+def test_time_of_a_round_is_the_processors_where_all_runs_know_it() -> None:
+    rows = [make_row(name, 0, cpu_seconds=30.0, seconds_per_round=9.0) for name in ("FIX", "LR")]
+    panel = one_panel(rows)
+    assert panel.has_processor_times
+    assert panel.cells["Squ"].entries["LR"].seconds_a_round(of_processor=True) == pytest.approx(0.003)
+    panel = one_panel([*rows, make_row("Accous", 0)])
+    assert not panel.has_processor_times
+    assert panel.cells["Squ"].entries["LR"].seconds_a_round(of_processor=False) == pytest.approx(9.0)
+
+
 def test_ties_within_rounding_are_all_best_and_the_oracle_never_is() -> None:
     rows = [make_row("LR", 0, error=0.27004), make_row("KMM", 0, error=0.26996), make_row("Accous", 0, error=0.28)]
     rows.append(make_row("oracle", 0, error=0.1))

@@ -47,6 +47,7 @@ def test_all_files_are_written(everything: Path) -> None:
     assert figures == {path.stem for path in (everything / "figures").glob("*.png")}
     assert figures == {
         "comparison-gaussian-1000",
+        "risk-gaussian-1000",
         "comparison-diabetes-200",
         "comparison-natural",
         "drift",
@@ -116,7 +117,7 @@ def test_html_is_whole_and_asks_for_nothing_from_elsewhere(everything: Path) -> 
     assert page.open == []
     tags = {tag for tag, _ in page.seen}
     assert not tags & {"script", "link", "iframe", "object"}
-    assert sum(tag == "svg" for tag, _ in page.seen) == 7
+    assert sum(tag == "svg" for tag, _ in page.seen) == 8
     for _, attributes in page.seen:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name) or "#"
@@ -135,7 +136,7 @@ def test_html_ids_are_unique_and_links_lead_to_them(everything: Path) -> None:
 
 
 def test_names_cannot_write_markup(tmp_path: Path) -> None:
-    name = "<script>alert(1)</script> | $x_1$ & %\\[y]"
+    name = "<script>alert(1)</script> | $x_1$ & $\\bad$ %\\[y]"
     rows = [make_row(contender, seed) for contender in ("FIX", "Accous", name) for seed in (0, 1)]
     rows.append(make_failure("LR", 0, reason="<img src=x> 5 % of $n_0$ \\ {"))
     write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
@@ -144,7 +145,7 @@ def test_names_cannot_write_markup(tmp_path: Path) -> None:
     assert "<img" not in html
     assert "&lt;script&gt;" in html
     latex = (tmp_path / "out" / "report.tex").read_text()
-    assert r"\$x\_1\$ \& \%\textbackslash{}{[}y{]}" in latex
+    assert r"\$x\_1\$ \& \$\textbackslash{}bad\$ \%\textbackslash{}{[}y{]}" in latex
     markdown = (tmp_path / "out" / "report.md").read_text()
     assert "<script" not in markdown
     assert r"\| $x_1$" in markdown

@@ -56,11 +56,13 @@ class Entry:
         errors = self.values("error")
         return stdev(errors) if len(errors) > 1 else None
 
-    @property
-    def seconds_a_round(self) -> float | None:
-        """Mean over the seeds."""
-        known = self.values("seconds_per_round")
-        return fmean(known) if known else None
+    def seconds_a_round(self, *, of_processor: bool) -> float | None:
+        """Mean over the seeds: time of the processor for the whole run by its rounds, or time that passed."""
+        if of_processor:
+            known = [outcome.cpu_seconds for outcome in self.done.values() if outcome.cpu_seconds is not None]
+            return fmean(known) / fmean(self.n_played) if known else None
+        passed = self.values("seconds_per_round")
+        return fmean(passed) if passed else None
 
     @property
     def n_played(self) -> set[int]:
@@ -117,6 +119,12 @@ class Panel:
     def contenders(self) -> list[str]:
         """All that take part under any shift, in the order of the table."""
         return in_order(dict.fromkeys(name for cell in self.cells.values() for name in cell.entries))
+
+    @property
+    def has_processor_times(self) -> bool:
+        """Whether the processor time of every finished run is known: the better measure on a busy machine."""
+        entries = [entry for cell in self.cells.values() for entry in cell.entries.values()]
+        return all(outcome.cpu_seconds is not None for entry in entries for outcome in entry.done.values())
 
     @property
     def rivals(self) -> list[str]:

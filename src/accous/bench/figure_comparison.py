@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,22 @@ from matplotlib.lines import Line2D
 from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
 from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
 from accous.bench.paper import paper_result
+from accous.bench.wording import drawn
 
 __all__ = ["draw_comparison"]
 
 
-def draw_comparison(grid: list[list[tuple[str, Cell]]], *, shares_errors: bool = True) -> Figure:
+def draw_comparison(
+    grid: list[list[tuple[str, Cell]]], *, measure: str = "error", shares_errors: bool = True
+) -> Figure:
     """Draw a dot with the standard deviation for each contender, a panel for each cell.
 
     Parameters
     ----------
     grid : list of lists of (str, Cell)
         Titles and cells, row by row.
+    measure : str, default="error"
+        Or ``"risk"``; the paper has no such number.
     shares_errors : bool, default=True
         Whether all panels have the same axis of errors.
 
@@ -31,68 +37,72 @@ def draw_comparison(grid: list[list[tuple[str, Cell]]], *, shares_errors: bool =
     Figure
     """
     n_columns = max(len(row) for row in grid)
-    names = _names([cell for row in grid for _, cell in row])
+    cells = [cell for row in grid for _, cell in row]
+    names = _names(cells, measure)
     height = len(grid) * (0.75 + 0.24 * len(names)) + 0.6
     figure = new_figure(max(6.5, 1.3 + 2.4 * n_columns), height)
     axes = figure.subplots(len(grid), n_columns, squeeze=False, sharey=True, sharex=shares_errors)
-    for row, cells in enumerate(grid):
-        for column, (title, cell) in enumerate(cells):
-            _draw_cell(axes[row, column], cell, names)
+    for row, titled in enumerate(grid):
+        for column, (title, cell) in enumerate(titled):
+            _draw_cell(axes[row, column], cell, names, measure)
             axes[row, column].set_title(title)
-        for column in range(len(cells), n_columns):
+        for column in range(len(titled), n_columns):
             axes[row, column].set_visible(False)
     for panel in axes[-1]:
-        panel.set_xlabel("error, %")
-    handles = _legend([cell for row in grid for _, cell in row], names)
-    figure.legend(handles=handles, loc="outside lower center", ncols=4 if n_columns > 2 else 2)
+        panel.set_xlabel("error, %" if measure == "error" else "exact risk, %")
+    has_paper = any(_published(cell, name, measure) for cell in cells for name in names)
+    figure.legend(handles=_legend(cells, has_paper), loc="outside lower center", ncols=4 if n_columns > 2 else 2)
     return figure
 
 
-def _names(cells: list[Cell]) -> list[str]:
-    names = in_order(dict.fromkeys(name for cell in cells for name in cell.entries))
-    return [name for name in names if name not in (UNWEIGHTED, ORACLE)]
+def _names(cells: list[Cell], measure: str) -> list[str]:
+    known = (name for cell in cells for name, entry in cell.entries.items() if entry.values(measure))
+    return [name for name in in_order(dict.fromkeys(known)) if name not in (UNWEIGHTED, ORACLE)]
 
 
-def _published(cell: Cell, name: str) -> float | None:
-    found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name)
+def _published(cell: Cell, name: str, measure: str) -> float | None:
+    found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name) if measure == "error" else None
     return None if found is None else found.mean
 
 
-def _draw_cell(axes: Axes, cell: Cell, names: list[str]) -> None:
-    bounds = [cell.entries[name].mean for name in (UNWEIGHTED, ORACLE) if name in cell.entries]
-    known = [100.0 * bound for bound in bounds if bound is not None]
-    if len(known) == 2:
-        axes.axvspan(min(known), max(known), color="#EEF2F6", zorder=0)
-    for name in (UNWEIGHTED, ORACLE):
-        entry = cell.entries.get(name)
-        if entry is not None and entry.mean is not None:
-            axes.axvline(100.0 * entry.mean, **line_style(name))
+def _values(cell: Cell, name: str, measure: str) -> list[float]:
+    """In per cent, one a seed."""
+    entry = cell.entries.get(name)
+    return [] if entry is None else [100.0 * value for value in entry.values(measure)]
+
+
+def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
+    bounds = {name: fmean(found) for name in (UNWEIGHTED, ORACLE) if (found := _values(cell, name, measure))}
+    if len(bounds) == 2:
+        axes.axvspan(min(bounds.values()), max(bounds.values()), color="#EEF2F6", zorder=0)
+    for name, bound in bounds.items():
+        axes.axvline(bound, **line_style(name))
     for place, name in enumerate(names):
-        entry = cell.entries.get(name)
-        if entry is not None and entry.mean is not None:
-            _draw_dot(axes, place, name, 100.0 * entry.mean, 100.0 * (entry.std or 0.0), cell.is_complete(name))
-        published = _published(cell, name)
+        found = _values(cell, name, measure)
+        if found:
+            _draw_dot(axes, place, name, found, is_complete=cell.is_complete(name))
+        published = _published(cell, name, measure)
         if published is not None:
             axes.plot(published, place, "d", markersize=5, markerfacecolor="none", markeredgecolor="#444444", zorder=4)
-    axes.set_yticks(np.arange(len(names)), names)
+    axes.set_yticks(np.arange(len(names)), [drawn(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     tidy(axes)
 
 
-def _draw_dot(axes: Axes, place: int, name: str, mean: float, std: float, is_complete: bool) -> None:
+def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_complete: bool) -> None:
     """A dot; faint where it comes from fewer seeds or rounds than the others."""
-    color = line_style(name)["color"]
+    color, mean, std = line_style(name)["color"], fmean(values), stdev(values) if len(values) > 1 else 0.0
     size, opacity = (7.5 if name == OURS else 6.0), (1.0 if is_complete else 0.45)
     axes.errorbar(mean, place, xerr=std, fmt="none", ecolor=color, elinewidth=1.4, alpha=opacity, zorder=5)
     axes.plot(mean, place, markersize=size, linestyle="none", alpha=opacity, zorder=6, **marker_style(name))
 
 
-def _legend(cells: list[Cell], names: list[str]) -> list[Line2D]:
+def _legend(cells: list[Cell], has_paper: bool) -> list[Line2D]:
     """What is drawn at all."""
     label = "ours, ± std over seeds (faint: fewer runs)"
     handles = [Line2D([], [], color="#555555", marker="o", linestyle="-", label=label)]
-    if any(_published(cell, name) for cell in cells for name in names):
+    if has_paper:
         hollow: Any = {"marker": "d", "markerfacecolor": "none", "markeredgecolor": "#444444", "linestyle": "none"}
         handles.append(Line2D([], [], label="the paper's", **hollow))
     for name, label in ((UNWEIGHTED, "FIX, never weighted"), (ORACLE, "oracle, true ratio")):

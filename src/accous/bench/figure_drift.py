@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from accous.bench.cells import UNWEIGHTED, in_order
 from accous.bench.curves import Curve
 from accous.bench.figure_style import line_style, new_figure, tidy
+from accous.bench.wording import drawn
 from accous.core.arrays import FloatArray
 
 __all__ = ["draw_drift"]
@@ -49,7 +50,8 @@ def draw_drift(panels: Mapping[str, Sequence[Curve]]) -> Figure:
     for panel in axes[-1]:
         panel.set_xlabel(f"round (mean of {_SMOOTHED_POINTS} neighbouring blocks)")
     names = in_order(handles)
-    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=min(9, len(names)))
+    labels = [drawn(name) for name in names]
+    figure.legend([handles[name] for name in names], labels, loc="outside lower center", ncols=min(9, len(names)))
     return figure
 
 

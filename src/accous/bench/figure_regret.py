@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from accous.bench.cells import OURS
 from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
 from accous.bench.regret import RegretSeries, theory_exponent
+from accous.bench.wording import drawn
 from accous.core.arrays import FloatArray
 
 __all__ = ["draw_regret"]
@@ -42,10 +43,10 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
         _draw_theory(
             panel, next((one for one in shown if one.contender == OURS), shown[0]), np.array(lengths, dtype=float)
         )
-        panel.set(xscale="log", yscale="log", xlabel="rounds T", title=shift)
+        panel.set(xscale="log", yscale="log", xlabel="rounds T", title=drawn(shift))
         panel.set_xticks(lengths, [f"{length:,}" for length in lengths])
         panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         panel.legend(fontsize=8)
         tidy(panel)
     axes[0].set_ylabel("cumulative dynamic regret of the ratio")
@@ -54,7 +55,7 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
 
 def _draw_series(axes: Axes, series: RegretSeries) -> None:
     style, lengths, means = line_style(series.contender), np.array(series.lengths, dtype=float), np.array(series.means)
-    label = series.contender
+    label = drawn(series.contender)
     if series.exponent is not None:
         error = "" if series.standard_error is None else rf" \pm {series.standard_error:.2f}"
         label += f": $p = {series.exponent:.2f}{error}$"

@@ -8,6 +8,7 @@ from matplotlib.ticker import PercentFormatter
 
 from accous.bench.curves import WeightMap
 from accous.bench.figure_style import new_figure, tidy
+from accous.bench.wording import drawn
 
 __all__ = ["draw_weights", "weight_words"]
 
@@ -35,7 +36,7 @@ def draw_weights(weight_map: WeightMap) -> Figure:
     heat.set_facecolor("#F4F4F4")
     heat.set_yticks(np.arange(len(lengths)), [f"{length:,}" for length in lengths])
     heat.set(xlabel="round", ylabel="interval length")
-    heat.set_title(f"Weight of {weight_map.contender}'s learners under {weight_map.key.shift}")
+    heat.set_title(drawn(f"Weight of {weight_map.contender}'s learners under {weight_map.key.shift}"))
     heat.grid(visible=False)
     figure.colorbar(picture, ax=heat, format=PercentFormatter(1.0, decimals=0), pad=0.01)
     means = np.array(weight_map.mean_weights)

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accous.bench.aggregate import Aggregates
-from accous.bench.cells import Panel, make_panels, split_regret
+from accous.bench.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
 from accous.bench.curves import Curve
 from accous.bench.document import Picture
 from accous.bench.regret import regret_series
-from accous.bench.wording import count, dataset_title
+from accous.bench.wording import count, dataset_title, drawn
 from accous.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
@@ -87,16 +87,27 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
     simulated = [panel for panel in shown if set(panel.cells) != {_NATURAL}]
     for place in dict.fromkeys((panel.dataset, panel.n_reference) for panel in simulated):
         chosen = [panel for panel in simulated if (panel.dataset, panel.n_reference) == place]
-        grid = [[(f"{shift}, $N_t$ = {one.batch_size}", cell) for shift, cell in one.cells.items()] for one in chosen]
+        grid = [
+            [(f"{drawn(shift)}, $N_t$ = {one.batch_size}", cell) for shift, cell in one.cells.items()] for one in chosen
+        ]
         title = dataset_title(place[0])
         caption = f"{title}: errors of the contenders under each shift, between FIX and the oracle."
         yield Picture(_file_name("comparison", *place), caption), partial(draw_comparison, grid)
+        if all(_has_risks(cell) for row in grid for _, cell in row):
+            caption = f"{title}: exact risks, of each round's model on fresh rows, between FIX and the oracle."
+            yield Picture(_file_name("risk", *place), caption), partial(draw_comparison, grid, measure="risk")
     natural = [panel for panel in shown if set(panel.cells) == {_NATURAL}]
     if natural:
-        row = [(f"{dataset_title(one.dataset)}, $N_t$ = {one.batch_size}", one.cells[_NATURAL]) for one in natural]
+        row = [
+            (f"{drawn(dataset_title(one.dataset))}, $N_t$ = {one.batch_size}", one.cells[_NATURAL]) for one in natural
+        ]
         grid = [row[start : start + 3] for start in range(0, len(row), 3)]
         caption = "Errors of the contenders on data that drift by nature; the oracle is not known there."
         yield Picture("comparison-natural", caption), partial(draw_comparison, grid, shares_errors=False)
+
+
+def _has_risks(cell: Cell) -> bool:
+    return all(name in cell.entries and cell.entries[name].values("risk") for name in (UNWEIGHTED, ORACLE))
 
 
 def _drift(curves: list[Curve]) -> _Drawn:
@@ -105,7 +116,7 @@ def _drift(curves: list[Curve]) -> _Drawn:
     panels: dict[str, list[Curve]] = {}
     for curve in curves:
         if curve.key.shift == _NATURAL and "error" in curve.series:
-            title = f"{dataset_title(curve.key.dataset)}, $N_t$ = {curve.key.batch_size}"
+            title = f"{drawn(dataset_title(curve.key.dataset))}, $N_t$ = {curve.key.batch_size}"
             panels.setdefault(title, []).append(curve)
     if panels:
         caption = "Error over time on data that drift by nature, averaged over seeds; beside it, the difference to FIX."

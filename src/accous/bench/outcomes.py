@@ -21,6 +21,7 @@ MEASURES = {
     "ratio_regret": 6,
     "seconds": 3,
     "seconds_per_round": 3,
+    "cpu_seconds": 3,
 }
 
 
@@ -50,7 +51,7 @@ class Outcome:
     reason : str or None
         Why the run failed.
     error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds, \
-            seconds_per_round : float or None
+            seconds_per_round, cpu_seconds : float or None
         As in the benchmark's rows; None where unknown.
     spec : str
         The specification the run belongs to.
@@ -73,6 +74,7 @@ class Outcome:
     ratio_regret: float | None
     seconds: float | None
     seconds_per_round: float | None
+    cpu_seconds: float | None
     spec: str
     finished: str
 

@@ -14,6 +14,8 @@ from accous.bench.wording import count, dataset_title, p_value, panel_title, per
 
 __all__ = ["difference_table", "error_table", "gap_table", "regret_table", "tally_table"]
 
+_LONGEST_REASON = 200
+
 
 def error_table(panel: Panel) -> Table:
     """Mean and standard deviation of the error, the paper's beside ours, and the time of a round."""
@@ -31,7 +33,8 @@ def error_table(panel: Panel) -> Table:
     n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
     spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
     title = panel_title(panel.dataset, panel.n_reference, panel.batch_size)
-    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean time of a round, scoring included."
+    time = "processor time" if panel.has_processor_times else "time"
+    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean {time} of a round, scoring included."
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
     remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
     footnotes = notes.all() + [("", remark) for remark in remarks]
@@ -81,14 +84,15 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
         yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
     reasons: dict[str, list[int]] = {}
     for outcome in entry.failed:
-        reasons.setdefault((outcome.reason or "").rstrip("."), []).append(outcome.seed)
+        reasons.setdefault((outcome.reason or "")[:_LONGEST_REASON].rstrip("."), []).append(outcome.seed)
     for reason, seeds in reasons.items():
         yield f"Failed for seed {seed_list(seeds)}: {reason}."
 
 
 def _milliseconds(panel: Panel, name: str) -> str:
     entries = [cell.entries[name] for cell in panel.cells.values() if name in cell.entries]
-    known = [seconds for entry in entries if (seconds := entry.seconds_a_round) is not None]
+    times = [entry.seconds_a_round(of_processor=panel.has_processor_times) for entry in entries]
+    known = [seconds for seconds in times if seconds is not None]
     return f"{1e3 * fmean(known):.3g}" if known else DASH
 
 
@@ -186,8 +190,8 @@ def regret_table(series: list[RegretSeries]) -> Table:
         known = dict(zip(one.lengths, zip(one.means, one.stds, strict=True), strict=True))
         for length in lengths:
             mean, std = known.get(length, (None, None))
-            words = DASH if mean is None else f"{mean:.3g}"
-            cells.append(Text(words if std is None else f"{words} ± {std:.2g}"))
+            words = DASH if mean is None else _regret_words(mean)
+            cells.append(Text(words if std is None else f"{words} ± {_regret_words(std)}"))
         theory = theory_exponent(one.key.shift)
         cells.append(Text(_exponent_words(one)))
         rows.append(Row([*cells, Text(DASH if theory is None else f"{round(3 * theory)}/3")]))
@@ -197,6 +201,10 @@ def regret_table(series: list[RegretSeries]) -> Table:
         "seeds), the exponent p of the fit T^p with its standard error, and the theory's."
     )
     return Table(caption, ["shift", *(f"T = {length:,}" for length in lengths), "p", "theory"], rows)
+
+
+def _regret_words(regret: float) -> str:
+    return f"{regret:,.0f}" if abs(regret) >= 100 else f"{regret:.3g}"
 
 
 def _exponent_words(series: RegretSeries) -> str:

@@ -9,6 +9,7 @@ from accous.bench.document import DASH
 __all__ = [
     "count",
     "dataset_title",
+    "drawn",
     "listed",
     "p_value",
     "panel_title",
@@ -37,6 +38,11 @@ _TITLES = {
 def dataset_title(name: str) -> str:
     """A data set's name as it is printed."""
     return _TITLES.get(name, name)
+
+
+def drawn(name: str) -> str:
+    """A user's name in a figure, where dollar signs would begin a formula."""
+    return name.replace("$", r"\$")
 
 
 def panel_title(dataset: str, n_reference: int, batch_size: int) -> str:

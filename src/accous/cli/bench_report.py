@@ -19,7 +19,7 @@ EXAMPLES = (
 _Inputs = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[FOLDER]...",
+        metavar="FOLDER",
         help="Folders that accous bench run has written, or files of aggregates.",
         show_default="all folders in results",
     ),
