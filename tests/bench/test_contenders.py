@@ -100,7 +100,7 @@ def test_only_the_methods_that_know_one_batch_learn_before_they_predict() -> Non
 
 
 def test_a_user_adds_a_contender_of_his_own(relative: Contender) -> None:
-    assert contender_names() == (*PAPER_CONTENDERS, ORACLE, "RuLSIF")
+    assert contender_names() == (*PAPER_CONTENDERS, "Accous (paper)", "Accous (batch first)", ORACLE, "RuLSIF")
     assert get_contender("RuLSIF") is relative
     assert isinstance(make_contender("RuLSIF").ratio, RULSIF)
 

@@ -37,7 +37,7 @@ def test_table3_is_the_papers() -> None:
     assert spec.rounds == (10_000,)
     assert spec.batch_sizes == (1, 5)
     assert spec.seeds == (0, 1, 2, 3, 4)
-    assert set(spec.contenders) == {*contenders.PAPER_CONTENDERS, "oracle"}
+    assert set(spec.contenders) >= {*contenders.PAPER_CONTENDERS, "oracle"}
 
 
 @pytest.mark.parametrize(

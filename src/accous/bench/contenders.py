@@ -1,4 +1,4 @@
-"""The contenders by name: the paper's eight, the oracle, and those a user adds.
+"""The contenders by name: the paper's eight, two variants of ours, the oracle, and those a user adds.
 
 A contender is made by a factory, learns from ``fit(X, y)`` and ``adapt(X_batch)``, and answers ``predict(X)``.
 
@@ -7,7 +7,7 @@ Examples
 >>> from accous import AdaptiveClassifier, RULSIF
 >>> from accous.bench.contenders import Contender, contender_names, make_contender, register, unregister
 >>> make_contender("uLSIF", random_state=0)
-AdaptiveClassifier(random_state=0, ratio=ULSIF(random_state=0))
+AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0))
 >>> register(Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed)), learns_first=True))
 >>> contender_names()[-1]
 'RuLSIF'
@@ -74,13 +74,16 @@ class Contender:
         return self.make(random_state)
 
 
-def _weighted_by(ratio: Callable[..., RatioEstimator]) -> Callable[[Any], AdaptiveClassifier]:
-    """Importance-weighted ERM with a ratio of this class in its default configuration."""
+def _weighted_by(ratio: Callable[..., RatioEstimator], fallback: str = "none") -> Callable[[Any], AdaptiveClassifier]:
+    """Importance-weighted ERM with a ratio of this class in its default configuration.
+
+    The methods of the literature run as published, without our fallback.
+    """
 
     def make(random_state: Any) -> AdaptiveClassifier:
         takes_seed = "random_state" in ratio().get_params()
         fresh = ratio(random_state=random_state) if takes_seed else ratio()
-        return AdaptiveClassifier(ratio=fresh, random_state=random_state)
+        return AdaptiveClassifier(ratio=fresh, fallback=fallback, random_state=random_state)
 
     return make
 
@@ -101,17 +104,25 @@ _CONTENDERS = {
         Contender("uLSIF", _weighted_by(ULSIF), learns_first=True),
         Contender("LR", _weighted_by(LogisticRatio), learns_first=True),
         Contender("OLRE", _weighted_by(SingleLearnerRatio), learns_first=False),
-        Contender("Accous", _weighted_by(OnlineDensityRatio), learns_first=False),
+        Contender("Accous", _weighted_by(OnlineDensityRatio, "auto"), learns_first=False),
     )
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
 ORACLE = "oracle"
-_CONTENDERS[ORACLE] = Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True)
+_CONTENDERS |= {
+    contender.name: contender
+    for contender in (
+        # The method as published, without our fallback; and with it, but seeing the batch first like the one-step ones.
+        Contender("Accous (paper)", _weighted_by(OnlineDensityRatio), learns_first=False),
+        Contender("Accous (batch first)", _weighted_by(OnlineDensityRatio, "auto"), learns_first=True),
+        Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True),
+    )
+}
 _BUILT_IN = tuple(_CONTENDERS)
 
 
 def contender_names() -> tuple[str, ...]:
-    """All names: the paper's first and in its order, then the oracle, then those registered."""
+    """All names: the paper's first and in its order, then variants and the oracle, then those registered."""
     return tuple(_CONTENDERS)
 
 
