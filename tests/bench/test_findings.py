@@ -51,6 +51,12 @@ def test_distance_to_the_paper() -> None:
     assert "the paper's 3 numbers is 0.7 points" in " ".join(panel_findings(panel))
 
 
+def test_the_method_as_published_is_compared_with_the_paper() -> None:
+    # 29.3 is the paper's number.
+    (panel,) = panels_of({"Squ": {"Accous": 0.2, "Accous (paper)": 0.283}})
+    assert "the paper's 1 number is 1.0 points" in " ".join(panel_findings(panel))
+
+
 def test_errors_that_are_not_the_risk_are_named() -> None:
     rows = [make_row(name, seed, error=0.3, risk=0.302) for name in ("FIX", "Accous") for seed in (0, 1)]
     rows += [make_row("LR", seed, error=0.27, risk=0.30) for seed in (0, 1)]

@@ -301,3 +301,8 @@ def test_provenance_names_what_the_numbers_come_from() -> None:
     assert (origin["first"][:10], origin["last"][:10]) == ("2026-01-02", "2026-02-01")
     assert origin["settings"] == {"LR": ["Model, C=1.0"]}
     assert origin["versions"]["numpy"] == ["2.0"]
+
+
+def test_who_learns_first_is_said(tmp_path: Path) -> None:
+    rows = [make_row(name, 0, settings={"learns_first": name in ("LR", "KMM")}) for name in ("Accous", "LR", "KMM")]
+    assert "KMM and LR learn from a batch before they predict it, the others after." in report_on(tmp_path, rows)

@@ -34,9 +34,9 @@ class Aggregates:
     weight_maps : list of WeightMap
         Weights of the learners over time, averaged over seeds.
     provenance : dict
-        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all the values met; ``first`` and
-        ``last``, dates; ``superseded``, the number of finished runs that a later one of the same names, but with other
-        settings, stands for.
+        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all the values met; ``learns_first``,
+        the contenders that learn from a batch before they predict it; ``first`` and ``last``, dates; ``superseded``,
+        the number of finished runs that a later one of the same names, but with other settings, stands for.
     """
 
     outcomes: list[Outcome]
@@ -105,6 +105,7 @@ def _provenance(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         "first": dates[0] if dates else None,
         "last": dates[-1] if dates else None,
         "settings": _contender_settings(rows),
+        "learns_first": _distinct(row.get("contender") for row in rows if _learns_first(row)),
     }
 
 
@@ -116,6 +117,10 @@ def _contender_settings(rows: list[Mapping[str, Any]]) -> dict[str, list[str]]:
         if described:
             found.setdefault(str(row["contender"]), []).append(_without_seed(described, row.get("seed")))
     return {name: _distinct(values)[:3] for name, values in found.items()}
+
+
+def _learns_first(row: Mapping[str, Any]) -> bool:
+    return bool((row.get("settings") or {}).get("learns_first"))
 
 
 def _without_seed(described: Any, seed: Any) -> str:
@@ -137,7 +142,7 @@ def _merged_provenance(parts: list[dict[str, Any]]) -> dict[str, Any]:
     lasts = sorted(part["last"] for part in parts if part.get("last"))
     merged: dict[str, Any] = {
         name: _distinct(value for part in parts for value in part.get(name, []))
-        for name in ("specs", "commits", "machines")
+        for name in ("specs", "commits", "machines", "learns_first")
     }
     for name in ("versions", "settings"):
         places = dict.fromkeys(place for part in parts for place in part.get(name, {}))

@@ -19,6 +19,7 @@ _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
     "Accous (paper)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
+    "Accous (batch first)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
     "OLRE": {"color": _ORANGE, "linewidth": 1.4, "linestyle": (0, (4, 1, 1, 1)), "zorder": 6},
     UNWEIGHTED: {"color": _RED, "linewidth": 1.5, "linestyle": (0, (1, 1)), "zorder": 4},
     ORACLE: {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 7},
@@ -29,7 +30,16 @@ _LINES: dict[str, dict[str, Any]] = {
     "LR": {"color": _PINK, "linewidth": 1.0, "linestyle": (0, (3, 1, 1, 1))},
 }
 _OTHER = {"color": "#777777", "linewidth": 1.0}
-_MARKERS = {OURS: "o", "Accous (paper)": "s", "OLRE": "^", "DANN": "v", "LR": "X", UNWEIGHTED: "P", ORACLE: "*"}
+_MARKERS = {
+    OURS: "o",
+    "Accous (paper)": "s",
+    "Accous (batch first)": "h",
+    "OLRE": "^",
+    "DANN": "v",
+    "LR": "X",
+    UNWEIGHTED: "P",
+    ORACLE: "*",
+}
 _SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accous.bench.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous.bench.cells import OURS, Panel, make_panels, split_regret
+from accous.bench.cells import OURS, Panel, in_order, make_panels, split_regret
 from accous.bench.comparison import tally
 from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture
 from accous.bench.figures import Figures, draw_figures
@@ -18,7 +18,7 @@ from accous.bench.render_html import html_page
 from accous.bench.render_latex import latex
 from accous.bench.render_markdown import markdown
 from accous.bench.tables import difference_table, error_table, gap_table, regret_table, tally_table
-from accous.bench.wording import count, panel_title
+from accous.bench.wording import count, listed, panel_title
 from accous.exceptions import DataError, MissingExtraError
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
@@ -148,7 +148,7 @@ def report_blocks(
     for_tables, for_regret = split_regret(aggregates.outcomes)
     panels = make_panels(for_tables)
     blocks: list[Block] = [Heading(title, 1), Bullets(provenance_lines(aggregates))]
-    blocks += _summary(panels)
+    blocks += _summary(panels, aggregates.provenance.get("learns_first", []))
     if figures is not None:
         blocks += _pictures("Comparison of the contenders", figures.comparison)
     for panel in panels:
@@ -185,14 +185,15 @@ def provenance_lines(aggregates: Aggregates) -> list[str]:
     return lines
 
 
-def _summary(panels: list[Panel]) -> Iterable[Block]:
+def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
     if not panels:
         return
     yield Heading("Summary", 2)
     findings = overall_findings(panels)
     if findings:
         yield Bullets(findings)
-    yield Paragraph(_LEGEND)
+    order = f" {listed(in_order(learning_first))} learn from a batch before they predict it, the others after."
+    yield Paragraph(_LEGEND + (order if learning_first else ""))
     by_error, by_risk = tally(panels), tally(panels, "risk")
     if not by_error:
         yield Paragraph(f"No contender shares a stream with {OURS}, so nothing is compared.")
