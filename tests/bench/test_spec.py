@@ -26,7 +26,7 @@ def test_one_seed_comes_after_the_other(write_spec: WriteSpec) -> None:
     assert seeds == sorted(seeds)
 
 
-@pytest.mark.parametrize("name", ["figures", "natural", "regret", "smoke", "table1", "table2", "table3"])
+@pytest.mark.parametrize("name", ["figures", "natural", "regret", "smoke", "table1", "table2", "table3", "weights"])
 def test_the_specs_that_come_along_are_valid(name: str) -> None:
     assert name in spec_names()
     assert read_spec(find_spec(name)).runs()
