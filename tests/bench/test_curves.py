@@ -83,6 +83,12 @@ def test_mean_weights_are_over_the_rounds_in_use() -> None:
     assert np.array(weight_map.weights)[2:].sum(axis=1) == pytest.approx(1.0, abs=0.005)
 
 
+def test_streams_of_two_lengths_have_a_map_each() -> None:
+    rows = [*switch_rows(n_rounds=400), *switch_rows(n_rounds=600)]
+    assert [weight_map.n_rounds for weight_map in weight_maps_from_rows(rows)] == [400, 600]
+    assert {curve.place[2] for curve in curves_from_rows(rows)} == {400, 600}
+
+
 def test_words_on_the_weights_say_whether_they_peak_at_the_period() -> None:
     (at_64,) = weight_maps_from_rows(switch_rows(period=60))
     assert "peaks where the length matches the period" in weight_words(at_64)

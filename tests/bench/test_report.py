@@ -51,8 +51,8 @@ def test_all_files_are_written(everything: Path) -> None:
         "comparison-diabetes-200",
         "comparison-natural",
         "drift",
-        "weights-gaussian-1000-1-squ-accous",
-        "switches-gaussian-1000-1-squ",
+        "weights-gaussian-1000-1-squ-400-accous",
+        "switches-gaussian-1000-1-squ-400",
         "regret-moving-gaussian-10000-1",
     }
 

@@ -51,9 +51,9 @@ class Curve:
     series: dict[str, list[float | None]]
 
     @property
-    def place(self) -> tuple[CellKey, str]:
+    def place(self) -> tuple[CellKey, str, int]:
         """What tells it from other curves."""
-        return self.key, self.contender
+        return self.key, self.contender, self.n_rounds
 
     def values(self, name: str) -> FloatArray | None:
         """A series as an array, not a number where unknown; None if there is no such series."""
@@ -103,9 +103,9 @@ class WeightMap:
     mean_weights: list[float]
 
     @property
-    def place(self) -> tuple[CellKey, str]:
+    def place(self) -> tuple[CellKey, str, int]:
         """What tells it from other maps."""
-        return self.key, self.contender
+        return self.key, self.contender, self.n_rounds
 
     def as_record(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -135,13 +135,8 @@ def switching_period(row: Row) -> int | None:
 
 def curves_from_rows(rows: Iterable[Row]) -> list[Curve]:
     """Keep the curves of streams that drift by nature, and of square shifts where they are fine enough."""
-    chosen: dict[tuple[CellKey, str], Curve] = {}
-    for group in _groups(rows, "curve").values():
-        curve = _mean_curve(group)
-        before = None if curve is None else chosen.get(curve.place)
-        if curve is not None and (before is None or len(curve.rounds) > len(before.rounds)):
-            chosen[curve.place] = curve
-    return list(chosen.values())
+    curves = (_mean_curve(group) for group in _groups(rows, "curve").values())
+    return [curve for curve in curves if curve is not None]
 
 
 def _mean_curve(rows: list[Row]) -> Curve | None:
@@ -172,13 +167,7 @@ def _is_fine_enough(rounds: FloatArray, period: int | None) -> bool:
 
 def weight_maps_from_rows(rows: Iterable[Row]) -> list[WeightMap]:
     """Keep the weights of the learners, where they were noted."""
-    maps = (_mean_weights(group) for group in _groups(rows, "learner_weights").values())
-    by_place: dict[tuple[CellKey, str], WeightMap] = {}
-    for weight_map in maps:
-        before = by_place.get(weight_map.place)
-        if before is None or weight_map.n_rounds > before.n_rounds:
-            by_place[weight_map.place] = weight_map
-    return list(by_place.values())
+    return [_mean_weights(group) for group in _groups(rows, "learner_weights").values()]
 
 
 def _mean_weights(rows: list[Row]) -> WeightMap:

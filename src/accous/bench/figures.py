@@ -133,18 +133,21 @@ def _learners(aggregates: Aggregates) -> _Drawn:
             f"{dataset_title(key.dataset)}, {key.shift}, N_t = {key.batch_size}: weights of {weight_map.contender}'s "
             f"learners by interval length, mean of {count(weight_map.n_seeds, 'seed')}. {weight_words(weight_map)}"
         )
-        yield Picture(_file_name("weights", *key, weight_map.contender), caption), partial(draw_weights, weight_map)
+        yield (
+            Picture(_file_name("weights", *key, weight_map.n_rounds, weight_map.contender), caption),
+            partial(draw_weights, weight_map),
+        )
     by_cell: dict[Any, list[Curve]] = {}
     for curve in aggregates.curves:
         if curve.key.shift != _NATURAL:
             by_cell.setdefault((curve.key, curve.n_rounds), []).append(curve)
-    for (key, _), curves in by_cell.items():
+    for (key, n_rounds), curves in by_cell.items():
         caption = (
             f"{dataset_title(key.dataset)}, {key.shift}, N_t = {key.batch_size}: error and loss of the ratio around "
             f"the switches, which come every {curves[0].period} rounds; mean of {count(curves[0].n_seeds, 'seed')}. "
             f"{switch_words(curves)}"
         ).rstrip()
-        yield Picture(_file_name("switches", *key), caption), partial(draw_switches, curves)
+        yield Picture(_file_name("switches", *key, n_rounds), caption), partial(draw_switches, curves)
 
 
 def _regret(outcomes: list[Any]) -> _Drawn:
