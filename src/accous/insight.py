@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.diagnostics.attribution import shares
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
@@ -88,7 +87,8 @@ class Insight:
     @property
     def drift_attribution_(self) -> FloatArray:
         """Share of each input column in the log ratio of recent rounds; zeros while there was no shift."""
-        return shares(self.state_.watch.column_parts)
+        parts: FloatArray = self.state_.watch.column_shares
+        return parts
 
     @property
     def history_in_use_(self) -> float:
