@@ -35,6 +35,7 @@ __all__ = [
     "start_fallback",
 ]
 
+# Departs from the paper: it adapts in every round, come what may.
 VETO_STANDARD_ERRORS = 1.5
 
 

@@ -19,6 +19,8 @@ from accous.ratio.maps import Identity, Standardize
 __all__ = ["Watch", "start_watch", "watch_from_plain", "watch_round", "watch_to_plain"]
 
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+# A standard deviation of the log ratio of a seventh in one look, and of less in several.
+_SMALLEST_VARIANCE = 0.02
 _LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
 
 
@@ -42,6 +44,12 @@ class Watch:
     n_recent_out: float
     column_parts: FloatArray
     log: DriftLog | None
+
+    @property
+    def column_shares(self) -> FloatArray:
+        """Share of each column; zeros where the log ratio of recent rounds did not vary enough to speak of."""
+        is_still = self.column_parts.sum() < _SMALLEST_VARIANCE
+        return np.zeros_like(self.column_parts) if is_still else shares(self.column_parts)
 
     @property
     def share_out_of_bound(self) -> float:
