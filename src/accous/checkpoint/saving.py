@@ -17,6 +17,7 @@ from accous.checkpoint.files import (
     sync_folder,
     write_data,
 )
+from accous.checkpoint.locks import LOCK_NAME
 from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, read_manifest, write_manifest
 from accous.checkpoint.models import (
     describe,
@@ -162,12 +163,16 @@ def _prepare(folder: Path) -> None:
         is_ours = is_manifest_of_ours(manifest)
     else:
         # Only files of ours: the very first save was interrupted.
-        is_ours = all(is_data_file(file.name) or is_temporary_file(file.name) for file in folder.iterdir())
+        is_ours = all(_is_name_of_ours(file.name) for file in folder.iterdir())
     if not is_ours:
         raise CheckpointError(
             f"{folder} holds something that accous did not save: give a new or empty folder, or remove what is there."
         )
     remove_files(folder, is_temporary_file)
+
+
+def _is_name_of_ours(name: str) -> bool:
+    return is_data_file(name) or is_temporary_file(name) or name == LOCK_NAME
 
 
 def _write_reference(model: Any, folder: Path) -> StoredFile:
