@@ -30,7 +30,7 @@ from accous.checkpoint.models import (
 )
 from accous.exceptions import CheckpointError
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_with", "save", "save_with"]
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,34 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ...     accous.load(folder).n_rounds_
     20
     """
+    save_with(model, path, None, None)
+
+
+def save_with(
+    model: Any, path: str | os.PathLike[str], attached: dict[str, Any] | None, progress: dict[str, Any] | None
+) -> None:
+    """Save a model and what belongs to it in one step: a crash leaves all of the save before it.
+
+    Parameters
+    ----------
+    model : as in `save`
+    path : str or path
+    attached : dict, optional
+        What stays the same, as JSON has it; stands readable in the manifest.
+    progress : dict, optional
+        What changes with the rounds: nested dicts of arrays, numbers and strings.
+    """
     description = describe(model)
     require_fitted(model)
     folder = Path(path)
     try:
         _prepare(folder)
         reference = _write_reference(model, folder)
-        state = write_data(folder, f"state-{model.n_rounds_}", state_to_plain(model))
-        write_manifest(folder, Manifest(description, reference, state))
+        plain = state_to_plain(model)
+        if progress is not None:
+            plain["progress"] = progress
+        state = write_data(folder, f"state-{model.n_rounds_}", plain)
+        write_manifest(folder, Manifest(description, reference, state, attached))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:
@@ -137,6 +157,13 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
+    return load_with(path, estimator=estimator, feature_map=feature_map)[0]
+
+
+def load_with(
+    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None
+) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
+    """Load what `save_with` saved: the model, what is attached to it, and the progress."""
     folder = Path(path)
     try:
         manifest, fixed, state = _read(folder)
@@ -148,7 +175,7 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     require_foreign(manifest.model, foreign)
     model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
-    return model
+    return model, manifest.attached, state.get("progress")
 
 
 def _prepare(folder: Path) -> None:

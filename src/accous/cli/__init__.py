@@ -5,10 +5,14 @@ Commands import what they need when they run, so that ``accous --help`` answers 
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
 
+from accous.cli import adapt as _adapt
+from accous.cli import fit as _fit
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 
@@ -19,10 +23,11 @@ app = typer.Typer(
     help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
     epilog="Start with: accous demo",
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
+app.command(epilog=_fit.EXAMPLES)(_fit.fit)
+app.command(epilog=_adapt.EXAMPLES)(_adapt.adapt)
 
 # The error for what was typed wrongly; typer exports only this child of it.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -59,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 130 when
-        interrupted.
+        interrupted, 143 when asked to end, 141 when the reader of the output has left.
     """
     try:
         # Without typer's own handling, which prints a box and the usage for every wrong argument.
@@ -68,10 +73,21 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except ParameterError as error:
         return _fail(str(error), 2)
+    except BrokenPipeError:
+        return _give_up_stdout()
     except (AccousError, OSError) as error:
         return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
 
 
 def _fail(message: str, exit_code: int) -> int:
     typer.echo(f"accous: {message.rstrip('.')}.", err=True)
     return exit_code
+
+
+def _give_up_stdout() -> int:
+    """End as a program does that the reader of its output has left: quietly, with the code of SIGPIPE."""
+    # Python flushes stdout on its way out, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
