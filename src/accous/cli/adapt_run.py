@@ -47,6 +47,7 @@ class AdaptRequest:
 
     @property
     def output_format(self) -> str:
+        """Format of the predictions."""
         from accous.tables.opening import format_of
 
         return format_of(self.output, "a name with one of these endings")
@@ -60,11 +61,13 @@ class AdaptRequest:
 
     @property
     def rejects_path(self) -> str | None:
+        """Where rows set aside go: beside the predictions, unless another place is named."""
         if not self.skips_bad or (self.rejects is None and self.output == "-"):
             return self.rejects
         return self.rejects or f"{self.output}.rejects.csv"
 
     def spec(self, kept: list[str]) -> JobSpec:
+        """All that the output depends on."""
         from accous.pipeline.job import JobSpec, absolute
 
         options = {
@@ -104,7 +107,7 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
         return 0
     with stop_on_signals() as request, AdaptProgress(remarks, table.share_read) as progress:
         is_finished = _follow(asked, pipeline, table, save_rule, request, progress)
-    _print_summary(pipeline, asked, is_finished=is_finished, remarks=remarks, as_json=as_json)
+    _print_summary(pipeline, asked, remarks, is_finished=is_finished, as_json=as_json)
     return 0 if is_finished else request.exit_code
 
 
