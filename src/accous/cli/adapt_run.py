@@ -208,7 +208,7 @@ def _require_apart(asked: AdaptRequest) -> None:
 
 
 def _print_summary(
-    pipeline: Pipeline, asked: AdaptRequest, *, is_finished: bool, remarks: Console, as_json: bool
+    pipeline: Pipeline, asked: AdaptRequest, remarks: Console, *, is_finished: bool, as_json: bool
 ) -> None:
     job = pipeline.job
     assert job is not None
