@@ -11,6 +11,8 @@ __all__ = ["LENGTH_BINS", "MOST_POINTS", "History"]
 
 MOST_POINTS = 512
 LENGTH_BINS = 32
+# The risk costs as much as several rounds: it is read at every eighth point, and in each of the first rounds.
+_RISK_EVERY, _EARLY_ROUNDS = 8, 64
 _COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 _READINGS = (
     "effective_sample_size",
@@ -107,7 +109,8 @@ class History:
 
     def _close_point(self, model: Any) -> None:
         self._counts = np.vstack((self._counts, np.array(self._open, dtype=np.int64)))
-        self._readings = np.vstack((self._readings, _read(model)))
+        reads_risk = self.n_rounds <= _EARLY_ROUNDS or self.n_rounds % (_RISK_EVERY * self.stride) == 0
+        self._readings = np.vstack((self._readings, _read(model, reads_risk=reads_risk)))
         self._lengths = np.vstack((self._lengths, _length_weights(model)))
         self._open = [0] * len(_COUNTS)
         if len(self) == MOST_POINTS:
@@ -121,12 +124,13 @@ class History:
         self.stride *= 2
 
 
-def _read(model: Any) -> NDArray[np.float64]:
+def _read(model: Any, *, reads_risk: bool) -> NDArray[np.float64]:
     readings = dict.fromkeys(_READINGS, float("nan"))
     readings["effective_sample_size"] = model.effective_sample_size_
     readings["largest_weight"] = float(model.reference_weight_.max())
     readings["n_out_of_bound"] = float(getattr(model.ratio_, "n_out_of_bound_", 0))
-    readings["risk"] = model.risk_estimate_
+    if reads_risk:
+        readings["risk"] = model.risk_estimate_
     return np.array(list(readings.values()))
 
 

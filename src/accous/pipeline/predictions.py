@@ -52,4 +52,4 @@ def predictions_frame(
     columns = {"round": rounds, "prediction": pl.Series(classes.tolist()).gather(class_numbers(scores))}
     columns |= {f"p_{label}": shares[:, number] for number, label in enumerate(classes)}
     columns["ratio"] = np.round(ratios, _DECIMALS)
-    return kept.hstack(pl.DataFrame(columns))
+    return pl.DataFrame(columns) if kept.width == 0 else kept.hstack(pl.DataFrame(columns))

@@ -27,24 +27,25 @@ class RoundRule:
     batch_size: int = 1
     by: str | None = None
 
-    def stops(self, frame: pl.DataFrame, *, is_end: bool) -> list[int]:
+    def stops(self, frame: pl.DataFrame, n_rows: int, *, is_end: bool) -> list[int]:
         """Where the rounds end that are complete; the last one is so at the end of the stream.
 
-        The first row must begin a round. What is returned does not depend on how a stream comes in pieces.
+        The first row must begin a round; a frame without columns has no number of rows, hence ``n_rows``. What is
+        returned does not depend on how a stream comes in pieces.
 
         Examples
         --------
         >>> import polars as pl
         >>> days = pl.DataFrame({"day": ["mon", "mon", "tue", "wed", "wed"]})
-        >>> RoundRule(by="day").stops(days, is_end=False)
+        >>> RoundRule(by="day").stops(days, 5, is_end=False)
         [2, 3]
-        >>> RoundRule(batch_size=2).stops(days, is_end=True)
+        >>> RoundRule(batch_size=2).stops(days, 5, is_end=True)
         [2, 4, 5]
         """
         if self.by is None:
-            stops = list(range(self.batch_size, frame.height + 1, self.batch_size))
-            if is_end and frame.height % self.batch_size:
-                stops.append(frame.height)
+            stops = list(range(self.batch_size, n_rows + 1, self.batch_size))
+            if is_end and n_rows % self.batch_size:
+                stops.append(n_rows)
             return stops
         return self._stops_by_value(frame[self.by], is_end=is_end)
 

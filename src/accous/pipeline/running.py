@@ -146,7 +146,7 @@ class AdaptRun:
         """Play the rounds that are complete; return the rows left, and whether to stop."""
         results = _Results(rows, self._pipeline.model)
         start = 0
-        for stop in self._rule.stops(rows.frame, is_end=is_end):
+        for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
             self._play(rows, results, start, stop)
             start = stop
             is_stopped = self._should_stop()
