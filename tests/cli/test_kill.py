@@ -87,11 +87,12 @@ def test_killed_and_run_again_the_bytes_are_the_same(zygote, tmp_path, output, o
 
 @pytest.mark.slow
 def test_two_hundred_kills_on_a_real_file(zygote, tmp_path, data_folder):
-    stream = datasets.load_powersupply()
-    names = ",".join([*stream.feature_names, "hour"])
-    lines = [",".join([*map(repr, row), str(hour)]) for row, hour in zip(stream.X.tolist(), stream.y, strict=True)]
-    (tmp_path / "reference.csv").write_text("\n".join([names, *lines[:2000], ""]))
-    (tmp_path / "stream.csv").write_text("\n".join([names, *lines[2000:], ""]))
-    assert zygote.run(tmp_path, "fit", "reference.csv", "--label", "hour", "-o", "model") == 0
-    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "hour", "--batch-size", "5"]
+    table = datasets.load_acs_employment()
+    names = ",".join([*table.feature_names, "employed"])
+    lines = [",".join(map(repr, [*row, label])) for row, label in zip(table.X.tolist(), table.y.tolist(), strict=True)]
+    lines = lines[::10]
+    (tmp_path / "reference.csv").write_text("\n".join([names, *lines[:1000], ""]))
+    (tmp_path / "stream.csv").write_text("\n".join([names, *lines[1000:21_000], ""]))
+    assert zygote.run(tmp_path, "fit", "reference.csv", "--label", "employed", "-o", "model") == 0
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "employed"]
     assert compare(zygote, tmp_path, arguments, n_kills=200, seconds=1.0) == 200

@@ -104,9 +104,15 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
     compile_with_notice(remarks)
     job = _begin(asked, pipeline, table, remarks)
     if job.is_finished:
+        _remove_partial(asked)
         return 0
+    n_before = job.n_rows
     with stop_on_signals() as request, AdaptProgress(remarks, table.share_read) as progress:
         is_finished = _follow(asked, pipeline, table, save_rule, request, progress)
+    if is_finished:
+        _remove_partial(asked)
+    if n_before and is_finished and job.n_rows == n_before:
+        remarks.print(f"Nothing new in {table.name}.", markup=False)
     _print_summary(pipeline, asked, remarks, is_finished=is_finished, as_json=as_json)
     return 0 if is_finished else request.exit_code
 
@@ -189,6 +195,12 @@ def _finish_output(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, 
     schema["round"] = pl.Int64()
     schema["prediction"] = pl.Int64() if pipeline.model.classes_.dtype.kind == "i" else pl.String()
     finish_parquet(asked.output, schema)
+
+
+def _remove_partial(asked: AdaptRequest) -> None:
+    """Remove the rows collected for a Parquet file that is finished, and known to be."""
+    if asked.output_format == "parquet":
+        Path(asked.text_output).unlink(missing_ok=True)
 
 
 def _require_apart(asked: AdaptRequest) -> None:

@@ -110,7 +110,8 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
             f"{folder} is in the middle of a run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
             "command again to finish it, or give it up with --new."
         )
-    if spec.output != STDIN and Path(spec.output).is_file() and not overwrites:
+    is_own = before is not None and not before.is_finished and before.spec.output == spec.output
+    if spec.output != STDIN and Path(spec.output).is_file() and not (overwrites or is_own):
         raise DataError(
             f"{spec.output} exists and is not an unfinished output of this model: give another name, or --force to "
             "replace it."

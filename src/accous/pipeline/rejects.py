@@ -13,8 +13,8 @@ def rejects_frame(bad_rows: list[BadRow]) -> pl.DataFrame:
     """Where each stands, what is wrong with it, and the row itself."""
     columns = {
         "line": [bad.line for bad in bad_rows],
-        "column": [bad.column for bad in bad_rows],
+        "column": [bad.column or None for bad in bad_rows],
         "reason": [bad.reason for bad in bad_rows],
         "row": [bad.text for bad in bad_rows],
     }
-    return pl.DataFrame(columns)
+    return pl.DataFrame(columns, schema_overrides={"column": pl.String})

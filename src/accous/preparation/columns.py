@@ -110,9 +110,8 @@ class NumberColumn:
 
     def summary(self) -> str:
         """Say in a line what is done."""
-        marked = " and are marked" if self.marks_missing else ""
-        scaled = f"scaled by mean {self.mean:.3g}, deviation {self.deviation:.3g}"
-        return f"{scaled}; missing values become {self.median:.3g}{marked}"
+        marked = ", marked" if self.marks_missing else ""
+        return f"(x - {self.mean:.4g}) / {self.deviation:.4g}; missing: {self.median:.4g}{marked}"
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,8 @@ class CategoryColumn:
         """Say in a line what is done."""
         parts = [f"{len(self.levels)} levels, a feature each"]
         if self.has_other:
-            parts.append(f"{self.n_rare} rare levels and unknown ones share one")
+            rare = "1 rare level" if self.n_rare == 1 else f"{self.n_rare} rare levels"
+            parts.append(f"{rare} and unknown ones share one")
         else:
             parts.append("unknown levels have none")
         if self.has_missing:
