@@ -132,8 +132,10 @@ def play(model: AdaptiveClassifier, batches: Any) -> AdaptiveClassifier:
 
 
 def played(n_rounds: int = 10, **parameters: Any) -> AdaptiveClassifier:
-    """A model after a fit and a few rounds."""
-    return play(AdaptiveClassifier(**parameters).fit(*labelled_rows()), drifting_batches(n_rounds))
+    """A model of the plain method, unless told otherwise, after a fit and a few rounds."""
+    return play(
+        AdaptiveClassifier(**{"fallback": "none"} | parameters).fit(*labelled_rows()), drifting_batches(n_rounds)
+    )
 
 
 PROBE, _ = labelled_rows(n_rows=40, seed=9)

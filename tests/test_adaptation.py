@@ -79,7 +79,7 @@ def test_a_ratio_given_is_cloned() -> None:
 def test_a_second_fit_forgets_everything() -> None:
     X, y = labelled_rows(n_rows=80, n_classes=4, seed=5)
     used = play(played(12).fit(X, y), drifting_batches(6))
-    fresh = play(AdaptiveClassifier().fit(X, y), drifting_batches(6))
+    fresh = play(AdaptiveClassifier(fallback="none").fit(X, y), drifting_batches(6))
     assert shown_state(used, PROBE) == shown_state(fresh, PROBE)
 
 
@@ -220,7 +220,7 @@ def test_a_bad_refit_is_refused(refit: Any) -> None:
 def exact_mean_risk(shift: Shift, refit: str, seed: int, estimator: Any = None) -> tuple[float, int]:
     """Mean exact risk over a Gaussian stream, and how often the predictor was fitted."""
     stream = GaussianStream(shift, n_rounds=600, batch_size=2, n_reference=400, random_state=seed)
-    model = AdaptiveClassifier(estimator, refit=refit).fit(*stream.reference())
+    model = AdaptiveClassifier(estimator, refit=refit, fallback="none").fit(*stream.reference())
     risks = []
     for batch in stream:
         risks.append(stream.risk(model.estimator_, batch.alpha))

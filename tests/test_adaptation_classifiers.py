@@ -136,7 +136,8 @@ def test_frames_with_categories_and_missing_values_reach_the_classifier(estimato
     frame, probe = customers(200, seed=0), customers(30, seed=1, has_new_city=True)
     y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")
     with sklearn.config_context(enable_metadata_routing=has_routing):
-        model = AdaptiveClassifier(estimator, OnlineDensityRatio(customer_encoder()), refit="always").fit(frame, y)
+        ratio = OnlineDensityRatio(customer_encoder())
+        model = AdaptiveClassifier(estimator, ratio, refit="always", fallback="none").fit(frame, y)
         for seed in range(20):
             batch = customers(8, seed=seed, has_new_city=True)
             model.adapt(batch.assign(income=3.0 * batch["income"]))

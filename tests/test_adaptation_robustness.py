@@ -217,9 +217,9 @@ def test_a_failed_refit_leaves_the_round_before_and_the_next_goes_on(error: type
     X, y = labelled_rows()
     batches = drifting_batches(12, n_rows=n_rows)
     FailingClassifier.fail_at(9, error=error)  # fits: the first, then one per round
-    model = AdaptiveClassifier(FailingClassifier(), refit="always").fit(X, y)
+    model = AdaptiveClassifier(FailingClassifier(), refit="always", fallback="none").fit(X, y)
     play(model, batches[:7])
-    before = play(AdaptiveClassifier(GaussianNB(), refit="always").fit(X, y), batches[:7])
+    before = play(AdaptiveClassifier(GaussianNB(), refit="always", fallback="none").fit(X, y), batches[:7])
     estimator = model.estimator_
     with pytest.raises(error, match="told to fail"):
         model.adapt(batches[7])
@@ -278,7 +278,7 @@ def test_a_failed_second_fit_leaves_the_model_as_it_was(changes: dict[str, Any],
     model.set_params(**changes)
     with pytest.raises(ValueError, match=r"\w"):
         model.fit(*data)
-    model.set_params(**AdaptiveClassifier().get_params(deep=False))
+    model.set_params(**AdaptiveClassifier(fallback="none").get_params(deep=False))
     assert shown_state(model, PROBE) == shown_state(twin, PROBE)
     assert shown_state(play(model, drifting_batches(6)), PROBE) == shown_state(play(twin, drifting_batches(6)), PROBE)
 

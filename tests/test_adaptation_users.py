@@ -115,7 +115,7 @@ def test_ratio_and_predictor_are_of_one_round_for_every_reader() -> None:
                 seen.append(model.n_rounds_ - model.ratio_.n_rounds_)
             return super().fit(X, y, sample_weight)
 
-    model = AdaptiveClassifier(Watching(), refit="always")
+    model = AdaptiveClassifier(Watching(), refit="always", fallback="none")
     model.fit(*stream.reference())
     for batch in stream:
         model.adapt(batch.X)

@@ -36,7 +36,7 @@ EVERY_KIND = [
     AdaptiveClassifier(ratio=SingleLearnerRatio()),
     AdaptiveClassifier(ratio=NoShift()),
 ]
-FAR_FROM_DEFAULTS = AdaptiveClassifier(None, SingleLearnerRatio(), refit=3, C=0.2, random_state=5)
+FAR_FROM_DEFAULTS = AdaptiveClassifier(None, SingleLearnerRatio(), refit=3, C=0.2, fallback="none", random_state=5)
 
 
 def one_line(model: AdaptiveClassifier) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -13,18 +13,30 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from accous.core.arrays import FloatArray
-from accous.core.descent import Point
 from accous.core.kernels_weights import normalise_weights
-from accous.diagnostics.risk import weighted_error
+from accous.diagnostics.attribution import ReferenceColumns
+from accous.diagnostics.tempering import temper
 from accous.diagnostics.weights import effective_sample_size, weight_distance
-from accous.erm import ForeignErm, LinearPredictor, LogisticErm, WeightedErm
+from accous.erm import ForeignErm, LogisticErm, WeightedErm, predictor_from_plain, predictor_to_plain
 from accous.exceptions import ParameterError
+from accous.fallback import (
+    Fallback,
+    FixedModel,
+    can_be_tempered,
+    compare,
+    fallback_from_plain,
+    fallback_to_plain,
+    next_veto,
+    start_fallback,
+)
+from accous.insight import Insight
 from accous.labels import read_base_weights, read_labels
-from accous.parameters import require_number
+from accous.parameters import require_choice, require_number
 from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
+from accous.watching import Watch, start_watch, watch_from_plain, watch_round, watch_to_plain
 
 __all__ = ["AdaptiveClassifier"]
 
@@ -42,13 +54,17 @@ class AdaptationState:
     weights : array of shape (n_reference,)
         Importance weights of the reference now.
     estimator : object
-        The current predictor.
+        The adapted predictor; under a veto the fixed one answers in its place.
     fitted_weights : array of shape (n_reference,)
         The weights it was fitted with.
     n_refits : int
         Fits after the first.
     last_refit : int
         Round of the last fit.
+    fallback : Fallback
+        What holds the adaptation back.
+    watch : Watch
+        What the rounds told besides.
     cache : dict
         What was computed from this state when it was read.
     """
@@ -60,6 +76,8 @@ class AdaptationState:
     fitted_weights: FloatArray
     n_refits: int
     last_refit: int
+    fallback: Fallback
+    watch: Watch
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -73,7 +91,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstimator):
     r"""A classifier that follows unlabelled drift: weighted ERM on the reference, with time-varying ratios.
 
     After every batch the predictor minimises
@@ -98,6 +116,13 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         the more a fit depends on each.
     C : float, default=1.0
         Inverse penalty of our own regression; not to be given beside an estimator.
+    fallback : {"auto", "none"}, default="auto"
+        What keeps the adaptation from doing harm. ``"auto"`` tempers the ratio by its own past observed loss (r^tau
+        with tau 0, 1/2 or 1), and goes back to the fixed model while the adapted one is worse on the weighted,
+        cross-fitted reference by more than 1.5 standard errors; compared in every 16th round (at every fifth refit for
+        an estimator given). ``"none"`` is the paper's method as it is, and what ``"auto"`` means for every ratio
+        estimator but ``OnlineDensityRatio``: those that know a single batch have no past, and the others are there to
+        be compared with.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator made for ``ratio=None``.
 
@@ -106,6 +131,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor of the round to come
+        The adapted one, or the fixed one while the fallback says so.
     reference_weight_ : array of shape (n_reference,)
         Current importance weights; mean 1, or with base weights b: b r over the mean of r weighted by b.
     n_rounds_, n_refits_ : int
@@ -115,6 +141,16 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
     risk_estimate_ : float
         Label-free estimate of the predictor's current error; NaN where some class has fewer than two rows (fewer than
         five where folds are used), so that no fit without a row can be had.
+    risk_ : RiskEstimate
+        The same with an interval, and beside it the error of the model that never adapts.
+    trust_ : Trust
+        Whether the adaptation can be trusted (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
+    drift_attribution_ : array of shape (n_features_in_,)
+        Share of each input column in the log ratio of recent rounds; zeros while there was no shift.
+    drift_events_ : tuple of DriftEvent
+        The last hundred changes of the input distribution.
+    history_in_use_ : float
+        Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -140,12 +176,14 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         *,
         refit: int | str = "auto",
         C: float = 1.0,
+        fallback: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.ratio = ratio
         self.refit = refit
         self.C = C
+        self.fallback = fallback
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -167,8 +205,13 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
             self.erm_ = self._make_erm(self.classes_[self.labels_])
-            weights = self.base_weight_
-            self.state_ = AdaptationState(0, ratio, weights, self.erm_.fit(weights, None), weights, 0, 0)
+            weights, estimator = self.base_weight_, self.erm_.fit(self.base_weight_, None)
+            self.fixed_ = FixedModel(self.erm_, weights, self.labels_, estimator)
+            self.columns_ = ReferenceColumns(self.reference_)
+            watch = start_watch(ratio, self.n_features_in_)
+            self.state_ = AdaptationState(
+                0, ratio, weights, estimator, weights, 0, 0, fallback=start_fallback(ratio), watch=watch
+            )
         return self
 
     def adapt(self, X_batch: Any) -> Self:
@@ -196,7 +239,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         """Class of each row, by the current predictor; no rows in, no classes out."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
-        return np.asarray(self.state_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
+        return np.asarray(self.estimator_.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
@@ -205,7 +248,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)))
-        return np.asarray(self.state_.estimator.predict_proba(rows))
+        return np.asarray(self.estimator_.predict_proba(rows))
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
@@ -214,7 +257,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
-        return np.asarray(self.state_.estimator.decision_function(rows))
+        return np.asarray(self.estimator_.decision_function(rows))
 
     @property
     def ratio_(self) -> Any:
@@ -223,8 +266,8 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
 
     @property
     def estimator_(self) -> Any:
-        """The current predictor."""
-        return self.state_.estimator
+        """The predictor in use."""
+        return self._predictor(self.state_)
 
     @property
     def reference_weight_(self) -> FloatArray:
@@ -246,42 +289,73 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         """Rows that the current weights leave."""
         return effective_sample_size(self.state_.weights)
 
-    @property
-    def risk_estimate_(self) -> float:
-        """Label-free estimate of the current error, computed when first read in a round."""
-        state = self.state_
-        if "risk" not in state.cache:
-            state.cache["risk"] = self._estimate_risk(state)
-        return float(state.cache["risk"])
-
-    def _estimate_risk(self, state: AdaptationState) -> float:
-        with one_blas_thread():
-            predicted = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
-        return float("nan") if predicted is None else weighted_error(predicted != self.labels_, state.weights)
-
     def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
         """State after a round with a batch, given as it was read and as it came."""
         # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
         ratio = copy(self.state_.ratio)
-        if self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers:
-            ratio._play(rows)  # the same columns have been read already
+        batch_ratios = None
+        is_read = self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers
+        if can_be_tempered(ratio):
+            # The same columns have been read already, unless they are for a transformer.
+            batch_ratios = ratio._play_and_tell(rows if is_read else ratio._read(X_batch, reset=False, min_rows=1))
+        elif is_read:
+            ratio._play(rows)
         else:
             ratio.partial_fit(X_batch)
-        return self._next_state(ratio)
+        return self._next_state(ratio, batch_ratios, count_rows(rows))
 
-    def _next_state(self, ratio: Any) -> AdaptationState:
-        before = self.state_
+    def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
+        before, tempering = self.state_, self.state_.fallback.tempering
         this_round = before.n_rounds + 1
-        weights = self._importance_weights(ratio)
-        if not self._is_refit_due(before, weights, this_round):
-            return replace(before, n_rounds=this_round, ratio=ratio, weights=weights, cache={})
-        estimator = self.erm_.fit(weights, before.estimator)
-        return AdaptationState(this_round, ratio, weights, estimator, weights, before.n_refits + 1, this_round)
+        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+        if batch_ratios is not None:
+            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio)).with_reference(ratios)
+        weights = self._importance_weights(temper(ratios, tempering.exponent) if self.fallback == "auto" else ratios)
+        watch = watch_round(
+            before.watch, this_round, (before.ratio, ratio), n_rows, tempering.exponent, self.columns_, self._names()
+        )
+        state = replace(
+            before,
+            n_rounds=this_round,
+            ratio=ratio,
+            weights=weights,
+            fallback=replace(before.fallback, tempering=tempering),
+            watch=watch,
+            cache={},
+        )
+        if self.fallback == "auto" and tempering.exponent == 0.0:
+            # Nothing to adapt to: no fit is needed, and there is nothing to compare.
+            veto = next_veto(0.0, 0.0, this_round, before.n_refits)
+            fixed = {"estimator": self.fixed_.estimator, "fitted_weights": self.base_weight_}
+            return replace(state, **fixed, fallback=Fallback(tempering, veto))
+        if self._is_refit_due(before, weights, this_round):
+            estimator = self.erm_.fit(weights, before.estimator)
+            state = replace(
+                state, estimator=estimator, fitted_weights=weights, n_refits=before.n_refits + 1, last_refit=this_round
+            )
+        return self._with_veto(state)
 
-    def _importance_weights(self, ratio: Any) -> FloatArray:
+    def _with_veto(self, state: AdaptationState) -> AdaptationState:
+        """Compare the adapted with the fixed predictor, if it is time to."""
+        now = (state.n_rounds, state.n_refits)
+        if self.fallback == "none" or not can_be_tempered(state.ratio):
+            return state
+        if not state.fallback.veto.is_due(self.erm_, *now):
+            return state
+        with one_blas_thread():
+            excess = compare(
+                self.erm_, self.fixed_, self.labels_, state.weights, (state.fitted_weights, state.estimator)
+            )
+        return replace(state, fallback=replace(state.fallback, veto=next_veto(*excess, *now)))
+
+    def _names(self) -> list[str]:
+        """Names of the input columns."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
+
+    def _importance_weights(self, ratios: FloatArray) -> FloatArray:
         weights = np.empty(len(self.base_weight_))
         # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
-        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
         has_mass = normalise_weights(self.base_weight_, ratios, weights)
         return weights if has_mass else self.state_.weights
 
@@ -302,6 +376,7 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
         require_number("C", self.C)
+        require_choice("fallback", self.fallback, ("auto", "none"))
         if self.estimator is not None and self.C != 1.0:
             raise ParameterError("C belongs to our own regression; set it on the estimator given instead.")
         if self.ratio is not None and not hasattr(self.ratio, "predict_ratio"):
@@ -318,29 +393,38 @@ class AdaptiveClassifier(LearnedAttributes, ClassifierMixin, BaseEstimator):
         plain = {
             name: getattr(state, name) for name in ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
         }
+        plain |= {"fallback": fallback_to_plain(state.fallback), "watch": watch_to_plain(state.watch)}
         if self.estimator is None:
-            point = state.estimator.point
-            plain |= {"coef": state.estimator.coef_, "intercept": state.estimator.intercept_}
-            plain["point"] = None if point is None else asdict(point)
+            plain["estimator"] = predictor_to_plain(state.estimator)
+            plain["fixed"] = predictor_to_plain(self.fixed_.estimator)
         return plain
 
     def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
         """Take over what ``_to_plain`` gave; a foreign estimator is fitted anew with the weights of its last fit."""
         self.erm_ = self._make_erm(self.classes_[self.labels_])
-        parts = dict(plain)
+        self.columns_ = ReferenceColumns(self.reference_)
+        fixed: Any = None
+        parts = dict(plain) if "fallback" in plain else self._from_older(plain, ratio)
+        parts["fallback"] = fallback_from_plain(parts["fallback"])
+        parts["watch"] = watch_from_plain(parts["watch"])
         if self.estimator is None:
-            estimator: Any = self._predictor_from_plain(
-                parts.pop("coef"), parts.pop("intercept"), parts.pop("point", None)
-            )
+            estimator: Any = predictor_from_plain(parts.pop("estimator"), self.classes_)
+            if "fixed" in parts:
+                fixed = predictor_from_plain(parts.pop("fixed"), self.classes_)
         else:
             with one_blas_thread():
                 estimator = self.erm_.fit(parts["fitted_weights"], None)
+        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
         self.state_ = AdaptationState(ratio=ratio, estimator=estimator, **parts)
 
-    def _predictor_from_plain(
-        self, coef: FloatArray, intercept: FloatArray, point: dict[str, FloatArray] | None
-    ) -> LinearPredictor:
-        return LinearPredictor(coef, intercept, self.classes_, None if point is None else Point(**point))
+    def _from_older(self, plain: dict[str, Any], ratio: Any) -> dict[str, Any]:
+        """Complete what was saved before there was a fallback."""
+        parts = dict(plain)
+        parts["fallback"] = fallback_to_plain(start_fallback(ratio))
+        parts["watch"] = watch_to_plain(start_watch(ratio, self.n_features_in_))
+        if self.estimator is None:
+            parts["estimator"] = {name: parts.pop(name, None) for name in ("coef", "intercept", "point")}
+        return parts
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

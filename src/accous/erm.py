@@ -7,7 +7,7 @@ see it, from which the current error is estimated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
@@ -36,9 +36,18 @@ from accous.exceptions import ParameterError
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import own_copy
 
-__all__ = ["ForeignErm", "LinearPredictor", "LogisticErm", "WeightedErm", "require_sample_weight"]
+__all__ = [
+    "ForeignErm",
+    "LinearPredictor",
+    "LogisticErm",
+    "WeightedErm",
+    "predictor_from_plain",
+    "predictor_to_plain",
+    "require_sample_weight",
+]
 
 _N_FOLDS = 5
+_N_QUICK_FOLDS = 2
 
 
 class WeightedErm(Protocol):
@@ -50,16 +59,29 @@ class WeightedErm(Protocol):
         How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
     limits_blas : bool
         Whether ``fit`` itself sees to it that BLAS runs on one thread, where it is used at all.
+    refits_between_checks : int
+        Refits after which comparing the predictor with the one that never adapts is worth its cost again.
     """
 
     refit_distance: ClassVar[float]
     limits_blas: ClassVar[bool]
+    refits_between_checks: ClassVar[int]
+
+    @property
+    def rounds_between_checks(self) -> int:
+        """Rounds after which such a comparison is worth its cost again."""
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
 
-    def cross_fitted(self, weights: FloatArray, fitted: Any) -> IntArray | None:
-        """Class number of each row by a fit that did not see it; None where a class has too few rows."""
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
+        """Class number of each row by a fit that did not see it; None where a class has too few rows.
+
+        ``is_quick`` allows less accurate fits where they are dear.
+        """
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+        """Class probabilities of each row by a fit that did not see it; None where a class has too few rows."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +124,23 @@ class LinearPredictor:
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Class probabilities of each row."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            scores = np.stack((np.zeros_like(scores), scores), axis=1)
-        return np.asarray(softmax(scores, axis=1))
+        return _to_probabilities(scores if scores.ndim == 2 else scores[:, None])
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         """Most probable class of each row."""
         return np.asarray(self.classes_[_class_numbers(self.decision_function(X))])
+
+
+def predictor_to_plain(predictor: LinearPredictor) -> dict[str, Any]:
+    """Nested dicts of arrays."""
+    point = None if predictor.point is None else asdict(predictor.point)
+    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": point}
+
+
+def predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> LinearPredictor:
+    """Undo ``predictor_to_plain``."""
+    point = None if plain["point"] is None else Point(**plain["point"])
+    return LinearPredictor(plain["coef"], plain["intercept"], classes, point)
 
 
 class LogisticErm:
@@ -116,6 +148,7 @@ class LogisticErm:
 
     refit_distance: ClassVar[float] = 0.04
     limits_blas: ClassVar[bool] = True
+    refits_between_checks: ClassVar[int] = 1
 
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
@@ -139,14 +172,32 @@ class LogisticErm:
         coefs = self._problem.from_design(point.coefs)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
 
-    def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor) -> IntArray | None:
+    @property
+    def rounds_between_checks(self) -> int:
+        """16 for few coefficients, up to 256 for many.
+
+        Leaving out every row once costs time in their square, a round in their number.
+        """
+        n_coefs = self._problem.n_scores * self._problem.design.shape[1]
+        return min(256, 16 * (1 + n_coefs // 64))
+
+    def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""
+        scores = self._cross_fitted_scores(weights, fitted, _N_QUICK_FOLDS if is_quick else _N_FOLDS)
+        return None if scores is None else _class_numbers(scores)
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: LinearPredictor) -> FloatArray | None:
+        """Probabilities of the same fits."""
+        scores = self._cross_fitted_scores(weights, fitted, _N_FOLDS)
+        return None if scores is None else _to_probabilities(scores)
+
+    def _cross_fitted_scores(self, weights: FloatArray, fitted: LinearPredictor, n_folds: int) -> FloatArray | None:
         problem = self._problem
         if not problem.has_small_hessian:
-            return _predict_by_folds(problem.labels, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
+            return _by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
-        return _class_numbers(leave_one_out_scores(problem, weights, fitted.coefs))
+        return leave_one_out_scores(problem, weights, fitted.coefs)
 
     def _start(self, previous: LinearPredictor | None) -> Point:
         if previous is not None and previous.point is not None:
@@ -158,9 +209,9 @@ class LogisticErm:
         coefs = self._problem.to_design(previous.coefs)
         return Point(coefs, coefs @ design.T)
 
-    def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> IntArray:
+    def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> FloatArray:
         coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs, effort=ONE_FOLD)
-        return _class_numbers(self._problem.part(rest).scores(coefs))
+        return self._problem.part(rest).scores(coefs)
 
 
 class ForeignErm:
@@ -168,6 +219,9 @@ class ForeignErm:
 
     refit_distance: ClassVar[float] = 0.16
     limits_blas: ClassVar[bool] = False
+    # Two fits on half of the rows for every five on all of them.
+    refits_between_checks: ClassVar[int] = 5
+    rounds_between_checks: ClassVar[int] = 1
 
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
         require_sample_weight(estimator)
@@ -177,14 +231,23 @@ class ForeignErm:
         """Fit a fresh clone on the whole reference."""
         return self._fit_clone(self._X, self._y, weights)
 
-    def cross_fitted(self, weights: FloatArray, fitted: Any) -> IntArray | None:
-        """Stratified folds."""
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
+        """Stratified folds: five, or two."""
 
         def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
             part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
             return np.searchsorted(self._classes, part.predict(_safe_indexing(self._X, rest)))
 
-        return _predict_by_folds(self._labels, predict_rest)
+        return _by_folds(self._labels, _N_QUICK_FOLDS if is_quick else _N_FOLDS, predict_rest)
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+        """Stratified folds; every fold holds all classes, so that the columns are the classes."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.asarray(part.predict_proba(_safe_indexing(self._X, rest)), dtype=np.float64)
+
+        return _by_folds(self._labels, _N_FOLDS, predict_rest)
 
     def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
         estimator = clone(self._estimator)
@@ -228,6 +291,13 @@ def _sample_weight_name(estimator: Any) -> str:
     return "sample_weight"
 
 
+def _to_probabilities(scores: FloatArray) -> FloatArray:
+    """Probabilities of all classes from one score a row or one for every class."""
+    if scores.shape[1] == 1:
+        scores = np.concatenate((np.zeros_like(scores), scores), axis=1)
+    return np.asarray(softmax(scores, axis=1))
+
+
 def _class_numbers(scores: FloatArray) -> IntArray:
     """Class by the sign of one score a row, or by the largest of several."""
     if scores.ndim == 1 or scores.shape[1] == 1:
@@ -235,11 +305,10 @@ def _class_numbers(scores: FloatArray) -> IntArray:
     return scores.argmax(axis=1)
 
 
-def _predict_by_folds(labels: IntArray, predict_rest: Any) -> IntArray | None:
+def _by_folds(labels: IntArray, n_folds: int, answer_rest: Any) -> Any:
+    """What fits on the other folds say of each fold's rows, in the order of the rows."""
     if np.bincount(labels).min() < _N_FOLDS:
         return None
-    predicted = np.empty_like(labels)
-    folds = StratifiedKFold(_N_FOLDS, shuffle=True, random_state=0)
-    for rows, rest in folds.split(np.zeros(len(labels)), labels):
-        predicted[rest] = predict_rest(rows, rest)
-    return predicted
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(np.zeros(len(labels)), labels))
+    answers = np.concatenate([answer_rest(rows, rest) for rows, rest in folds])
+    return answers[np.argsort(np.concatenate([rest for _, rest in folds]))]

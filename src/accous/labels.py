@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 from accous.core.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
 
-__all__ = ["read_base_weights", "read_labels"]
+__all__ = ["read_base_weights", "read_known_labels", "read_labels"]
 
 
 def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntArray]:
@@ -28,6 +28,18 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
     if len(classes) < 2:
         raise DataError(f"y holds the one class {classes.tolist()[0]!r}; a classifier needs at least two classes.")
     return classes, class_numbers
+
+
+def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
+    """Return the class number of each row; a label that is none of the classes is refused."""
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    is_known = np.isin(labels, classes)
+    if not is_known.all():
+        unknown = labels[~is_known].tolist()[0]
+        raise DataError(f"y holds the label {unknown!r}, which the reference does not: use {classes.tolist()}.")
+    return np.searchsorted(classes, labels)
 
 
 def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:

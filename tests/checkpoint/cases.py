@@ -247,7 +247,7 @@ RATIO_NUMBERS = [
 ]
 CLASSIFIER_NUMBERS = [
     *("reference_weight_", "n_rounds_", "n_refits_", "effective_sample_size_", "base_weight_", "labels_"),
-    *("n_features_in_",),
+    *("n_features_in_", "drift_attribution_", "history_in_use_"),
 ]
 
 
@@ -270,13 +270,20 @@ def history(case: Case, model: Any) -> dict[str, NDArray[Any]]:
     """Every number of the model now and after each of the rounds to come; the error estimate at both ends."""
     found = {f"{name} now": value for name, value in numbers_of(case, model).items()}
     if case.labels is not None:
-        found["risk now"] = np.asarray(model.risk_estimate_)
+        found |= {f"{name} now": value for name, value in insights_of(case, model).items()}
     for number in range(N_BEFORE, N_BEFORE + N_AFTER):
         case.play(model, number + 1, 1)
         found |= {f"{name} after {number + 1}": value for name, value in numbers_of(case, model).items()}
     if case.labels is not None:
-        found["risk at last"] = np.asarray(model.risk_estimate_)
+        found |= {f"{name} at last": value for name, value in insights_of(case, model).items()}
     return found
+
+
+def insights_of(case: Case, model: Any) -> dict[str, NDArray[Any]]:
+    """What the model tells of itself, digit for digit."""
+    told = {name: repr(getattr(model, name)) for name in ("risk_estimate_", "risk_", "trust_", "drift_events_")}
+    sets = model.predict_set(case.rows(1000, 20), alpha=0.2)
+    return {name: np.asarray(text) for name, text in told.items()} | {"sets": sets}
 
 
 def differing(found: dict[str, NDArray[Any]], expected: dict[str, NDArray[Any]]) -> list[str]:

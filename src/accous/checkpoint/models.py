@@ -184,6 +184,9 @@ def state_to_plain(model: Any) -> dict[str, Any]:
 
 def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
     """Make the model again; the user's objects are fitted anew where the saved ones were."""
+    if description["class"] == AdaptiveClassifier.__name__:
+        # Saved before there was a fallback: it goes on without.
+        description["parameters"].setdefault("fallback", "none")
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():

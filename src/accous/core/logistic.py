@@ -209,6 +209,8 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     scaled = problem.C * weights
     scores = problem.scores(coefs)
     probabilities = _probabilities(scores)
+    if problem.n_scores == 1:
+        return _leave_one_out_of_two(problem, scaled, scores[:, 0], probabilities[:, 0])
     gradients = scaled[:, None] * (probabilities - _targets(problem))
     blocks = scaled[:, None, None] * _curvatures(probabilities)
     hessian = _hessian(problem.design, blocks)
@@ -216,6 +218,19 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     leverages = _leverages(problem.design, inverse_hessian, problem.n_scores)
     corrections = np.linalg.solve(np.eye(problem.n_scores) - blocks @ leverages, gradients[..., None])
     return np.asarray(scores + (leverages @ corrections)[..., 0])
+
+
+def _leave_one_out_of_two(
+    problem: LogisticProblem, scaled: FloatArray, scores: FloatArray, probabilities: FloatArray
+) -> FloatArray:
+    """Do the same for one score a row: every matrix of a row is a number."""
+    design = problem.design
+    curvatures = scaled * probabilities * (1.0 - probabilities)
+    hessian = design.T @ (design * curvatures[:, None])
+    hessian.flat[:: len(hessian) + 1] += _penalty(len(hessian))
+    leverages = np.einsum("nd,nd->n", design @ _solve_positive(hessian, np.eye(len(hessian))), design)
+    corrections = leverages * scaled * (probabilities - problem.labels) / (1.0 - curvatures * leverages)
+    return np.asarray(scores + corrections)[:, None]
 
 
 def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:

@@ -1,0 +1,70 @@
+"""The compiled loops that score a tempered ratio."""
+
+from __future__ import annotations
+
+import math
+
+from numba import float64, int64, types
+
+from accous.core.arrays import FloatArray
+from accous.core.compiled import IN1, OUT1, kernel
+
+__all__ = ["EXPONENTS", "discount_losses", "reference_terms"]
+
+EXPONENTS = (0.0, 0.5, 1.0)
+_ROWS_PER_LOGARITHM = 8
+_LARGEST = 1e30
+
+
+@kernel(types.none, IN1, OUT1)
+def reference_terms(ratios: FloatArray, terms: FloatArray) -> None:
+    r"""Means of :math:`\log(1 + r_i^\tau)` over the rows for tau = 0, 1/2, 1, into ``terms``.
+
+    One logarithm does for the product of a few rows.
+    """
+    n_rows = ratios.shape[0]
+    half_sum = whole_sum = 0.0
+    first = 0
+    while first < n_rows:
+        last = min(n_rows, first + _ROWS_PER_LOGARITHM)
+        halves = wholes = 1.0
+        for i in range(first, last):
+            whole = min(ratios[i], _LARGEST)
+            halves *= 1.0 + math.sqrt(whole)
+            wholes *= 1.0 + whole
+        half_sum += math.log(halves)
+        whole_sum += math.log(wholes)
+        first = last
+    terms[0] = math.log(2.0)
+    terms[1] = half_sum / n_rows
+    terms[2] = whole_sum / n_rows
+
+
+@kernel(int64, IN1, IN1, IN1, float64, float64, OUT1)
+def discount_losses(
+    losses: FloatArray,
+    terms: FloatArray,
+    batch_ratios: FloatArray,
+    smallest: float,
+    decay: float,
+    discounted: FloatArray,
+) -> int:
+    r"""Old losses times ``decay`` plus a round's :math:`\mathrm{terms} + \mathrm{mean} \log(1 + r^{-\tau})`.
+
+    Ratios of the batch below ``smallest`` count as that. Returns the place of the smallest discounted loss, the first
+    of several.
+    """
+    n_rows = batch_ratios.shape[0]
+    half_sum = whole_sum = 0.0
+    for i in range(n_rows):
+        whole = 1.0 / min(max(batch_ratios[i], smallest), _LARGEST)
+        half_sum += math.log(1.0 + math.sqrt(whole))
+        whole_sum += math.log(1.0 + whole)
+    discounted[0] = decay * losses[0] + terms[0] + math.log(2.0)
+    discounted[1] = decay * losses[1] + terms[1] + half_sum / n_rows
+    discounted[2] = decay * losses[2] + terms[2] + whole_sum / n_rows
+    best = 0
+    for j in range(1, 3):
+        if discounted[j] < discounted[best]:
+            best = j
+    return best

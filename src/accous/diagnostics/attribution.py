@@ -1,0 +1,80 @@
+r"""Which input columns the ratio moves with.
+
+The log ratio is :math:`z = \phi(x)^\top \theta` up to its sign. Where every feature is an input column of its own, the
+variance of z over the reference splits without rest into what each column brings:
+
+.. math:: \mathrm{var}(z) = \sum_j \theta_j \, \mathrm{cov}(\phi_j, z) .
+
+Where features mix columns, column j brings :math:`\rho_j^2 \, \mathrm{var}(z)` with the squared correlation between
+the column and z (for categories: the share of the variance between them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.core.arrays import FloatArray, IntArray
+
+__all__ = ["ReferenceColumns", "linear_parts", "shares"]
+
+
+def linear_parts(features: FloatArray, coef: FloatArray) -> FloatArray:
+    """What each feature brings to the variance of the score; columns that work against it count as nothing."""
+    scores = features @ coef
+    covariances = (scores - scores.mean()) @ features / len(scores)
+    return np.maximum(coef * covariances, 0.0)
+
+
+def shares(parts: FloatArray) -> FloatArray:
+    """Parts over their sum; zeros where there is nothing to share."""
+    total = parts.sum()
+    return parts / total if total > 0.0 else np.zeros_like(parts)
+
+
+class ReferenceColumns:
+    """The columns of a reference, as numbers or as categories; looked at when first needed."""
+
+    def __init__(self, reference: Any) -> None:
+        self._reference = reference
+        self._columns: list[FloatArray | IntArray] | None = None
+
+    def parts(self, log_ratio: FloatArray) -> FloatArray:
+        """What each column by itself explains of the variance of the log ratio."""
+        if self._columns is None:
+            self._columns = [_as_numbers_or_codes(column) for column in _columns_of(self._reference)]
+        deviations = log_ratio - log_ratio.mean()
+        return np.array([_explained(column, deviations) for column in self._columns])
+
+
+def _columns_of(reference: Any) -> list[NDArray[Any]]:
+    if hasattr(reference, "columns"):
+        return [np.asarray(reference[name]) for name in reference.columns]
+    return list(np.asarray(reference).reshape(len(reference), -1).T)
+
+
+def _as_numbers_or_codes(column: NDArray[Any]) -> FloatArray | IntArray:
+    """Numbers centred and scaled, missing ones at the mean; anything else as codes."""
+    if column.dtype.kind in "mM":
+        column = column.astype(np.int64)
+    if column.dtype.kind not in "biuf":
+        return np.unique(np.array([str(value) for value in column]), return_inverse=True)[1].astype(np.int64)
+    numbers = column.astype(np.float64)
+    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+    if np.isnan(numbers).all():
+        return np.zeros(len(numbers))
+    largest = np.nanmax(np.abs(numbers))
+    numbers = numbers / largest if largest > 0.0 else numbers
+    numbers = np.nan_to_num(numbers - np.nanmean(numbers))
+    scale = numbers.std()
+    return numbers / scale if scale > 0.0 else numbers
+
+
+def _explained(column: FloatArray | IntArray, deviations: FloatArray) -> float:
+    if column.dtype.kind == "f":
+        return float((column @ deviations) / len(deviations)) ** 2
+    counts = np.maximum(np.bincount(column), 1)
+    means = np.bincount(column, weights=deviations) / counts
+    return float(counts @ means**2) / len(deviations)

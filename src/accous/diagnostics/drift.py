@@ -1,0 +1,122 @@
+"""A log of changes: when the ratio moved, how far, with which columns, and how long that took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+from accous.diagnostics.weights import weight_distance
+
+__all__ = ["MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]
+
+ROUNDS_BETWEEN_LOOKS = 8
+MAX_EVENTS = 100
+_SMOOTHING = 0.3
+_SMALLEST_CHANGE = 0.15
+_SETTLED = 0.03
+_LONGEST_CHANGE = 512
+
+
+@dataclass(frozen=True)
+class DriftEvent:
+    """One change of the input distribution.
+
+    Attributes
+    ----------
+    round : int
+        Round in which it was noticed.
+    size : float
+        Total variation between the reference's weights before and after it, in [0, 1].
+    features : tuple of str
+        The columns that carry half of the change, the largest first, at most five.
+    rounds_to_adapt : int or None
+        Rounds from then on until the weights had come to rest; None while they have not.
+    """
+
+    round: int
+    size: float
+    features: tuple[str, ...]
+    rounds_to_adapt: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLog:
+    """The changes so far, and what the next one is told from.
+
+    Attributes
+    ----------
+    coef : array of shape (d,)
+        Smoothed, tempered theta.
+    settled_coef : array of shape (d,)
+        The same where the last change ended.
+    events : tuple of DriftEvent
+        The last ``MAX_EVENTS``; the last of them may be still going on.
+    """
+
+    coef: FloatArray
+    settled_coef: FloatArray
+    events: tuple[DriftEvent, ...]
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the last change has not come to rest."""
+        return bool(self.events) and self.events[-1].rounds_to_adapt is None
+
+    def look(
+        self,
+        this_round: int,
+        coef: FloatArray,
+        weigh: Callable[[FloatArray], FloatArray],
+        name: Callable[[FloatArray], tuple[str, ...]],
+    ) -> DriftLog:
+        """Look at the theta of a round.
+
+        Parameters
+        ----------
+        this_round : int
+        coef : array of shape (d,)
+            Tempered theta.
+        weigh : callable
+            Gives the reference's weights by a theta.
+        name : callable
+            Gives the main columns of a difference of thetas.
+        """
+        smoothed = self.coef + _SMOOTHING * (coef - self.coef)
+        if np.array_equal(smoothed, self.settled_coef):
+            return replace(self, coef=smoothed)
+        weights = weigh(smoothed)
+        size = weight_distance(weights, weigh(self.settled_coef))
+        if not self.is_moving:
+            if size <= _SMALLEST_CHANGE:
+                return replace(self, coef=smoothed)
+            event = DriftEvent(this_round, size, name(smoothed - self.settled_coef), None)
+            return replace(self, coef=smoothed, events=(*self.events, event)[-MAX_EVENTS:])
+        event = self.events[-1]
+        n_rounds = this_round - event.round
+        if weight_distance(weights, weigh(self.coef)) > _SETTLED and n_rounds < _LONGEST_CHANGE:
+            return replace(self, coef=smoothed)
+        event = DriftEvent(event.round, size, name(smoothed - self.settled_coef), n_rounds)
+        return DriftLog(smoothed, smoothed, (*self.events[:-1], event))
+
+
+def start_log(neutral: FloatArray) -> DriftLog:
+    """No change yet, at the theta whose ratio is 1."""
+    return DriftLog(neutral, neutral, ())
+
+
+def main_columns(column_shares: FloatArray, names: list[str]) -> tuple[str, ...]:
+    """Names of the columns that together carry half, the largest first, at most five.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.drift import main_columns
+    >>> main_columns(np.array([0.1, 0.6, 0.3]), ["age", "income", "city"])
+    ('income',)
+    """
+    order = np.argsort(-column_shares, kind="stable")[:5]
+    n_main = 1 + int(np.searchsorted(np.cumsum(column_shares[order]), 0.5))
+    return tuple(names[column] for column in order[:n_main].tolist() if column_shares[column] > 0.0)

@@ -1,0 +1,134 @@
+"""Pictures of what a model tells of itself; they need matplotlib (extra ``plot``).
+
+Every function takes arrays and returns a matplotlib ``Figure``, to be saved with ``figure.savefig(path)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.risk import RiskEstimate
+from accous.exceptions import DataError, MissingExtraError
+
+__all__ = ["plot_attribution", "plot_history", "plot_risk"]
+
+# Okabe and Ito's colours, told apart with any kind of colour vision.
+_ADAPTED, _FIXED, _EVENT = "#0072B2", "#D55E00", "#999999"
+_MOST_COLUMNS = 30
+
+
+def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> Any:
+    """Draw the share of each input column in the drift.
+
+    Parameters
+    ----------
+    shares : array of shape (n_features,) or (n_times, n_features)
+        ``drift_attribution_`` of a model: bars, the largest first, at most thirty. Several of them, one below the
+        other: a map over time.
+    names : sequence of str, optional
+        Of the columns.
+    """
+    values = np.asarray(shares, dtype=np.float64)
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise DataError(f"shares must have shape (n_features,) or (n_times, n_features), got {values.shape}.")
+    labels = [f"x{column}" for column in range(values.shape[-1])] if names is None else [str(name) for name in names]
+    if len(labels) != values.shape[-1]:
+        raise DataError(f"shares are of {values.shape[-1]} columns, but names has {len(labels)}.")
+    mean = values if values.ndim == 1 else values.mean(axis=0)
+    order = np.argsort(-mean, kind="stable")[:_MOST_COLUMNS]
+    figure, axes = _make_figure(height=1.2 + 0.28 * len(order))
+    ticks = np.arange(len(order))
+    if values.ndim == 1:
+        axes.barh(ticks, 100.0 * values[order], color=_ADAPTED)
+        axes.set_xlabel("share in the log ratio of recent rounds (%)")
+        axes.invert_yaxis()
+    else:
+        image = axes.imshow(100.0 * values[:, order].T, aspect="auto", cmap="Blues", interpolation="nearest")
+        figure.colorbar(image, label="share in the log ratio (%)")
+        axes.set_xlabel("time")
+    axes.set_yticks(ticks, [labels[column] for column in order.tolist()])
+    axes.set_title("What moved", loc="left", fontweight="bold")
+    return figure
+
+
+def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEvent] = ()) -> Any:
+    """Draw how much history is in use, with the changes that were noticed.
+
+    Parameters
+    ----------
+    rounds, history : arrays of shape (n_times,)
+        Rounds, and ``history_in_use_`` after each.
+    events : sequence of DriftEvent
+        ``drift_events_`` of the model.
+    """
+    x, y = _same_length("rounds", rounds, "history", history)
+    figure, axes = _make_figure()
+    axes.plot(x, y, color=_ADAPTED)
+    for number, event in enumerate(events):
+        label = "change noticed" if number == 0 else None
+        axes.axvline(event.round, color=_EVENT, linestyle="--", linewidth=1.0, label=label)
+    axes.set_xlabel("round")
+    axes.set_ylabel("rounds of history in use")
+    axes.set_ylim(bottom=0.0)
+    if len(events):
+        axes.legend(frameon=False)
+    axes.set_title("History in use", loc="left", fontweight="bold")
+    return figure
+
+
+def plot_risk(
+    rounds: ArrayLike,
+    risks: Sequence[RiskEstimate],
+    *,
+    true_adapted: ArrayLike | None = None,
+    true_fixed: ArrayLike | None = None,
+) -> Any:
+    """Draw estimated errors with their intervals, and the true ones where they are known.
+
+    Parameters
+    ----------
+    rounds : array of shape (n_times,)
+    risks : sequence of RiskEstimate
+        ``risk_`` after each of these rounds.
+    true_adapted, true_fixed : arrays of shape (n_times,), optional
+        Known or observed errors to compare with.
+    """
+    x, _ = _same_length("rounds", rounds, "risks", np.zeros(len(risks)))
+    figure, axes = _make_figure()
+    for name, colour, true in (("fixed", _FIXED, true_fixed), ("adapted", _ADAPTED, true_adapted)):
+        middle, low, high = (
+            100.0 * np.array([getattr(risk, name + end) for risk in risks]) for end in ("", "_low", "_high")
+        )
+        axes.plot(x, middle, color=colour, label=f"{name}: estimate, {risks[0].level:.0%} interval")
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0.0)
+        if true is not None:
+            _, y = _same_length("rounds", rounds, f"true_{name}", true)
+            axes.plot(x, 100.0 * y, color=colour, linestyle=":", linewidth=2.2, label=f"{name}: true")
+    axes.set_xlabel("round")
+    axes.set_ylabel("error (%)")
+    axes.legend(frameon=False, ncols=2)
+    axes.set_title("Error without labels", loc="left", fontweight="bold")
+    return figure
+
+
+def _same_length(name: str, first: ArrayLike, other: str, second: ArrayLike) -> tuple[Any, Any]:
+    x, y = np.asarray(first), np.asarray(second, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
+        raise DataError(f"{name} and {other} must be of one length, at least 1, got {x.shape} and {y.shape}.")
+    return x, y
+
+
+def _make_figure(height: float = 3.6) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'accous[plot]'.") from error
+    figure = Figure(figsize=(8.0, height), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes

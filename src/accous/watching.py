@@ -1,0 +1,129 @@
+"""What the rounds tell besides the predictor: rows out of bound, columns that moved, a log of changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from accous.core.arrays import FloatArray
+from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, start_log
+from accous.diagnostics.tempering import HALF_LIFE
+from accous.ratio.blas import one_blas_thread
+from accous.ratio.linear import LinearRatio
+from accous.ratio.maps import Identity, Standardize
+
+__all__ = ["Watch", "start_watch", "watch_from_plain", "watch_round", "watch_to_plain"]
+
+_ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+_LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What was noticed so far.
+
+    Attributes
+    ----------
+    n_recent : float
+        Rounds, discounted with a half-life of 64.
+    n_recent_out : float
+        The sum of their shares of rows out of bound, discounted the same.
+    column_parts : array of shape (n_features,)
+        What each column brought to the variance of the log ratio, summed over looks and discounted.
+    log : DriftLog or None
+        None where the ratio has no theta.
+    """
+
+    n_recent: float
+    n_recent_out: float
+    column_parts: FloatArray
+    log: DriftLog | None
+
+    @property
+    def share_out_of_bound(self) -> float:
+        """Share of recent rows that were longer than the bound; NaN where there is no bound."""
+        if self.log is None:
+            return float("nan")
+        return self.n_recent_out / self.n_recent if self.n_recent else 0.0
+
+
+def start_watch(ratio: Any, n_features: int) -> Watch:
+    """Nothing noticed yet."""
+    log = start_log(ratio.coef_) if isinstance(ratio, LinearRatio) else None
+    return Watch(0.0, 0.0, np.zeros(n_features), log)
+
+
+def watch_round(
+    watch: Watch,
+    this_round: int,
+    ratios: tuple[Any, Any],
+    n_rows: int,
+    exponent: float,
+    columns: ReferenceColumns,
+    names: list[str],
+) -> Watch:
+    """Take notice of a round, given the ratio before and after it; columns are looked at in every eighth."""
+    before, after = ratios
+    n_recent_out = watch.n_recent_out
+    if watch.log is not None:
+        n_recent_out = _ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
+    n_recent = _ROUND_DECAY * watch.n_recent + 1.0
+    if this_round % ROUNDS_BETWEEN_LOOKS:
+        return Watch(n_recent, n_recent_out, watch.column_parts, watch.log)
+    with one_blas_thread():
+        parts = _LOOK_DECAY * watch.column_parts + exponent**2 * _column_parts(after, columns)
+        log = watch.log
+        if log is not None:
+            log = _look(log, this_round, after, exponent, columns, names)
+    return Watch(n_recent, n_recent_out, parts, log)
+
+
+def _look(
+    log: DriftLog, this_round: int, ratio: LinearRatio, exponent: float, columns: ReferenceColumns, names: list[str]
+) -> DriftLog:
+    neutral = ratio._neutral_coef
+    coef = neutral + exponent * (ratio.coef_ - neutral)
+    return log.look(
+        this_round,
+        coef,
+        weigh=lambda theta: ratio.whole_reference_.ratios(theta, float(ratio.max_ratio)),
+        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names),
+    )
+
+
+def _column_parts(ratio: Any, columns: ReferenceColumns) -> FloatArray:
+    if isinstance(ratio, LinearRatio):
+        return _parts_of_coef(ratio, ratio.coef_ - ratio._neutral_coef, columns)
+    return columns.parts(_log(np.asarray(ratio.reference_ratio_, dtype=np.float64)))
+
+
+def _parts_of_coef(ratio: LinearRatio, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
+    features = ratio.reference_features_
+    if isinstance(ratio.features_.row_map, (Identity, Standardize)):
+        # Each feature is a column; the intercept comes last.
+        return linear_parts(features, coef)[: ratio.features_.n_columns]
+    return columns.parts(np.asarray(features @ coef, dtype=np.float64))
+
+
+def _log(ratios: FloatArray) -> FloatArray:
+    return np.log(np.maximum(ratios, 0.01))
+
+
+def watch_to_plain(watch: Watch) -> dict[str, Any]:
+    """Nested dicts of arrays, numbers and strings."""
+    log = watch.log
+    plain: dict[str, Any] = {name: getattr(watch, name) for name in ("n_recent", "n_recent_out", "column_parts")}
+    plain["log"] = None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef}
+    events = () if log is None else log.events
+    plain["events"] = [vars(event) | {"features": list(event.features)} for event in events]
+    return plain
+
+
+def watch_from_plain(plain: dict[str, Any]) -> Watch:
+    """Undo ``watch_to_plain``."""
+    events = tuple(DriftEvent(**event | {"features": tuple(event["features"])}) for event in plain["events"])
+    watch = Watch(plain["n_recent"], plain["n_recent_out"], plain["column_parts"], None)
+    return watch if plain["log"] is None else replace(watch, log=DriftLog(**plain["log"], events=events))
