@@ -10,7 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+import accous
+
+# Processes start in other folders: they shall find the package that is tested there too.
+SOURCES = str(Path(accous.__file__).resolve().parents[1])
+ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": SOURCES}
 
 
 def run_accous(*arguments: Any, check: int | None = 0, **options: Any) -> subprocess.CompletedProcess[str]:

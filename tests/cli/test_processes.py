@@ -72,7 +72,9 @@ def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
         found = b""
         while found.count(b"\n") < 11:
             assert select.select([process.stdout], [], [], PATIENCE)[0]
-            found += os.read(process.stdout.fileno(), 1 << 16)
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            assert piece, process.stderr.read().decode()
+            found += piece
         rest, _ = process.communicate(b"".join(lines[13:]), timeout=PATIENCE)
     assert process.returncode == 0
     assert [int(line.split(b",")[0]) for line in (found + rest).splitlines()[1:]] == list(range(300))

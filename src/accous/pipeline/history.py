@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LENGTH_BINS", "MOST_POINTS", "History"]
+__all__ = ["LENGTH_BINS", "MOST_POINTS", "VERDICTS", "History"]
 
 MOST_POINTS = 512
 LENGTH_BINS = 32
@@ -130,7 +130,15 @@ def _read(model: Any, *, reads_risk: bool) -> NDArray[np.float64]:
     readings["largest_weight"] = float(model.reference_weight_.max())
     readings["n_out_of_bound"] = float(getattr(model.ratio_, "n_out_of_bound_", 0))
     if reads_risk:
-        readings["risk"] = model.risk_estimate_
+        risk = model.risk_
+        readings["risk"], readings["risk_low"], readings["risk_high"] = (
+            risk.adapted,
+            risk.adapted_low,
+            risk.adapted_high,
+        )
+        readings["risk_fixed"] = risk.fixed
+        readings["risk_fixed_low"], readings["risk_fixed_high"] = risk.fixed_low, risk.fixed_high
+        readings["verdict"] = float(VERDICTS.index(model.trust_.verdict))
     return np.array(list(readings.values()))
 
 

@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.pipeline.predictions import class_numbers
-from accous.ratio.blas import one_blas_thread
 from accous.tables.values import to_texts
 
 __all__ = ["Scoring"]
@@ -28,8 +27,7 @@ class Scoring:
     def __init__(self, model: Any, label: str) -> None:
         self._label = label
         self._numbers = {str(label): number for number, label in enumerate(model.classes_.tolist())}
-        with one_blas_thread():
-            self._fixed = model.erm_.fit(model.base_weight_, None)
+        self._fixed = model.fixed_.estimator
         self._of_frame: tuple[pl.DataFrame, NDArray[np.int64]] | None = None
 
     def count(
