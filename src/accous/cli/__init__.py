@@ -14,6 +14,7 @@ import typer
 from accous.cli import adapt as _adapt
 from accous.cli import fit as _fit
 from accous.cli import inspect as _inspect
+from accous.cli import report as _report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
 app.command(epilog=_fit.EXAMPLES)(_fit.fit)
 app.command(epilog=_adapt.EXAMPLES)(_adapt.adapt)
+app.command(epilog=_report.EXAMPLES)(_report.report)
 app.command(epilog=_inspect.EXAMPLES)(_inspect.inspect)
 
 # The error for what was typed wrongly; typer exports only this child of it.
