@@ -14,11 +14,11 @@ __all__ = ["Figure", "error_figure", "lengths_figure", "moved_figure", "sample_s
 Figure = dict[str, Any]
 
 # Seen well on light and on dark pages, and told apart with any kind of colour vision.
-_ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#17806d", "#8b95a1"
+_ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#2fa58c", "#8b95a1"
 _BAND = "rgba(42,143,214,0.18)"
 _HEAT = [[0.0, "rgba(42,143,214,0)"], [1.0, "rgba(42,143,214,1)"]]
 _MOST_COLUMNS = 15
-_MOST_MEASURED = 128
+_MOST_MEASURED = 64
 
 
 def error_figure(subject: Subject) -> Figure | None:
@@ -45,7 +45,9 @@ def error_figure(subject: Subject) -> Figure | None:
         measured, ours, fixed = _averaged(measured, ours, fixed)
         traces.append(_dots(measured, fixed, "fixed model, measured with labels", _FIXED))
         traces.append(_dots(measured, ours, "accous, measured with labels", _MEASURED))
-    return _figure(traces, "share of rows classified wrongly", subject, is_percent=True)
+    figure = _figure(traces, "share of wrong rows", subject, is_percent=True)
+    figure["layout"]["height"] = 400  # its legend takes three lines
+    return figure
 
 
 def sample_size_figure(subject: Subject) -> Figure | None:

@@ -20,30 +20,22 @@ from accous.report.words import judge_in_words
 
 __all__ = ["render_page"]
 
-_CAPTIONS = {
-    "error": (
-        "How often it is wrong",
-        "The estimate needs no labels: it weights the reference's own errors like the current inputs. Dotted lines mark "
-        "changes of the inputs. Where the interval is wide, few reference rows resemble the current inputs.",
-    ),
-    "sample": (
-        "How much of the reference is in use",
-        "Rows that resemble the current inputs count more, others less. The fewer carry the weight, the less sure is all "
-        "that is learned from them.",
-    ),
-    "lengths": (
-        "How far back it looks",
-        "Many small learners run side by side, each on a stretch of the latest rounds; the stronger the colour, the more "
-        "weight a length has. After a sudden change the short ones take over, in quiet times the long ones.",
-    ),
-    "moved": (
-        "What moved",
-        "The share of each column in the difference between recent inputs and the reference.",
-    ),
-    "weights": (
-        "How the weights are distributed",
-        "If a few rows carry most of the weight, everything rests on them.",
-    ),
+_TITLES = {
+    "error": "How often it is wrong",
+    "sample": "How much of the reference is in use",
+    "lengths": "How far back it looks",
+    "moved": "What moved",
+    "weights": "How the weights are distributed",
+}
+_NOTES = {
+    "error": """The estimate needs no labels: it weights the reference's own errors like the current inputs. Dotted lines
+        mark changes of the inputs. Where the interval is wide, few reference rows resemble the current inputs.""",
+    "sample": """Rows that resemble the current inputs count more, others less. The fewer carry the weight, the less sure
+        is all that is learned from them.""",
+    "lengths": """Many small learners run side by side, each on a stretch of the latest rounds; the stronger the colour,
+        the more weight a length has. After a sudden change the short ones take over, in quiet times the long ones.""",
+    "moved": "The share of each column in the difference between recent inputs and the reference.",
+    "weights": "If a few rows carry most of the weight, everything rests on them.",
 }
 _TONES = {"good": "can be trusted", "thin": "little to go by", "bad": "cannot be trusted", "none": "no data yet"}
 
@@ -124,9 +116,8 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
         if figure is None:
             continue
         figures[key] = figure
-        title, text = _CAPTIONS[key]
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        sections.append(f'<section><h2>{title}</h2><p class="note">{escape(text)}</p>{chart}</section>')
+        sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{escape(_NOTES[key])}</p>{chart}</section>')
         if key == "sample":
             sections.append(_events(subject))
     return sections
