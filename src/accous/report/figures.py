@@ -131,7 +131,7 @@ def weights_figure(subject: Subject) -> Figure | None:
     ]
     layout = _layout("share")
     title = "weight of a row, where 1 is as common as in the reference"
-    layout["xaxis"] = {"title": {"text": title}, "type": "category"}
+    layout["xaxis"] = {"title": {"text": title}, "type": "category", "automargin": True, "tickangle": -45}
     layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
     return {"data": traces, "layout": layout}
 
