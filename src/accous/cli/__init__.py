@@ -5,8 +5,6 @@ Commands import what they need when they run, so that ``accous --help`` answers 
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -77,8 +75,6 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except ParameterError as error:
         return _fail(str(error), 2)
-    except BrokenPipeError:
-        return _give_up_stdout()
     except (AccousError, OSError) as error:
         return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
@@ -88,10 +84,3 @@ def main(arguments: list[str] | None = None) -> int:
 def _fail(message: str, exit_code: int) -> int:
     typer.echo(f"accous: {message.rstrip('.')}.", err=True)
     return exit_code
-
-
-def _give_up_stdout() -> int:
-    """End as a program does that the reader of its output has left: quietly, with the code of SIGPIPE."""
-    # Python flushes stdout on its way out, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -140,6 +142,8 @@ def adapt(
     try:
         with exclusive_lock(model, "accous adapt"):
             return run_adapt(asked, _save_rule(save_every), remarks, as_json=as_json)
+    except BrokenPipeError:
+        return _give_up_stdout()
     except FileNotFoundError:
         raise CheckpointError(f"{model} is no folder: make a model with accous fit first") from None
     except PermissionError as error:
@@ -158,3 +162,10 @@ def _save_rule(text: str) -> SaveRule:
             f"--save-every must be a number of rounds such as 1000 or of seconds such as 30s, got {text!r}."
         )
     return rule
+
+
+def _give_up_stdout() -> int:
+    """End as a program does that the reader of its output has left: quietly, with the code of SIGPIPE."""
+    # Python flushes stdout on its way out, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
