@@ -10,7 +10,7 @@ import typer
 from accous.cli.options import Force, Quiet, remarks_console
 from accous.exceptions import DataError, ParameterError
 
-__all__ = ["EXAMPLES", "report", "write_page"]
+__all__ = ["EXAMPLES", "report", "require_html", "write_page"]
 
 EXAMPLES = """
 Examples:

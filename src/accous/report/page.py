@@ -29,9 +29,10 @@ _TITLES = {
 }
 _NOTES = {
     "error": """The estimate needs no labels: it weights the reference's own errors like the current inputs. Dotted
-        lines mark changes of the inputs. Where the interval is wide, few reference rows resemble the current inputs.""",
-    "sample": """Rows that resemble the current inputs count more, others less. The fewer carry the weight, the
-        less sure is all that is learned from them.""",
+        lines mark changes of the inputs. Where the interval is wide, few reference rows resemble the current
+        inputs.""",
+    "sample": """Rows that resemble the current inputs count more, others less. The fewer carry the weight,
+        the less sure is all that is learned from them.""",
     "lengths": """Many small learners run side by side, each on a stretch of the latest rounds; the stronger the
         colour, the more weight a length has. After a sudden change the short ones take over, in quiet times the long
         ones.""",
