@@ -28,7 +28,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-demo: $(STAMP) ## follow a simulated stream: a table and a picture
+demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
@@ -43,6 +43,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and re
 	$(RUN) -m benchmarks.wide
 	$(RUN) -m benchmarks.startup
 	$(RUN) -m benchmarks.large_references
+	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits
 

@@ -136,6 +136,20 @@ def test_the_shortest_streams_run(shift, rounds, capsys):
     assert ACCOUS in capsys.readouterr().out
 
 
+def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, capsys):
+    assert main([*SHORT, "--tables", "tables", "--batch-size", "5"]) == 0
+    assert capsys.readouterr().err == "Tables: tables/reference.csv and tables/stream.csv\n"
+    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json"]
+    assert main(fit) == 0
+    assert json.loads(capsys.readouterr().out)["features"] == 12
+    assert (
+        main(["adapt", "model", "tables/stream.csv", "-o", "predictions.csv", "--keep", "day", "--label", "label"]) == 0
+    )
+    assert (tmp_path / "predictions.csv").read_text().count("\n") == 401
+    assert main([*SHORT, "--tables", "tables"]) == 1
+    assert "exists: give another folder" in capsys.readouterr().err
+
+
 # --- the root command ------------------------------------------------------------------------------------------
 
 

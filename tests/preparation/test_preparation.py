@@ -42,10 +42,10 @@ def test_columns_are_read_as_what_they_are(preparation):
     assert isinstance(plans["number"], NumberColumn)
     assert plans["number"].marks_missing
     assert isinstance(plans["level"], CategoryColumn)
-    assert plans["level"].levels == ["b", "c", "a"]
+    assert sorted(plans["level"].levels) == ["a", "b", "c"]
     assert (plans["level"].has_other, plans["level"].n_rare) == (True, 4)
     assert plans["day"] == DateColumn("day", "%Y-%m-%d", ["week"])
-    assert plans["moment"].cycles == ["week", "day"] if plans["moment"].cycles[0] != "year" else True
+    assert plans["moment"].cycles == ["week", "day"]  # the reference spans eleven months
     assert {name for name, plan in plans.items() if isinstance(plan, LeftOutColumn)} == {
         "constant",
         "zero",

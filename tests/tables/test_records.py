@@ -2,6 +2,7 @@
 
 import csv
 import io
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +22,10 @@ def test_records_and_widths_are_those_of_the_csv_module(table, cuts, is_quoted):
     content = text.getvalue().encode()
     cutter, found = RecordCutter(","), []
     places = sorted({min(cut, len(content)) for cut in cuts} | {0, len(content)})
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         records = cutter.feed(content[start:stop])
-        for number in range(len(records)):
-            found.append((records.raw(number).decode(), int(records.widths[number]), int(records.lines[number])))
+        texts = [records.raw(number).decode() for number in range(len(records))]
+        found += zip(texts, records.widths.tolist(), records.lines.tolist(), strict=True)
     assert not cutter.has_rest
     assert [next(csv.reader(io.StringIO(raw, newline=""))) for raw, _, _ in found] == table
     assert [width for _, width, _ in found] == [len(row) for row in table]

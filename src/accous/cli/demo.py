@@ -37,6 +37,10 @@ _Shift = Annotated[
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the stream.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="The picture: a .png, .svg or .pdf file.")]
 _Report = Annotated[Path, typer.Option("--report", help="The report: an .html file.")]
+_Tables = Annotated[
+    Path | None,
+    typer.Option("--tables", metavar="FOLDER", help="Only write the stream to reference.csv and stream.csv here."),
+]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table: no progress bar, no remarks.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")]
 
@@ -48,6 +52,7 @@ def demo(
     seed: _Seed = 0,
     output: _Output = Path("demo.png"),
     report: _Report = Path("demo.html"),
+    tables: _Tables = None,
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
@@ -67,6 +72,8 @@ def demo(
     from rich.console import Console
 
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
+    if tables is not None:
+        return _write_tables(tables, shift, rounds, batch_size, seed, remarks)
     race = _run(shift, rounds, batch_size, seed, remarks)
     if as_json:
         typer.echo(json.dumps(_as_record(race, shift), indent=2))
@@ -103,6 +110,16 @@ def _run(shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console
         return track(batches, title, n_rounds, console=remarks, transient=True, disable=is_hidden)
 
     return run_race(stream, with_bar)
+
+
+def _write_tables(folder: Path, shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console) -> int:
+    from accous.cli.demo_race import make_stream
+    from accous.cli.demo_tables import write_demo_tables
+
+    stream = make_stream(shift, n_rounds=n_rounds, batch_size=batch_size, seed=seed)
+    reference, rows = write_demo_tables(stream, folder)
+    remarks.print(f"Tables: {reference} and {rows}", soft_wrap=True, markup=False)
+    return 0
 
 
 def _as_record(race: Race, shift: str) -> dict[str, Any]:
