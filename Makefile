@@ -28,7 +28,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-demo: $(STAMP) ## follow a simulated stream: a table and a picture
+demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
@@ -45,6 +45,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.large_references
 	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
 	$(VENV)/bin/accous bench report results/table3
+	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.refits
 	$(RUN) -m benchmarks.trust
 	$(RUN) -m benchmarks.trust_cost

@@ -85,12 +85,20 @@ def test_version_is_the_installed_one():
 
 
 def test_exception_tree():
-    assert exceptions.__all__ == ["AccousError", "CheckpointError", "DataError", "MissingExtraError", "ParameterError"]
+    assert exceptions.__all__ == [
+        "AccousError",
+        "CheckpointError",
+        "DataError",
+        "LockedError",
+        "MissingExtraError",
+        "ParameterError",
+    ]
     assert exceptions.AccousError.__bases__ == (Exception,)
     assert exceptions.ParameterError.__bases__ == (exceptions.AccousError, ValueError)
     assert exceptions.DataError.__bases__ == (exceptions.AccousError, ValueError)
     assert exceptions.MissingExtraError.__bases__ == (exceptions.AccousError, ImportError)
     assert exceptions.CheckpointError.__bases__ == (exceptions.AccousError,)
+    assert exceptions.LockedError.__bases__ == (exceptions.CheckpointError,)
     assert accous.AccousError is exceptions.AccousError
 
 

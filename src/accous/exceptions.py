@@ -7,12 +7,13 @@
     ├── DataError         (also a ValueError)
     ├── MissingExtraError (also an ImportError)
     └── CheckpointError
+        └── LockedError
 
 Catch `AccousError` to catch everything the package raises on purpose; code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working.
 """
 
-__all__ = ["AccousError", "CheckpointError", "DataError", "MissingExtraError", "ParameterError"]
+__all__ = ["AccousError", "CheckpointError", "DataError", "LockedError", "MissingExtraError", "ParameterError"]
 
 
 class AccousError(Exception):
@@ -33,3 +34,7 @@ class MissingExtraError(AccousError, ImportError):
 
 class CheckpointError(AccousError):
     """A model cannot be saved, or what was saved cannot be loaded."""
+
+
+class LockedError(CheckpointError):
+    """A folder is in use by another process."""

@@ -11,7 +11,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.cli.demo_picture import draw_race, rolling_mean
-from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race, make_stream, run_race
+from accous.cli.demo_race import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, make_stream, run_race
 
 SHORT = ["demo", "--rounds", "80"]
 
@@ -36,11 +36,12 @@ def test_demo_prints_a_table_and_a_finding_and_draws_a_picture(tmp_path, capsys)
     assert main([*SHORT, "-o", "picture.png"]) == 0
     printed = capsys.readouterr()
     rows = [line for line in printed.out.splitlines() if line.startswith("│")]
-    for name, row in zip((FIXED, SINGLE, ACCOUS, ORACLE), rows, strict=True):
+    for name, row in zip((FIXED, ONE_STEP, SINGLE, ACCOUS, ORACLE), rows, strict=True):
         assert name in row
         assert "%" in row
     assert "the fixed model errs on" in printed.out
-    assert printed.err == "Picture: picture.png\n"
+    assert printed.err == "Picture: picture.png\nReport: demo.html\n"
+    assert "<h2>" in (tmp_path / "demo.html").read_text()
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -53,7 +54,7 @@ def test_json_is_all_that_stdout_gets(capsys):
         "batch_size": 2,
         "seed": 3,
     }
-    assert [row["name"] for row in record["contenders"]] == [FIXED, SINGLE, ACCOUS, ORACLE]
+    assert [row["name"] for row in record["contenders"]] == [FIXED, ONE_STEP, SINGLE, ACCOUS, ORACLE]
     assert all(0.0 < row["mean_error"] < 0.5 for row in record["contenders"])
     assert record["finding"]
 
@@ -83,8 +84,8 @@ def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkey
     printed = capsys.readouterr()
     assert ACCOUS in printed.out
     assert "accous[plot]" in printed.err
-    assert printed.err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+    assert printed.err.count("\n") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -93,7 +94,14 @@ def test_a_picture_that_cannot_be_written_costs_no_numbers(form, capsys):
     printed = capsys.readouterr()
     assert ACCOUS in printed.out
     sentence = "the picture could not be written to nowhere/picture.png: No such file or directory"
-    assert printed.err == f"accous: {sentence}.\n"
+    assert printed.err == f"accous: {sentence}.\nReport: demo.html\n"
+
+
+def test_a_report_that_cannot_be_written_costs_no_numbers(capsys):
+    assert main([*SHORT, "--report", "nowhere/demo.html"]) == 1
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    assert "The report could not be written to nowhere/demo.html: No such file or directory" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,7 @@ def test_a_picture_that_cannot_be_written_costs_no_numbers(form, capsys):
         (["demo", "--seed", "-1"], "--seed must be between 0 and"),
         (["demo", "--shift", "up"], "--shift must be one of 'lin', 'squ', 'sin', 'ber', got 'up'"),
         (["demo", "-o", "picture.bmp"], "--output must end in .png, .svg or .pdf"),
+        (["demo", "--report", "demo.pdf"], "The report must end in .html"),
         (["demo", "-o", "picture"], "--output must end in .png, .svg or .pdf"),
         (["demo", "--colour", "red"], "--colour"),
         (["dance"], "dance"),
@@ -125,6 +134,20 @@ def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, culprit, 
 def test_the_shortest_streams_run(shift, rounds, capsys):
     assert main(["demo", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
     assert ACCOUS in capsys.readouterr().out
+
+
+def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, capsys):
+    assert main([*SHORT, "--tables", "tables", "--batch-size", "5"]) == 0
+    assert capsys.readouterr().err == "Tables: tables/reference.csv and tables/stream.csv\n"
+    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json"]
+    assert main(fit) == 0
+    assert json.loads(capsys.readouterr().out)["features"] == 12
+    assert (
+        main(["adapt", "model", "tables/stream.csv", "-o", "predictions.csv", "--keep", "day", "--label", "label"]) == 0
+    )
+    assert (tmp_path / "predictions.csv").read_text().count("\n") == 401
+    assert main([*SHORT, "--tables", "tables"]) == 1
+    assert "exists: give another folder" in capsys.readouterr().err
 
 
 # --- the root command ------------------------------------------------------------------------------------------
@@ -148,9 +171,12 @@ def test_version(capsys, monkeypatch):
 
 
 def test_help_loads_no_numerical_library():
-    code = "import sys; from accous.cli import main; main(['demo', '--help']); print(*sys.modules, sep='\\n')"
+    commands = "demo", "fit", "adapt", "report", "inspect"
+    calls = "; ".join(f"main(['{command}', '--help'])" for command in commands)
+    code = f"import sys; from accous.cli import main; {calls}; print(*sys.modules, sep='\\n')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib"}
+    assert "Usage: accous inspect" in run.stdout
+    assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib", "polars", "plotly"}
 
 
 def test_it_runs_as_a_module():

@@ -28,11 +28,14 @@ class Manifest:
     model : dict
         Class and parameters, as ``models.describe`` gives them.
     reference, state : StoredFile
+    attached : dict, optional
+        What a caller of ``save_with`` keeps beside the model, as JSON has it.
     """
 
     model: dict[str, Any]
     reference: StoredFile
     state: StoredFile
+    attached: dict[str, Any] | None = None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -62,7 +65,7 @@ def read_manifest(folder: Path) -> Manifest:
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
             raise ValueError("a file name that accous does not give")
-        return Manifest(model=content["model"], **files)
+        return Manifest(model=content["model"], attached=content.get("attached"), **files)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 

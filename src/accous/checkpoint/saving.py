@@ -17,6 +17,7 @@ from accous.checkpoint.files import (
     sync_folder,
     write_data,
 )
+from accous.checkpoint.locks import LOCK_NAME
 from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, read_manifest, write_manifest
 from accous.checkpoint.models import (
     describe,
@@ -29,7 +30,7 @@ from accous.checkpoint.models import (
 )
 from accous.exceptions import CheckpointError
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_with", "save", "save_with"]
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,34 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ...     accous.load(folder).n_rounds_
     20
     """
+    save_with(model, path, None, None)
+
+
+def save_with(
+    model: Any, path: str | os.PathLike[str], attached: dict[str, Any] | None, progress: dict[str, Any] | None
+) -> None:
+    """Save a model and what belongs to it in one step: a crash leaves all of the save before it.
+
+    Parameters
+    ----------
+    model : as in `save`
+    path : str or path
+    attached : dict, optional
+        What stays the same, as JSON has it; stands readable in the manifest.
+    progress : dict, optional
+        What changes with the rounds: nested dicts of arrays, numbers and strings.
+    """
     description = describe(model)
     require_fitted(model)
     folder = Path(path)
     try:
         _prepare(folder)
         reference = _write_reference(model, folder)
-        state = write_data(folder, f"state-{model.n_rounds_}", state_to_plain(model))
-        write_manifest(folder, Manifest(description, reference, state))
+        plain = state_to_plain(model)
+        if progress is not None:
+            plain["progress"] = progress
+        state = write_data(folder, f"state-{model.n_rounds_}", plain)
+        write_manifest(folder, Manifest(description, reference, state, attached))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:
@@ -136,6 +157,13 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
+    return load_with(path, estimator=estimator, feature_map=feature_map)[0]
+
+
+def load_with(
+    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None
+) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
+    """Load what `save_with` saved: the model, what is attached to it, and the progress."""
     folder = Path(path)
     try:
         manifest, fixed, state = _read(folder)
@@ -147,7 +175,7 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     require_foreign(manifest.model, foreign)
     model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
-    return model
+    return model, manifest.attached, state.get("progress")
 
 
 def _prepare(folder: Path) -> None:
@@ -162,12 +190,16 @@ def _prepare(folder: Path) -> None:
         is_ours = is_manifest_of_ours(manifest)
     else:
         # Only files of ours: the very first save was interrupted.
-        is_ours = all(is_data_file(file.name) or is_temporary_file(file.name) for file in folder.iterdir())
+        is_ours = all(_is_name_of_ours(file.name) for file in folder.iterdir())
     if not is_ours:
         raise CheckpointError(
             f"{folder} holds something that accous did not save: give a new or empty folder, or remove what is there."
         )
     remove_files(folder, is_temporary_file)
+
+
+def _is_name_of_ours(name: str) -> bool:
+    return is_data_file(name) or is_temporary_file(name) or name == LOCK_NAME
 
 
 def _write_reference(model: Any, folder: Path) -> StoredFile:

@@ -9,6 +9,10 @@ from typing import Annotated
 
 import typer
 
+from accous.cli import adapt as _adapt
+from accous.cli import fit as _fit
+from accous.cli import inspect as _inspect
+from accous.cli import report as _report
 from accous.cli.bench import bench
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
@@ -20,10 +24,13 @@ app = typer.Typer(
     help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
     epilog="Start with: accous demo",
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
+app.command(epilog=_fit.EXAMPLES)(_fit.fit)
+app.command(epilog=_adapt.EXAMPLES)(_adapt.adapt)
+app.command(epilog=_report.EXAMPLES)(_report.report)
+app.command(epilog=_inspect.EXAMPLES)(_inspect.inspect)
 app.add_typer(bench)
 
 # The error for what was typed wrongly; typer exports only this child of it.
@@ -61,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 130 when
-        interrupted.
+        interrupted, 143 when asked to end, 141 when the reader of the output has left.
     """
     try:
         # Without typer's own handling, which prints a box and the usage for every wrong argument.
@@ -72,6 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error), 2)
     except (AccousError, OSError) as error:
         return _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
 
 
 def _fail(message: str, exit_code: int) -> int:

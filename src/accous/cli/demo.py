@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.exceptions import ParameterError
+from accous.cli.report import require_html, write_page
+from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ _Shift = Annotated[
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the stream.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="The picture: a .png, .svg or .pdf file.")]
+_Report = Annotated[Path, typer.Option("--report", help="The report: an .html file.")]
+_Tables = Annotated[
+    Path | None,
+    typer.Option("--tables", metavar="FOLDER", help="Only write the stream to reference.csv and stream.csv here."),
+]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table: no progress bar, no remarks.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")]
 
@@ -45,29 +51,36 @@ def demo(
     shift: _Shift = "squ",
     seed: _Seed = 0,
     output: _Output = Path("demo.png"),
+    report: _Report = Path("demo.html"),
+    tables: _Tables = None,
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
-    """Follow a drifting stream with four classifiers: a table, a picture, no data needed.
+    """Follow a drifting stream with five classifiers: a table, a picture, a report, no data needed.
 
     A classifier is fitted on a labelled reference; then unlabelled batches arrive and their distribution moves. Shown
-    are the errors of a model that stays as it is, of one that adapts by a single learner, of accous, and of an oracle
-    that knows the drift. It takes about ten seconds.
+    are the errors of a model that stays as it is, of one that adapts to one batch at a time (the best of the one-step
+    methods), of one that adapts by a single learner, of accous, and of an oracle that knows the drift. It takes about
+    twenty seconds.
     """
     _require_between("--rounds", rounds, 1, _MOST_ROUNDS)
     _require_between("--batch-size", batch_size, 1, _MOST_ROWS)
     _require_between("--seed", seed, 0, _LARGEST_SEED)
     require_choice("--shift", shift, _SHIFTS)
     image_format = _image_format(output)
+    require_html(report)
     from rich.console import Console
 
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
+    if tables is not None:
+        return _write_tables(tables, shift, rounds, batch_size, seed, remarks)
     race = _run(shift, rounds, batch_size, seed, remarks)
     if as_json:
         typer.echo(json.dumps(_as_record(race, shift), indent=2))
     else:
         _print_table(race, Console(highlight=False), is_brief=quiet)
-    return _save_picture(race, output, image_format, remarks)
+    exit_code = _save_picture(race, output, image_format, remarks)
+    return max(exit_code, _save_report(race, report, remarks))
 
 
 def _require_between(name: str, value: int, low: int, high: int) -> None:
@@ -97,6 +110,16 @@ def _run(shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console
         return track(batches, title, n_rounds, console=remarks, transient=True, disable=is_hidden)
 
     return run_race(stream, with_bar)
+
+
+def _write_tables(folder: Path, shift: str, n_rounds: int, batch_size: int, seed: int, remarks: Console) -> int:
+    from accous.cli.demo_race import make_stream
+    from accous.cli.demo_tables import write_demo_tables
+
+    stream = make_stream(shift, n_rounds=n_rounds, batch_size=batch_size, seed=seed)
+    reference, rows = write_demo_tables(stream, folder)
+    remarks.print(f"Tables: {reference} and {rows}", soft_wrap=True, markup=False)
+    return 0
 
 
 def _as_record(race: Race, shift: str) -> dict[str, Any]:
@@ -157,6 +180,24 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
         _warn(f"accous: the picture could not be written to {output}: {error.strerror or error}.")
         return 1
     remarks.print(f"Picture: {output}", soft_wrap=True, markup=False)
+    return 0
+
+
+def _save_report(race: Race, output: Path, remarks: Console) -> int:
+    from accous.report.page import render_page
+    from accous.report.subject import Subject
+
+    assert race.model is not None
+    assert race.history is not None
+    columns = [f"feature {number}" for number in range(1, race.stream.n_features + 1)]
+    settings = {"stream": repr(race.stream), "rounds": f"{race.stream.n_rounds:,}"}
+    subject = Subject("accous demo", race.model, race.history, columns, settings)
+    try:
+        write_page(output, render_page(subject))
+    except DataError as error:
+        _warn(f"accous: {error}")
+        return 1
+    remarks.print(f"Report: {output}", soft_wrap=True, markup=False)
     return 0
 
 

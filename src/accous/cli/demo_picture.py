@@ -70,7 +70,7 @@ def rolling_mean(values: FloatArray, n_last: int) -> FloatArray:
 def _draw_all_rounds(axes: Axes, race: Race) -> None:
     n_rounds = len(race.stream)
     _shade(axes, 1.0 - race.stream.alphas, first=1)
-    for name, errors in race.errors.items():
+    for name, errors in _drawn(race).items():
         rounds, style = np.arange(1, n_rounds + 1), _STYLES[name]
         label = f"{name} {race.mean_error(name):.1%}"
         if name in (SINGLE, ACCOUS):  # the errors of the others move with the stream alone: nothing to smooth
@@ -92,11 +92,16 @@ def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray) -> None:
     """Draw the mean over all jumps, round by round: here smoothing would hide how soon the errors fall."""
     offsets = np.arange(_ROUNDS_AFTER_JUMP)
     _shade(axes, np.ones(len(offsets)), first=0)
-    for name, errors in race.errors.items():
+    for name, errors in _drawn(race).items():
         axes.plot(offsets, errors[jumps[:, None] + offsets].mean(axis=0), **_STYLES[name])
     axes.set_title("Right after a jump", loc="left", fontsize=11)
     axes.set_xlabel(f"rounds since (mean of {len(jumps)} jumps)" if len(jumps) > 1 else "rounds since")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _drawn(race: Race) -> dict[str, FloatArray]:
+    """Errors of the contenders that are drawn: a line that jumps with every batch would hide the others."""
+    return {name: errors for name, errors in race.errors.items() if name in _STYLES}
 
 
 def _jump_indices(race: Race) -> IntArray:
@@ -126,6 +131,6 @@ def _shade(axes: Axes, rare_shares: FloatArray, first: int) -> None:
 
 def _set_limits(axes: Axes, race: Race) -> None:
     """Show the range of the errors: the image behind them would ask for 0 to 1."""
-    everything = np.concatenate(list(race.errors.values()))
+    everything = np.concatenate(list(_drawn(race).values()))
     margin = 0.08 * (everything.max() - everything.min()) + 0.005
     axes.set_ylim(everything.min() - margin, everything.max() + margin)

@@ -1,4 +1,4 @@
-"""The race of ``accous demo``: four classifiers follow one simulated stream and are scored exactly."""
+"""The race of ``accous demo``: five classifiers follow one simulated stream and are scored exactly."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from accous.adaptation import AdaptiveClassifier
 from accous.core.arrays import FloatArray
 from accous.erm import LinearPredictor, LogisticErm
+from accous.pipeline.history import History
+from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
 from accous.ratio.single import SingleLearnerRatio
 from accous.streams import (
@@ -23,9 +25,10 @@ from accous.streams import (
     SquareShift,
 )
 
-__all__ = ["ACCOUS", "FIXED", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
+__all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
 
 FIXED, SINGLE, ACCOUS, ORACLE = "fixed model", "single learner", "accous", "oracle"
+ONE_STEP = "one batch at a time"  # by logistic regression, the best of the one-step estimators on these streams
 
 _STRETCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
 _SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
@@ -41,10 +44,16 @@ class Race:
     stream : GaussianStream
     errors : dict of str to array of shape (n_rounds,)
         In the order of the table.
+    model : AdaptiveClassifier, optional
+        Accous after the last round.
+    history : History, optional
+        Its rounds, for the report.
     """
 
     stream: GaussianStream
     errors: dict[str, FloatArray]
+    model: AdaptiveClassifier | None = None
+    history: History | None = None
 
     @cached_property
     def is_rare(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -113,19 +122,25 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
     X_reference, y_reference = stream.reference()
     models = {
         FIXED: AdaptiveClassifier(ratio=NoShift()),
+        ONE_STEP: AdaptiveClassifier(ratio=LogisticRatio(random_state=0)),
         SINGLE: AdaptiveClassifier(ratio=SingleLearnerRatio()),
         ACCOUS: AdaptiveClassifier(),
     }
     for model in models.values():
         model.fit(X_reference, y_reference)
-    oracle = _Oracle(stream)
+    oracle, history = _Oracle(stream), History()
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
     for batch in track(stream):
+        is_wrong = [models[name].predict(batch.X) != batch.y for name in (FIXED, ACCOUS)]
         for name, model in models.items():
+            if name == ONE_STEP:  # knows nothing but the batch at hand, so it has to learn from it first
+                model.adapt(batch.X)
             errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
-            model.adapt(batch.X)
+            if name != ONE_STEP:
+                model.adapt(batch.X)
         errors[ORACLE][batch.round - 1] = oracle.risk(batch.alpha)
-    return Race(stream, errors)
+        history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
+    return Race(stream, errors, models[ACCOUS], history)
 
 
 class _Oracle:

@@ -1,0 +1,116 @@
+"""What the command line costs over the library: `accous adapt` on a CSV against a plain loop on its array.
+
+Both play the same rounds of ten rows on twelve columns in one process, in turns, so that a busy machine slows down
+both; the quotient of their CPU times is the result. The loop only predicts and adapts; the command also reads, checks
+and prepares the rows, computes ratios and probabilities, writes them, keeps a history and saves. Peak memory is that of
+fresh processes on streams of different lengths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+
+from accous.cli import main as run_command
+from accous.core.compiled import compile_all
+from accous.pipeline.folder import load_pipeline
+from accous.streams import GaussianStream, SquareShift
+from benchmarks.record import write_results
+
+BATCH_SIZE = 10
+PARTS = 10
+PEAK = """
+import resource, sys
+from accous.cli import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+sys.exit(code)
+"""
+
+
+def write_tables(n_rows: int) -> None:
+    """Write a reference and a stream, the stream also in parts."""
+    stream = GaussianStream(SquareShift(period=1000), n_rounds=n_rows // BATCH_SIZE, batch_size=BATCH_SIZE)
+    X, y = stream.reference()
+    names = [f"x{number}" for number in range(X.shape[1])]
+    pl.DataFrame(X, schema=names).with_columns(y=pl.Series(np.asarray(y))).write_csv("reference.csv")
+    rows = pl.DataFrame(np.vstack([batch.X for batch in stream]), schema=names)
+    rows.write_csv("stream.csv")
+    size = n_rows // PARTS
+    for part in range(PARTS):
+        rows[part * size : (part + 1) * size].write_csv(f"part-{part}.csv")
+
+
+def fit(folder: str) -> None:
+    """Fit a model, quietly."""
+    command = ["fit", "reference.csv", "--label", "y", "-o", folder, "--quiet", "--json"]
+    run = subprocess.run([sys.executable, "-m", "accous", *command], check=True, capture_output=True)
+    assert run.returncode == 0
+
+
+def compare() -> dict[str, float]:
+    """CPU seconds of the plain loop and of the command over the same rounds, part by part in turns."""
+    pipeline = load_pipeline(Path("model"))
+    model = pipeline.model
+    seconds = {"library": 0.0, "command": 0.0}
+    for part in range(PARTS):
+        X = pipeline.preparation.encode(pl.read_csv(f"part-{part}.csv", infer_schema=False)).X
+        start = time.process_time()
+        for first in range(0, len(X), BATCH_SIZE):
+            batch = X[first : first + BATCH_SIZE]
+            model.predict(batch)
+            model.adapt(batch)
+        seconds["library"] += time.process_time() - start
+        start = time.process_time()
+        assert run_command(["adapt", "model", f"part-{part}.csv", "-o", f"out-{part}.csv", "--quiet"]) == 0
+        seconds["command"] += time.process_time() - start
+    return seconds
+
+
+def peak_megabytes(stream: str) -> float:
+    """Peak memory of a fresh process that follows a stream."""
+    fit(f"model-{stream}")
+    command = [sys.executable, "-c", PEAK, "adapt", f"model-{stream}", stream, "-o", f"{stream}.out.csv", "--quiet"]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(run.stdout)
+
+
+def main() -> None:
+    """Measure, print and write down."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="length of the stream (1,000,000)")
+    n_rows = parser.parse_args().rows
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        write_tables(n_rows)
+        fit("model")
+        compile_all()
+        seconds = compare()
+        peaks = {"a tenth of the stream": peak_megabytes("part-0.csv"), "the stream": peak_megabytes("stream.csv")}
+    overhead = seconds["command"] / seconds["library"] - 1.0
+    rows = {
+        "rows": n_rows,
+        "plain loop, microseconds a round": 1e6 * seconds["library"] / (n_rows / BATCH_SIZE),
+        "accous adapt, microseconds a round": 1e6 * seconds["command"] / (n_rows / BATCH_SIZE),
+        "overhead": overhead,
+        "peak megabytes, a tenth of the stream": peaks["a tenth of the stream"],
+        "peak megabytes, the stream": peaks["the stream"],
+    }
+    console = Console()
+    for name, value in rows.items():
+        console.print(f"{name}: {value:,.3g}" if name != "rows" else f"{name}: {value:,}")
+    console.print(f"written to {write_results('cli_throughput', rows)}")
+
+
+if __name__ == "__main__":
+    main()

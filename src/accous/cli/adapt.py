@@ -1,0 +1,171 @@
+"""``accous adapt``: the online stage, from a stream of unlabelled rows to predictions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accous.cli.adapt_run import AdaptRequest, run_adapt
+from accous.cli.options import (
+    AsJson,
+    Encoding,
+    OnBadRow,
+    Quiet,
+    Rejects,
+    Separator,
+    TableFormat,
+    remarks_console,
+    require_between,
+    require_separator,
+)
+from accous.exceptions import CheckpointError, ParameterError
+from accous.parameters import require_choice
+
+if TYPE_CHECKING:
+    from accous.pipeline.running import SaveRule
+
+__all__ = ["EXAMPLES", "adapt"]
+
+EXAMPLES = """
+Examples:
+
+`accous adapt model/ stream.csv -o predictions.csv --keep id`
+
+`accous adapt model/ stream.csv -o predictions.csv --by day --label y`
+
+`tail -n +1 -f log.csv | accous adapt model/ - --batch-size 1 > predictions.csv`
+
+`accous adapt model/ log.jsonl -o predictions.jsonl --follow --on-bad-row skip`
+"""
+_ROUNDS, _RUN = "Rounds", "The run"
+_LARGEST_BATCH = 1_000_000
+_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+_Stream = Annotated[
+    str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines or Parquet; - is stdin.")
+]
+_Output = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
+    ),
+]
+_BatchSize = Annotated[int, typer.Option("--batch-size", help="Rows in a round.", rich_help_panel=_ROUNDS)]
+_By = Annotated[
+    str | None,
+    typer.Option(
+        "--by", metavar="COL", help="Start a new round when this column changes, such as a date.",
+        rich_help_panel=_ROUNDS,
+    ),
+]  # fmt: skip
+_LearnFirst = Annotated[
+    bool,
+    typer.Option(
+        "--learn-first", help="Learn from a batch before it is predicted, not after.", rich_help_panel=_ROUNDS
+    ),
+]
+_Keep = Annotated[
+    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to pass through to the predictions.")
+]
+_Label = Annotated[
+    str | None, typer.Option("--label", metavar="COL", help="Labels, for scoring only: nothing is learned from them.")
+]
+_Follow = Annotated[
+    bool, typer.Option("--follow", help="Wait for more at the end of the file; Ctrl-C ends it.", rich_help_panel=_RUN)
+]
+_SaveEvery = Annotated[
+    str,
+    typer.Option(
+        "--save-every", metavar="N|Ns", help="Save every N rounds, or every N seconds (30s).", rich_help_panel=_RUN
+    ),
+]
+_New = Annotated[
+    bool,
+    typer.Option("--new", help="Begin a new run though the last one is unfinished.", rich_help_panel=_RUN),
+]
+_Force = Annotated[
+    bool, typer.Option("--force", help="Replace predictions that are there already.", rich_help_panel=_RUN)
+]
+_UnknownCategory = Annotated[
+    str,
+    typer.Option(
+        "--unknown-category", metavar="use|bad",
+        help="Whether a category that the reference does not have is used as such, or makes its row a bad one.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+
+
+def adapt(
+    model: _Model,
+    stream: _Stream,
+    output: _Output = "-",
+    batch_size: _BatchSize = 10,
+    by: _By = None,
+    learn_first: _LearnFirst = False,
+    keep: _Keep = None,
+    label: _Label = None,
+    follow: _Follow = False,
+    save_every: _SaveEvery = "30s",
+    new: _New = False,
+    force: _Force = False,
+    table_format: TableFormat = None,
+    encoding: Encoding = None,
+    separator: Separator = None,
+    on_bad_row: OnBadRow = "fail",
+    rejects: Rejects = None,
+    unknown_category: _UnknownCategory = "use",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Predict a stream batch by batch, and learn from every batch how the inputs drift.
+
+    Written are the columns kept, the round, the predicted class, the probability of each class, and how much more
+    common such a row is now than in the reference (its ratio). If the command is stopped or killed, the same command
+    goes on exactly where it was; run again on a file that has grown, it appends.
+    """
+    require_between("--batch-size", batch_size, 1, _LARGEST_BATCH)
+    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
+    require_choice("--unknown-category", unknown_category, ("use", "bad"))
+    if as_json and output == "-":
+        raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
+    asked = AdaptRequest(
+        model, stream, output, batch_size, by, learn_first, keep or [], label, follow, new, force, table_format,
+        encoding, require_separator(separator), on_bad_row == "skip", rejects, unknown_category == "use",
+    )  # fmt: skip
+    from accous.checkpoint.locks import exclusive_lock
+
+    remarks = remarks_console(quiet=quiet)
+    try:
+        with exclusive_lock(model, "accous adapt"):
+            return run_adapt(asked, _save_rule(save_every), remarks, as_json=as_json)
+    except BrokenPipeError:
+        return _give_up_stdout()
+    except FileNotFoundError:
+        raise CheckpointError(f"{model} is no folder: make a model with accous fit first") from None
+    except PermissionError as error:
+        raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
+
+
+def _save_rule(text: str) -> SaveRule:
+    from accous.pipeline.running import SaveRule
+
+    try:
+        rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))
+    except ValueError:
+        rule = SaveRule(rounds=0)
+    if (rule.rounds is not None and rule.rounds < 1) or not rule.seconds > 0:
+        raise ParameterError(
+            f"--save-every must be a number of rounds such as 1000 or of seconds such as 30s, got {text!r}."
+        )
+    return rule
+
+
+def _give_up_stdout() -> int:
+    """End as a program does that the reader of its output has left: quietly, with the code of SIGPIPE."""
+    # Python flushes stdout on its way out, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

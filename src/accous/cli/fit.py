@@ -1,0 +1,236 @@
+"""``accous fit``: the offline stage, from a labelled table to a model's folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accous.cli.options import (
+    LARGEST_SEED,
+    AsJson,
+    Encoding,
+    Force,
+    OnBadRow,
+    Quiet,
+    Rejects,
+    Separator,
+    TableFormat,
+    chosen_columns,
+    remarks_console,
+    require_between,
+    require_separator,
+    results_console,
+)
+from accous.exceptions import CheckpointError
+from accous.parameters import require_choice
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous.pipeline.fitting import Reference
+    from accous.tables.chunks import BadRow
+
+__all__ = ["EXAMPLES", "fit"]
+
+EXAMPLES = """
+Examples:
+
+`accous fit reference.csv --label y -o model/`
+
+`accous fit reference.parquet --label churned -o model/ --drop customer_id --categorical plan,region`
+
+`zcat reference.csv.gz | accous fit - --label y -o model/ --json`
+"""
+_MODEL = "The model"
+_ReferenceFile = Annotated[
+    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines or Parquet; - is stdin.")
+]
+_Label = Annotated[str, typer.Option("--label", metavar="COL", help="The column of labels.")]
+_Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
+_Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", metavar="COL,...", help="Columns to leave out.", rich_help_panel="The table"),
+]
+_Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categorical", metavar="COL,...", help="Columns to read as categories though they look like numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_Ratio = Annotated[
+    str,
+    typer.Option(
+        "--ratio", metavar="accous|ulsif|kliep|kmm|lr|olre|none",
+        help="How the drift is estimated; none never adapts.", rich_help_panel=_MODEL,
+    ),
+]  # fmt: skip
+_FeatureMap = Annotated[
+    str | None,
+    typer.Option(
+        "--feature-map", metavar="identity|standardize|rbf", help="Features of the ratio.", rich_help_panel=_MODEL
+    ),
+]
+_Loss = Annotated[
+    str | None,
+    typer.Option(
+        "--loss", metavar="logistic|least_squares|kl", help="Loss of the ratio (accous and olre).",
+        rich_help_panel=_MODEL,
+    ),
+]  # fmt: skip
+_MaxRatio = Annotated[
+    float | None, typer.Option("--max-ratio", help="Where ratios are cut; 100.", rich_help_panel=_MODEL)
+]
+_C = Annotated[float, typer.Option("--C", help="Inverse penalty of the classifier.", rich_help_panel=_MODEL)]
+_Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", rich_help_panel=_MODEL)]
+
+
+def fit(
+    reference: _ReferenceFile,
+    label: _Label,
+    output: _Folder,
+    drop: _Drop = None,
+    categorical: _Categorical = None,
+    ratio: _Ratio = "accous",
+    feature_map: _FeatureMap = None,
+    loss: _Loss = None,
+    max_ratio: _MaxRatio = None,
+    C: _C = 1.0,
+    seed: _Seed = 0,
+    table_format: TableFormat = None,
+    encoding: Encoding = None,
+    separator: Separator = None,
+    on_bad_row: OnBadRow = "fail",
+    rejects: Rejects = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Fit a classifier on a labelled reference table.
+
+    Numbers are imputed and scaled, categories become one feature a level, dates become their place in the year, the
+    week and the day; a table says what was done with each column. All of it is saved with the model.
+    """
+    require_between("--seed", seed, 0, LARGEST_SEED)
+    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
+    separator = require_separator(separator)
+    _require_new(output, is_forced=force)
+    remarks = remarks_console(quiet=quiet)
+    from accous.cli.compiling import compile_with_notice
+    from accous.pipeline.fitting import cross_validate, read_reference
+    from accous.pipeline.ratios import make_ratio
+    from accous.preparation.learning import Choices
+    from accous.tables.opening import open_table
+
+    estimator = make_ratio(ratio, seed=seed, feature_map=feature_map, loss=loss, max_ratio=max_ratio)
+    table = open_table(reference, table_format, encoding=encoding, separator=separator)
+    choices = Choices(
+        tuple(chosen_columns("--drop", drop or [], table.columns, table.name)),
+        tuple(chosen_columns("--categorical", categorical or [], table.columns, table.name)),
+    )
+    read = read_reference(table, label, choices, skips_bad=on_bad_row == "skip")
+    _write_rejects(read.bad_rows, rejects, remarks)
+    compile_with_notice(remarks)
+    settings = {"reference": table.name, "n_reference": len(read.y), "ratio": ratio, "C": C, "seed": seed}
+    settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
+    with remarks.status("Cross-validating"):
+        settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
+    settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
+    _fit_and_save(read, estimator, label, settings, output)
+    _print(read, settings, output, as_json=as_json, remarks=remarks)
+    return 0
+
+
+def _require_new(folder: Path, *, is_forced: bool) -> None:
+    if (folder / "manifest.json").exists() and not is_forced:
+        raise CheckpointError(
+            f"{folder} holds a model already: give another folder, or --force to replace it and all it has learned"
+        )
+
+
+def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, Any], folder: Path) -> None:
+    from accous.adaptation import AdaptiveClassifier
+    from accous.checkpoint.locks import exclusive_lock
+    from accous.pipeline.folder import Pipeline, save_pipeline
+
+    model = AdaptiveClassifier(ratio=ratio, C=settings["C"], random_state=settings["seed"]).fit(read.X, read.y)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(folder, "accous fit"):
+            save_pipeline(Pipeline(model, read.preparation, label, settings), folder)
+    except OSError as error:
+        raise CheckpointError(f"Cannot write to {folder} ({error.strerror or error}): give another folder") from None
+
+
+def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console) -> None:
+    if not bad_rows:
+        return
+    where = ""
+    if path is not None:
+        from accous.pipeline.rejects import rejects_frame
+        from accous.tables.writing import RowsOutput
+
+        file = RowsOutput(path, "csv", 0)
+        file.write(rejects_frame(bad_rows))
+        file.put_on_disk()
+        file.close()
+        where = f", in {path}"
+    first = bad_rows[0]
+    remarks.print(
+        f"{len(bad_rows)} bad rows set aside{where}; the first: line {first.line}, {first.reason}.", markup=False
+    )
+
+
+def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: bool, remarks: Console) -> None:
+    if as_json:
+        columns = [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in read.preparation.plans]
+        record = {
+            "model": str(folder),
+            "rows": len(read.y),
+            "rejected": len(read.bad_rows),
+            "features": len(read.preparation.feature_names),
+            "classes": {str(label): count for label, count in sorted(Counter(read.y.tolist()).items())},
+            "accuracy": _finite(settings["accuracy"]),
+            "largest_class": settings["largest_class"],
+            "columns": columns,
+        }
+        typer.echo(json.dumps(record, indent=2))
+        return
+    console = results_console()
+    console.print(columns_table(read.preparation.plans))
+    classes = sorted(Counter(read.y.tolist()).items())
+    shares = ", ".join(f"{label} {count / len(read.y):.1%}" for label, count in classes[:8])
+    more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+    n_features = len(read.preparation.feature_names)
+    console.print(f"{len(read.y):,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
+    accuracy = _finite(settings["accuracy"])
+    found = "could not be cross-validated: some class has too few rows" if accuracy is None else f"{accuracy:.1%}"
+    console.print(
+        f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
+        f"{settings['largest_class']:.1%})."
+    )
+    remarks.print(
+        f"Model: {folder}. Next: accous adapt {folder} STREAM -o predictions.csv", soft_wrap=True, markup=False
+    )
+
+
+def columns_table(plans: tuple[Any, ...]) -> Any:
+    """Table of what is done with each column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="What is done with each column")
+    for heading in ("column", "read as", "features", "what is done"):
+        table.add_column(heading, justify="right" if heading == "features" else "left")
+    for plan in plans:
+        n_features = len(getattr(plan, "feature_names", ()))
+        table.add_row(Text(plan.name), plan.kind, str(n_features) if n_features else "-", Text(plan.summary()))
+    return table
+
+
+def _finite(value: float) -> float | None:
+    return None if value != value else value  # noqa: PLR0124

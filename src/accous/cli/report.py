@@ -1,0 +1,58 @@
+"""``accous report``: what drifted, whether the adaptation can be trusted, and what to do, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accous.cli.options import Force, Quiet, remarks_console
+from accous.exceptions import DataError, ParameterError
+
+__all__ = ["EXAMPLES", "report", "require_html", "write_page"]
+
+EXAMPLES = """
+Examples:
+
+`accous report model/ -o report.html`
+
+`accous report model/ -o report.html --force --quiet && xdg-open report.html`
+"""
+_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="An .html file.")]
+
+
+def report(model: _Model, output: _Output = Path("report.html"), force: Force = False, quiet: Quiet = False) -> int:
+    """Write a report that opens offline in any browser, with the verdict first."""
+    require_html(output)
+    if output.exists() and not force:
+        raise DataError(f"{output} exists: give another name, or --force to replace it.")
+    from accous.pipeline.folder import load_pipeline
+    from accous.report.page import render_page
+    from accous.report.subject import subject_of_pipeline
+    from accous.report.words import judge_in_words
+
+    subject = subject_of_pipeline(load_pipeline(model), str(model))
+    write_page(output, render_page(subject))
+    remarks = remarks_console(quiet=quiet)
+    remarks.print(f"{judge_in_words(subject).headline}. Report: {output}", markup=False, soft_wrap=True)
+    return 0
+
+
+def require_html(output: Path) -> None:
+    """Raise a ParameterError for a report that would not be called one."""
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ParameterError(f"The report must end in .html, got {str(output)!r}.")
+
+
+def write_page(output: Path, page: str) -> None:
+    """Write a page so that an older one stays whole if that fails."""
+    from accous.checkpoint.files import write_atomically
+
+    try:
+        # Braces in a name would be taken for a place to fill in.
+        name = output.name.replace("{", "{{").replace("}", "}}")
+        write_atomically(output.parent, lambda stream: stream.write(page.encode()), name=name)
+    except OSError as error:
+        raise DataError(f"The report could not be written to {output}: {error.strerror or error}.") from None

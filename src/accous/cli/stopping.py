@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM as a request to stop after the round, with everything saved."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+__all__ = ["StopRequest", "stop_on_signals"]
+
+
+class StopRequest:
+    """Whether a signal has come.
+
+    Attributes
+    ----------
+    signal : int or None
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 and the signal's number, as shells have it: 130 or 143."""
+        return 128 + (self.signal or 0)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Take signals as requests; the second one ends the process at once."""
+    request = StopRequest()
+    before: dict[int, Any] = {}
+
+    def take(number: int, _frame: FrameType | None) -> None:
+        request.signal = number
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, take)
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

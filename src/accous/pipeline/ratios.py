@@ -1,0 +1,48 @@
+"""The ratio estimators by the names they have on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accous.exceptions import ParameterError
+from accous.parameters import require_choice
+from accous.ratio.base import RatioEstimator
+from accous.ratio.kliep import KLIEP
+from accous.ratio.kmm import KMM
+from accous.ratio.logistic import LogisticRatio
+from accous.ratio.no_shift import NoShift
+from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.single import SingleLearnerRatio
+from accous.ratio.ulsif import ULSIF
+
+__all__ = ["make_ratio"]
+
+_RATIOS: dict[str, type[RatioEstimator]] = {
+    "accous": OnlineDensityRatio,
+    "ulsif": ULSIF,
+    "kliep": KLIEP,
+    "kmm": KMM,
+    "lr": LogisticRatio,
+    "olre": SingleLearnerRatio,
+    "none": NoShift,
+}
+
+
+def make_ratio(name: str, *, seed: int, **options: Any) -> RatioEstimator:
+    """Make a ratio estimator; options that are None stay at their defaults, others must be known to it.
+
+    Examples
+    --------
+    >>> make_ratio("accous", seed=0, loss=None, max_ratio=50.0)
+    OnlineDensityRatio(max_ratio=50.0, random_state=0)
+    """
+    require_choice("--ratio", name, tuple(_RATIOS))
+    cls = _RATIOS[name]
+    known = cls().get_params()
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            raise ParameterError(f"--{option.replace('_', '-')} does not go with --ratio {name}: leave one out.")
+    if "random_state" in known:
+        given["random_state"] = seed
+    return cls(**given)

@@ -1,0 +1,1 @@
+"""Columns of a table as features: what is done with each is learned from the reference, explicit, and saved as JSON."""

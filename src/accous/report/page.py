@@ -1,0 +1,162 @@
+"""The page itself: one file with everything in it."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from accous.report.figures import (
+    Figure,
+    error_figure,
+    lengths_figure,
+    moved_figure,
+    sample_size_figure,
+    weights_figure,
+)
+from accous.report.subject import Subject
+from accous.report.words import judge_in_words
+
+__all__ = ["render_page"]
+
+_TITLES = {
+    "error": "How often it is wrong",
+    "sample": "How much of the reference is in use",
+    "lengths": "How far back it looks",
+    "moved": "What moved",
+    "weights": "How the weights are distributed",
+}
+_NOTES = {
+    "error": """The estimate needs no labels: it weights the reference's own errors like the current inputs. Dotted
+        lines mark changes of the inputs. Where the interval is wide, few reference rows resemble the current
+        inputs.""",
+    "sample": """Rows that resemble the current inputs count more, others less. The fewer carry the weight,
+        the less sure is all that is learned from them.""",
+    "lengths": """Many small learners run side by side, each on a stretch of the latest rounds; the stronger the
+        colour, the more weight a length has. After a sudden change the short ones take over, in quiet times the long
+        ones.""",
+    "moved": "The share of each column in the difference between recent inputs and the reference.",
+    "weights": "If a few rows carry most of the weight, everything rests on them.",
+}
+_TONES = {"good": "can be trusted", "thin": "little to go by", "bad": "cannot be trusted", "none": "no data yet"}
+
+
+def render_page(subject: Subject) -> str:
+    """Return the report as HTML that needs nothing else, online or off."""
+    from plotly.offline import get_plotlyjs
+
+    figures: dict[str, Figure] = {}
+    sections = [_head(subject), _verdict(subject), _tiles(subject), *_charts(subject, figures), _settings(subject)]
+    parts = {
+        "title": escape(f"accous: {subject.name}"),
+        "style": _asset("page.css"),
+        "body": "\n".join(sections),
+        "plotly": get_plotlyjs() if figures else "",
+        # A text that ends a script element must not stand in one.
+        "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
+        "script": _asset("page.js"),
+    }
+    page = _asset("page.html")
+    for name, content in parts.items():
+        page = page.replace(f"[[{name}]]", content, 1)
+    return page
+
+
+def _asset(name: str) -> str:
+    return files("accous.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _head(subject: Subject) -> str:
+    model = subject.model
+    facts = f"{model.n_rounds_:,} rounds, compared with {len(model.reference_weight_):,} labelled reference rows"
+    return f"<header><h1>{escape(subject.name)}</h1><p>{facts}</p></header>"
+
+
+def _verdict(subject: Subject) -> str:
+    verdict = judge_in_words(subject)
+    advice = "".join(f"<li>{escape(line)}</li>" for line in verdict.advice)
+    return (
+        f'<section class="verdict {verdict.tone}"><p class="badge">{_TONES[verdict.tone]}</p>'
+        f"<h2>{escape(verdict.headline)}</h2><p>{escape(verdict.moved)}</p><p>{escape(verdict.trust)}</p>"
+        f"<h3>What to do</h3><ul>{advice}</ul></section>"
+    )
+
+
+def _tiles(subject: Subject) -> str:
+    model, totals = subject.model, subject.history.totals()
+    risk = model.risk_
+    tiles = [
+        ("estimated error now", _percent(risk.adapted), _interval(risk.adapted_low, risk.adapted_high)),
+        ("of the fixed model", _percent(risk.fixed), _interval(risk.fixed_low, risk.fixed_high)),
+        ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
+        ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
+        ("changes noticed", f"{len(model.drift_events_):,}", "sudden or slow"),
+    ]
+    if totals["n_scored"]:
+        measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
+        note = f"fixed model {_percent(measured[1])}, {totals['n_scored']:,} labels"
+        tiles.insert(2, ("measured error, all rounds", _percent(measured[0]), note))
+    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tiles) + "</section>"
+
+
+def _tile(name: str, value: str, note: str) -> str:
+    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong><small>{escape(note)}</small></div>"
+
+
+def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
+    """Return the sections with charts, and collect the figures they show."""
+    charts = {
+        "error": error_figure(subject),
+        "sample": sample_size_figure(subject),
+        "lengths": lengths_figure(subject),
+        "moved": moved_figure(subject),
+        "weights": weights_figure(subject),
+    }
+    sections = []
+    for key, figure in charts.items():
+        if figure is None:
+            continue
+        figures[key] = figure
+        chart = f'<div class="chart" id="chart-{key}"></div>'
+        sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{escape(_NOTES[key])}</p>{chart}</section>')
+        if key == "sample":
+            sections.append(_events(subject))
+    return sections
+
+
+def _events(subject: Subject) -> str:
+    events = subject.model.drift_events_
+    if not events:
+        return "<section><h2>Changes of the inputs</h2><p>None was noticed.</p></section>"
+    rows = []
+    for event in events[-20:][::-1]:
+        took = "going on" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        columns = ", ".join(subject.event_columns(event.features))
+        rows.append((f"{event.round:,}", f"{event.size:.0%}", columns, took))
+    older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
+    table = _table(["round", "weight that moved", "columns that carry it", "time to adapt"], rows)
+    return f"<section><h2>Changes of the inputs</h2>{older}{table}</section>"
+
+
+def _settings(subject: Subject) -> str:
+    settings = [(name.replace("_", " "), value) for name, value in subject.settings.items()]
+    content = f"<section><h2>Settings</h2>{_table(['setting', 'value'], settings)}</section>" if settings else ""
+    if subject.preparation:
+        table = _table(["column", "read as", "what is done"], subject.preparation)
+        content += f"<section><h2>What is done with each column</h2>{table}</section>"
+    return content
+
+
+def _table(headings: list[str], rows: list[Any]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _percent(value: float) -> str:
+    return "unknown" if value != value else f"{value:.1%}"  # noqa: PLR0124
+
+
+def _interval(low: float, high: float) -> str:
+    return "too few rows of a class" if low != low else f"between {low:.1%} and {high:.1%}"  # noqa: PLR0124

@@ -1,0 +1,86 @@
+"""What a report is about, read from a model and its history once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.pipeline.folder import Pipeline
+from accous.pipeline.history import History
+
+__all__ = ["Subject", "subject_of_pipeline"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, its history and how its columns are called.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    model : AdaptiveClassifier
+    history : History
+    columns : list of str
+        The column that each feature was made of; a column may be there several times.
+    settings : dict of str to str
+        For the last table.
+    preparation : list of (column, kind, what is done)
+    """
+
+    name: str
+    model: Any
+    history: History
+    columns: list[str]
+    settings: dict[str, str] = field(default_factory=dict)
+    preparation: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def moved_share(self) -> float:
+        """How far the inputs have moved: total variation between the weights in use and equal ones, in [0, 1]."""
+        weights = self.model.reference_weight_ / self.model.reference_weight_.mean()
+        return float(0.5 * np.abs(weights - 1.0).mean())
+
+    def column_shares(self) -> list[tuple[str, float]]:
+        """Share of each column in the drift, the largest first."""
+        shares: dict[str, float] = {}
+        for column, share in zip(self.columns, self.model.drift_attribution_.tolist(), strict=True):
+            shares[column] = shares.get(column, 0.0) + share
+        return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+
+    def event_columns(self, features: tuple[str, ...]) -> list[str]:
+        """Columns that an event names; a model fitted on arrays calls its features x0, x1 and so on."""
+        if hasattr(self.model, "feature_names_in_"):
+            return list(features)
+        return list(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
+
+    def measured_errors(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Rounds with labels, and the errors of the adapted and of the fixed model there."""
+        n_scored = self.history.column("n_scored")
+        is_scored = n_scored > 0
+        counts = n_scored[is_scored]
+        return (
+            self.history.rounds[is_scored].astype(np.float64),
+            self.history.column("n_wrong")[is_scored] / counts,
+            self.history.column("n_wrong_fixed")[is_scored] / counts,
+        )
+
+
+def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
+    """What a report on a model's folder is about."""
+    settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
+    settings["accuracy"] = f"{pipeline.settings['accuracy']:.1%}, cross-validated on the reference"
+    settings["largest_class"] = f"{pipeline.settings['largest_class']:.1%} of the reference"
+    settings["label"] = pipeline.label
+    settings["classes"] = ", ".join(str(label) for label in pipeline.model.classes_[:20])
+    settings["rounds"] = f"{pipeline.model.n_rounds_:,}"
+    if pipeline.job is not None:
+        settings |= {"stream": pipeline.job.spec.stream, "predictions": pipeline.job.spec.output}
+        settings |= {name: str(value) for name, value in pipeline.job.spec.options.items() if value}
+        settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
+    preparation = [(plan.name, plan.kind, plan.summary()) for plan in pipeline.preparation.plans]
+    columns = pipeline.preparation.column_of_feature
+    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation)

@@ -1,0 +1,138 @@
+"""What reading a table yields: pieces of it, with the place of every row, and the rows that could not be read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError
+
+__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of"]
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be used.
+
+    Attributes
+    ----------
+    end : int
+        Where it ends, in the units of `Chunk.ends`.
+    line : int
+        Its line in the file, or its number in a file without lines; counted from 1.
+    column : str
+        The column at fault; empty where it is the whole row.
+    reason : str
+        What is wrong.
+    text : str
+        The row as it stands in the file, as far as that can be shown.
+    """
+
+    end: int
+    line: int
+    column: str
+    reason: str
+    text: str
+
+    def error(self, table: str, unit: str) -> DataError:
+        """Return the error that stops at this row."""
+        where = f", column {self.column!r}" if self.column else ""
+        return DataError(
+            f"{table}, {unit} {self.line}{where}: {self.reason}; mend it, or set such rows aside with "
+            "--on-bad-row skip."
+        )
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a table was read.
+
+    Attributes
+    ----------
+    end : int
+        Bytes of the text in UTF-8 without a byte-order mark, or rows where there is no text.
+    line : int
+        Lines before it.
+    tail_length : int
+        Length of the row that ends here, in bytes; 0 where it is unknown.
+    tail_digest : str
+        Digest of that row, to recognise the table by.
+    """
+
+    end: int = 0
+    line: int = 0
+    tail_length: int = 0
+    tail_digest: str = ""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows in the order of the table.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        The columns asked for: texts, or typed columns where the file has types.
+    lines, ends : array of shape (n_rows,)
+        Line of each row, and where it ends.
+    next_lines : array of shape (n_rows,)
+        Lines up to the end of each row.
+    bad_rows : list of BadRow
+        In order; none of them is in the frame.
+    row_bytes : callable
+        The bytes of a row by its number in this chunk.
+    """
+
+    frame: pl.DataFrame
+    lines: IntArray
+    ends: IntArray
+    next_lines: IntArray
+    bad_rows: list[BadRow] = field(default_factory=list)
+    row_bytes: Callable[[int], bytes] = lambda _: b""
+
+    def position_after(self, row: int) -> Position:
+        """How far the table is read when this row is the last one used."""
+        content = self.row_bytes(row)
+        return Position(int(self.ends[row]), int(self.next_lines[row]), len(content), digest_of(content))
+
+
+def digest_of(content: bytes) -> str:
+    """Digest of a row, short: it tells tables apart and protects nothing."""
+    return hashlib.sha256(content).hexdigest()[:16] if content else ""
+
+
+class TableReader(Protocol):
+    """A table that is read once, in order.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    unit : str
+        What a row's place is counted in: ``"line"`` or ``"row"``.
+    columns : list of str
+    """
+
+    name: str
+    unit: str
+    columns: list[str]
+
+    def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
+        """Yield the rest of the table; None where nothing more is there yet."""
+
+    def share_read(self) -> float | None:
+        """Share of the table read so far, where its size is known."""
+
+    def column_types(self, wanted: list[str]) -> dict[str, Any]:
+        """Return the types of columns that have one; texts have none."""
+
+    def close(self) -> None:
+        """Give the file back."""

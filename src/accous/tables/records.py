@@ -1,0 +1,130 @@
+"""Cuts a text into records: lines, except for line ends inside quotes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RecordCutter", "Records"]
+
+IntArray = NDArray[np.int64]
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_LONGEST_RECORD = 1 << 22
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole records of a text.
+
+    Attributes
+    ----------
+    content : bytes
+    starts, ends : array of shape (n_records,)
+        Where each begins in ``content`` and where its line end stands.
+    widths : array of shape (n_records,)
+        Number of fields.
+    lines : array of shape (n_records,)
+        The line each begins in, counted from 1.
+    offset : int
+        Where ``content`` begins in the whole text.
+    """
+
+    content: bytes
+    starts: IntArray
+    ends: IntArray
+    widths: IntArray
+    lines: IntArray
+    offset: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, number: int) -> bytes:
+        """Return one record's bytes, without its line end."""
+        return self.content[self.starts[number] : self.ends[number]]
+
+    def text(self, number: int) -> str:
+        """Return one record's text, for messages."""
+        return self.raw(number).decode("utf-8", "replace").rstrip("\r")
+
+    def next_lines(self) -> IntArray:
+        """Lines of the text up to the end of each record."""
+        newlines = np.flatnonzero(np.frombuffer(self.content, dtype=np.uint8) == _NEWLINE)
+        first = int(self.lines[0]) if len(self) else 1
+        return np.searchsorted(newlines, self.ends, side="right") + first - 1
+
+
+class RecordCutter:
+    """Collects pieces of a text and gives the records that are whole.
+
+    Parameters
+    ----------
+    separator : str, optional
+        Between fields; None for records that have none, in which quotes mean nothing.
+    offset, line : int
+        Where the text begins: bytes and lines before it.
+    """
+
+    def __init__(self, separator: str | None, offset: int = 0, line: int = 0) -> None:
+        self._separator = None if separator is None else ord(separator)
+        self.offset, self.line = offset, line
+        self._rest = b""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the record begun is so long that a quote must have been left open."""
+        return len(self._rest) > _LONGEST_RECORD
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a record has begun and not ended."""
+        return bool(self._rest)
+
+    def feed(self, piece: bytes) -> Records:
+        """Take a piece and return the records it completes."""
+        content = self._rest + piece
+        data = np.frombuffer(content, dtype=np.uint8)
+        is_newline = data == _NEWLINE
+        newlines = np.flatnonzero(is_newline)
+        is_outside = None
+        if self._separator is not None and b'"' in piece + self._rest:
+            is_outside = self._is_outside_quotes(data)
+        ends = newlines if is_outside is None else np.flatnonzero(is_newline & is_outside)
+        starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+        widths = self._widths(data, is_outside, ends)
+        lines = np.searchsorted(newlines, starts) + self.line + 1
+        n_used = int(ends[-1]) + 1 if len(ends) else 0
+        records = Records(content[:n_used], starts, ends, widths, lines, self.offset)
+        self._rest = content[n_used:]
+        self.offset += n_used
+        self.line += int(np.searchsorted(newlines, n_used))
+        return records
+
+    def drop_line(self) -> tuple[bytes, Records]:
+        """Give up the line that a quote was left open in; return it, and the records that follow it."""
+        line, _, rest = self._rest.partition(b"\n")
+        self._rest = b""
+        self.offset += len(line) + 1
+        self.line += 1
+        return line, self.feed(rest)
+
+    def _is_outside_quotes(self, data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Whether an even number of quotes stands before each character; doubled ones inside a field cancel out."""
+        is_quote = data == _QUOTE
+        is_border = is_quote | (data == self._separator) | (data == _NEWLINE) | (data == _RETURN)
+        is_after = np.concatenate(([True], is_border[:-1]))
+        is_before = np.concatenate((is_border[1:], [True]))
+        # A quote with other characters on both sides opens and closes nothing: 5"2.
+        is_quote &= is_after | is_before
+        # Parity survives the overflow of small integers.
+        return (np.cumsum(is_quote, dtype=np.uint8) & 1) == 0
+
+    def _widths(self, data: NDArray[np.uint8], is_outside: NDArray[np.bool_] | None, ends: IntArray) -> IntArray:
+        if self._separator is None:
+            return np.ones(len(ends), dtype=np.int64)
+        is_separator = data == self._separator
+        separators = np.flatnonzero(is_separator if is_outside is None else is_separator & is_outside)
+        counts = np.searchsorted(separators, ends)
+        return np.diff(counts, prepend=0) + 1

@@ -1,0 +1,58 @@
+"""Texts and typed columns as numbers, categories or times; what cannot be read is marked."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+__all__ = ["MISSING_TEXTS", "to_numbers", "to_texts", "to_times"]
+
+MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
+
+
+def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return numbers, NaN where they are missing, and which values are no finite numbers."""
+    if column.dtype == pl.String:
+        numbers = column.cast(pl.Float64, strict=False)
+        if numbers.null_count() > column.null_count():
+            numbers = _retry(column, numbers)
+        values = _as_array(numbers)
+        is_bad = np.isinf(values) | (np.isnan(values) & ~_is_missing(column) if np.isnan(values).any() else False)
+        return values, is_bad
+    if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
+        values = _as_array(column.cast(pl.Float64))
+        return values, np.isinf(values)
+    return to_numbers(column.cast(pl.String))
+
+
+def to_texts(column: pl.Series) -> pl.Series:
+    """Return texts without blanks around them; null where they are missing."""
+    texts = column if column.dtype == pl.String else column.cast(pl.String)
+    texts = texts.str.strip_chars()
+    return texts.set(texts.str.to_lowercase().is_in(list(MISSING_TEXTS)).fill_null(False), None)
+
+
+def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
+    """Return times (null where they are missing), and which values are no times of this form."""
+    if column.dtype.is_temporal():
+        times = column.cast(pl.Datetime("us"))
+        return times, np.zeros(len(column), dtype=bool)
+    texts = to_texts(column)
+    times = texts.str.to_datetime(form, strict=False, time_unit="us")
+    if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
+        times = times.dt.replace_time_zone(None)
+    return times, (times.is_null() & texts.is_not_null()).to_numpy()
+
+
+def _retry(column: pl.Series, numbers: pl.Series) -> pl.Series:
+    """Read once more without blanks around the texts."""
+    return numbers.fill_null(column.str.strip_chars().cast(pl.Float64, strict=False))
+
+
+def _is_missing(column: pl.Series) -> NDArray[np.bool_]:
+    return to_texts(column).is_null().to_numpy()
+
+
+def _as_array(numbers: pl.Series) -> NDArray[np.float64]:
+    return np.asarray(numbers.fill_null(float("nan")).to_numpy(), dtype=np.float64)

@@ -1,0 +1,285 @@
+"""`accous adapt` predicts, learns and writes what the library would, whatever the stream comes in."""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous.cli import main
+from accous.pipeline.folder import load_pipeline
+from tests.cli.processes import files_of
+from tests.cli.tables import make_tables
+
+ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path, monkeypatch, fitted):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, content in fitted["files"].items():
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model" / name).write_bytes(content)
+    fitted["stream"].write_csv("stream.csv")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    reference, stream = make_tables()
+    reference.write_csv(folder / "reference.csv")
+    options = ["--label", "label", "--drop", "id", "-o", str(folder / "model"), "--quiet"]
+    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
+    return {"files": files_of(folder / "model"), "stream": stream}
+
+
+def by_hand(*, batch_sizes: list[int], learns_first: bool = False) -> pl.DataFrame:
+    """The predictions of a plain loop over the library."""
+    pipeline = load_pipeline("model")
+    model, columns = pipeline.model, []
+    X = pipeline.preparation.encode(pl.read_csv("stream.csv", infer_schema=False)).X
+    start = 0
+    for number, size in enumerate(batch_sizes, 1):
+        batch = X[start : start + size]
+        if learns_first:
+            model.adapt(batch)
+        shares, ratio = model.predict_proba(batch), model.ratio_.predict_ratio(batch)
+        columns.append((np.full(size, number), model.predict(batch), shares[:, 0], shares[:, 1], ratio))
+        if not learns_first:
+            model.adapt(batch)
+        start += size
+    names = ["round", "prediction", "p_no", "p_yes", "ratio"]
+    return pl.DataFrame(
+        {name: np.concatenate(part) for name, part in zip(names, zip(*columns, strict=True), strict=True)}
+    )
+
+
+def require_same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
+    assert found.columns == expected.columns
+    assert found["round"].to_list() == expected["round"].to_list()
+    assert found["prediction"].to_list() == expected["prediction"].to_list()
+    for name in ("p_no", "p_yes", "ratio"):
+        assert np.abs(found[name] - expected[name]).max() < 1e-6
+
+
+@pytest.mark.parametrize("learns_first", [False, True])
+def test_the_predictions_are_those_of_a_plain_loop(learns_first):
+    expected = by_hand(batch_sizes=[7] * 42 + [6], learns_first=learns_first)
+    assert main([*ADAPT, "--batch-size", "7", *["--learn-first"] * learns_first]) == 0
+    require_same(pl.read_csv("predictions.csv"), expected)
+    assert expected["ratio"].std() > 0.1
+
+
+def test_a_new_round_starts_when_the_column_changes():
+    days = pl.read_csv("stream.csv")["day"]
+    sizes = [int((days == day).sum()) for day in days.unique(maintain_order=True)]
+    expected = by_hand(batch_sizes=sizes)
+    assert main([*ADAPT, "--by", "day"]) == 0
+    require_same(pl.read_csv("predictions.csv"), expected)
+
+
+def test_columns_are_passed_through_as_they_stand_in_the_file():
+    assert main([*ADAPT, "--keep", "id", "--keep", "x0,colour"]) == 0
+    stream = pl.read_csv("stream.csv", infer_schema=False)
+    found = pl.read_csv("predictions.csv", infer_schema=False)
+    assert found.columns == ["id", "x0", "colour", "round", "prediction", "p_no", "p_yes", "ratio"]
+    assert found.select("id", "x0", "colour").equals(stream.select("id", "x0", "colour"))
+
+
+def test_labels_are_scored_and_never_learned_from(capsys):
+    assert main([*ADAPT, "--label", "label", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    stream, found = pl.read_csv("stream.csv"), pl.read_csv("predictions.csv")
+    assert record["labelled_rows"] == record["rows"] == 300
+    assert record["error"] == pytest.approx((stream["label"] != found["prediction"]).mean())
+    fixed = load_pipeline("model").model
+    fixed.fit(fixed.reference_, fixed.classes_[fixed.labels_])
+    X = load_pipeline("model").preparation.encode(stream.cast(pl.String)).X
+    assert record["error_fixed"] == pytest.approx((fixed.predict(X) != stream["label"].to_numpy()).mean())
+    totals = load_pipeline("model").history.totals()
+    assert totals["n_rows"] == totals["n_scored"] == 300
+    assert totals["n_wrong"] == round(300 * record["error"])
+    assert totals["n_wrong_fixed"] == round(300 * record["error_fixed"])
+
+
+def test_other_labels_change_no_prediction(tmp_path, fitted):
+    assert main([*ADAPT, "--label", "label"]) == 0
+    first = (tmp_path / "predictions.csv").read_bytes()
+    for name, content in fitted["files"].items():
+        (tmp_path / "model" / name).write_bytes(content)
+    pl.read_csv("stream.csv").with_columns(label=pl.lit("unheard of")).write_csv("stream.csv")
+    assert main([*ADAPT, "--label", "label", "--force"]) == 0
+    assert (tmp_path / "predictions.csv").read_bytes() == first
+    assert load_pipeline("model").job.n_wrong == 300
+
+
+def test_missing_labels_are_not_scored():
+    stream = pl.read_csv("stream.csv")
+    stream.with_columns(label=pl.when(pl.col("id") < 100).then("label")).write_csv("stream.csv")
+    assert main([*ADAPT, "--label", "label"]) == 0
+    assert load_pipeline("model").job.n_scored == 100
+
+
+def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, monkeypatch):
+    stream = fitted["stream"]
+    reordered = stream.select(*reversed(stream.columns), pl.lit("?").alias("more"))
+    reordered.write_csv("reordered.csv")
+    stream.write_csv("stream.tsv", separator="\t")
+    stream.write_ndjson("stream.jsonl")
+    stream.write_parquet("stream.parquet", row_group_size=37)
+    with gzip.open("zipped.csv.gz", "wb") as file:
+        file.write(stream.write_csv().encode())
+    Path("wide.csv").write_bytes(stream.write_csv().encode("utf-16"))
+    assert main([*ADAPT]) == 0
+    expected = (tmp_path / "predictions.csv").read_bytes()
+    for path in ["reordered.csv", "stream.tsv", "stream.jsonl", "stream.parquet", "zipped.csv.gz", "wide.csv", "-"]:
+        for name, content in fitted["files"].items():
+            (tmp_path / "model" / name).write_bytes(content)
+        with Path("stream.csv").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            assert main(["adapt", "model", path, "-o", "found.csv", "--force", "--new"]) == 0
+        assert (tmp_path / "found.csv").read_bytes() == expected, path
+
+
+def test_every_form_of_output_holds_the_same(tmp_path, fitted, capfdbinary):
+    frames = {}
+    readers = {"csv": pl.read_csv, "jsonl": pl.read_ndjson, "parquet": pl.read_parquet, "tsv": pl.read_csv}
+    for suffix, read in readers.items():
+        for name, content in fitted["files"].items():
+            (tmp_path / "model" / name).write_bytes(content)
+        path = f"predictions.{suffix}"
+        assert main(["adapt", "model", "stream.csv", "-o", path, "--keep", "colour", "--new"]) == 0
+        frames[suffix] = read(path, separator="\t") if suffix == "tsv" else read(path)
+    assert all(frame.equals(frames["csv"]) for frame in frames.values())
+    assert not list(tmp_path.glob("*.partial"))
+    capfdbinary.readouterr()
+
+
+def test_types_survive_from_parquet_to_parquet(fitted):
+    fitted["stream"].with_columns(pl.col("day").str.to_date()).write_parquet("stream.parquet")
+    assert main(["adapt", "model", "stream.parquet", "-o", "predictions.parquet", "--keep", "id,day,x0"]) == 0
+    found = pl.read_parquet("predictions.parquet")
+    assert found.schema["id"] == pl.Int64
+    assert found.schema["day"] == pl.Date
+    assert found["x0"].to_list() == fitted["stream"]["x0"].to_list()
+
+
+def test_run_again_on_a_file_that_has_grown_it_appends(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join(lines[:101]))
+    assert main(ADAPT) == 0
+    first = (tmp_path / "predictions.csv").read_bytes()
+    assert main(ADAPT) == 0
+    assert (tmp_path / "predictions.csv").read_bytes() == first
+    assert "Nothing new" in capsys.readouterr().err
+    (tmp_path / "stream.csv").write_text("".join(lines))
+    assert main(ADAPT) == 0
+    assert "Going on after row 100" in capsys.readouterr().err
+    assert (tmp_path / "predictions.csv").read_bytes().startswith(first)
+    assert pl.read_csv("predictions.csv").height == 300
+    assert pl.read_csv("predictions.csv")["round"].to_list() == [1 + row // 10 for row in range(300)]
+
+
+def test_another_stream_goes_on_with_what_was_learned():
+    assert main(ADAPT) == 0
+    assert main(["adapt", "model", "stream.csv", "-o", "second.csv"]) == 0
+    assert pl.read_csv("second.csv")["round"][0] == 31
+    assert accous.load("model").n_rounds_ == 60
+
+
+def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "predictions.csv").write_text("precious")
+    assert main(ADAPT) == 1
+    assert "predictions.csv exists and is not an unfinished output of this model" in capsys.readouterr().err
+    assert (tmp_path / "predictions.csv").read_text() == "precious"
+    assert main([*ADAPT, "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*ADAPT, "--batch-size", "0"], "--batch-size must be between"),
+        ([*ADAPT, "--save-every", "often"], "--save-every must be"),
+        ([*ADAPT, "--save-every", "0s"], "--save-every must be"),
+        ([*ADAPT, "--unknown-category", "cry"], "--unknown-category must be one of"),
+        (["adapt", "model", "stream.csv", "--json"], "both go to stdout"),
+        (["adapt", "model", "stream.csv", "-o", "stream.csv"], "STREAM and --output are the same file"),
+        (["adapt", "model", "stream.csv", "-o", "model/p.csv"], "inside the model's folder"),
+        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not say what is in the file"),
+        (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet is read from a finished file"),
+    ],
+)
+def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["adapt", "nothing", "stream.csv"], "nothing is no folder: make a model with accous fit first"),
+        (["adapt", ".", "stream.csv"], ". holds no saved model"),
+        (["adapt", "model", "none.csv"], "none.csv cannot be read: No such file"),
+        ([*ADAPT, "--keep", "nothing"], "--keep nothing: stream.csv has no such column"),
+        ([*ADAPT, "--by", "nothing"], "stream.csv has no column 'nothing'"),
+        ([*ADAPT, "--label", "nothing"], "stream.csv has no column 'nothing'"),
+        (["adapt", "model", "stream.csv", "-o", "nowhere/p.csv"], "nowhere/p.csv cannot be written to"),
+    ],
+)
+def test_what_cannot_be_used_gets_one_sentence_and_exit_code_1(arguments, sentence, capsys):
+    assert main(arguments) == 1
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_column_called_like_one_of_ours_cannot_be_kept(capsys):
+    pl.read_csv("stream.csv").with_columns(ratio=1).write_csv("stream.csv")
+    assert main([*ADAPT, "--keep", "ratio"]) == 2
+    assert "--keep ratio: the predictions have a column of that name" in capsys.readouterr().err
+
+
+def test_a_model_saved_from_python_has_no_preprocessing(capsys):
+    accous.save(accous.load("model"), "plain")
+    assert main(["adapt", "plain", "stream.csv", "-o", "predictions.csv"]) == 1
+    assert "plain holds a model without preprocessing" in capsys.readouterr().err
+
+
+def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
+    assert main(ADAPT) == 1
+    assert main([*ADAPT, "--batch-size", "3"]) == 1
+    assert "model is in the middle of a run on" in (error := capsys.readouterr().err)
+    assert "with --batch-size 10: run that command again to finish it, or give it up with --new" in error
+    assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
+
+
+def test_a_stream_that_changed_before_the_place_reached_is_refused(tmp_path, capsys):
+    text = (tmp_path / "stream.csv").read_text()
+    lines = text.splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
+    assert main(ADAPT) == 1
+    capsys.readouterr()
+    (tmp_path / "stream.csv").write_text("".join(lines[:1] + lines[2:]))
+    assert main(ADAPT) == 1
+    assert "stream.csv is not the table that was read before: what stands before line 92" in capsys.readouterr().err
+    (tmp_path / "stream.csv").write_text(text)
+    assert main(ADAPT) == 0
+    assert pl.read_csv("predictions.csv").height == 300
+
+
+def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n"]))
+    assert main(ADAPT) == 1
+    (tmp_path / "predictions.csv").write_text("round\n")
+    assert main(ADAPT) == 1
+    assert "predictions.csv has 6 bytes where" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""`accous adapt`, killed at any moment and run again, ends with the very bytes of an uninterrupted run."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accous import datasets
+from tests.cli.processes import Zygote, files_of
+from tests.cli.tables import make_tables
+
+pytestmark = pytest.mark.skipif("sys.platform == 'win32'", reason="needs fork")
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as started:
+        yield started
+
+
+def with_bad_rows(text: str) -> str:
+    """Spoil some rows, in several ways, also at the end."""
+    lines = text.splitlines()
+    for number in range(7, len(lines), 41):
+        lines[number] = lines[number].replace(",", ",oops,", 1)
+    for number in range(11, len(lines), 53):
+        lines[number] = "text" + lines[number]
+    return "\n".join([*lines, '1,"2', ""])
+
+
+def finish(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, seconds: float) -> int:
+    """Run a command to its end, killing it so many times on the way; return how often it was killed."""
+    chance = random.Random(n_kills)
+    n_killed = 0
+    while n_killed < n_kills:
+        code = zygote.run(folder, *arguments, kill_after=chance.uniform(0.0, seconds))
+        if code == 0:
+            return n_killed
+        assert code == -9, (folder / "stderr.txt").read_text()
+        n_killed += 1
+    assert zygote.run(folder, *arguments) == 0, (folder / "stderr.txt").read_text()
+    return n_killed
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    names = [path for path in sorted(folder.iterdir()) if path.name.startswith("predictions")]
+    return {path.name: path.read_bytes() for path in names} | files_of(folder / "model")
+
+
+def compare(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, seconds: float) -> int:
+    """Compare an uninterrupted run with one that is killed; return how often that was."""
+    shutil.copytree(folder / "model", folder / "fresh")
+    assert zygote.run(folder, *arguments) == 0, (folder / "stderr.txt").read_text()
+    expected = results(folder)
+    for path in folder.glob("predictions*"):
+        path.unlink()
+    shutil.rmtree(folder / "model")
+    shutil.copytree(folder / "fresh", folder / "model")
+    n_killed = finish(zygote, folder, [*arguments, "--save-every", "3"], n_kills, seconds)
+    found = results(folder)
+    assert found.keys() == expected.keys()
+    for name, content in expected.items():
+        assert found[name] == content, name
+    return n_killed
+
+
+@pytest.mark.parametrize(
+    ("output", "options"),
+    [
+        ("predictions.csv", ["--label", "label", "--keep", "id,colour"]),
+        ("predictions.jsonl", ["--by", "day"]),
+        ("predictions.parquet", ["--learn-first", "--keep", "id"]),
+    ],
+)
+def test_killed_and_run_again_the_bytes_are_the_same(zygote, tmp_path, output, options):
+    reference, stream = make_tables(n_rounds=200)
+    reference.write_csv(tmp_path / "reference.csv")
+    (tmp_path / "stream.csv").write_text(with_bad_rows(stream.write_csv()))
+    fit = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id"]
+    assert zygote.run(tmp_path, *fit) == 0, (tmp_path / "stderr.txt").read_text()
+    arguments = ["adapt", "model", "stream.csv", "-o", output, "--on-bad-row", "skip", "--batch-size", "3", *options]
+    assert compare(zygote, tmp_path, arguments, n_kills=6, seconds=0.4) > 0
+    assert len((tmp_path / f"{output}.rejects.csv").read_text().splitlines()) > 10
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_on_a_real_file(zygote, tmp_path, data_folder):
+    table = datasets.load_acs_employment()
+    names = ",".join([*table.feature_names, "employed"])
+    lines = [",".join(map(repr, [*row, label])) for row, label in zip(table.X.tolist(), table.y.tolist(), strict=True)]
+    lines = lines[::10]
+    (tmp_path / "reference.csv").write_text("\n".join([names, *lines[:1000], ""]))
+    (tmp_path / "stream.csv").write_text("\n".join([names, *lines[1000:21_000], ""]))
+    assert zygote.run(tmp_path, "fit", "reference.csv", "--label", "employed", "-o", "model") == 0
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "employed"]
+    assert compare(zygote, tmp_path, arguments, n_kills=200, seconds=1.0) == 200

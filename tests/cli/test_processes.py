@@ -1,0 +1,231 @@
+"""The command line as a user has it: real processes, pipes, a terminal, signals, full disks, two at once."""
+
+import json
+import os
+import pty
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from accous.cli import main
+from tests.cli.processes import ENVIRONMENT, files_of, run_accous
+from tests.cli.tables import make_tables
+
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    reference, stream = make_tables()
+    reference.write_csv(folder / "reference.csv")
+    options = ["--label", "label", "--drop", "id", "-o", str(folder / "model"), "--quiet"]
+    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
+    return {"files": files_of(folder / "model"), "stream": stream}
+
+
+@pytest.fixture
+def folder(tmp_path, fitted):
+    (tmp_path / "model").mkdir()
+    for name, content in fitted["files"].items():
+        (tmp_path / "model" / name).write_bytes(content)
+    fitted["stream"].write_csv(tmp_path / "stream.csv")
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "accous", *arguments]
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **options)
+
+
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"no {what}"
+        time.sleep(0.02)
+
+
+def n_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def stop(process: subprocess.Popen, number: int = signal.SIGINT) -> tuple[int, str]:
+    """Send a signal, with the input left open."""
+    process.send_signal(number)
+    return process.wait(PATIENCE), process.stderr.read().decode()
+
+
+def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
+    lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
+    with start(folder, "adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
+        process.stdin.write(b"".join(lines[:13]))
+        process.stdin.flush()
+        # The input stays open: ten of the twelve rows make two rounds, and both must come out now.
+        found = b""
+        while found.count(b"\n") < 11:
+            assert select.select([process.stdout], [], [], PATIENCE)[0]
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            assert piece, process.stderr.read().decode()
+            found += piece
+        rest, _ = process.communicate(b"".join(lines[13:]), timeout=PATIENCE)
+    assert process.returncode == 0
+    assert [int(line.split(b",")[0]) for line in (found + rest).splitlines()[1:]] == list(range(300))
+
+
+def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, fitted):
+    content = fitted["stream"].write_csv().encode()
+    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", cwd=folder)
+    for name, saved in fitted["files"].items():
+        (folder / "model" / name).write_bytes(saved)
+    arguments = ["adapt", "model", "-", "-o", "predictions.csv", "--new"]
+    with start(folder, *arguments) as process:
+        process.stdin.write(content[: len(content) // 2])
+        process.stdin.flush()
+        wait_for(lambda: n_lines(folder / "predictions.csv") > 100, "predictions")
+        code, errors = stop(process)
+    assert code == 130
+    assert "Stopped and saved; the same command goes on" in errors or errors == ""
+    run_accous(*arguments[:-1], input=content.decode(), cwd=folder)
+    assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+def test_a_file_that_grows_is_followed(folder, fitted):
+    lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
+    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", cwd=folder)
+    for name, saved in fitted["files"].items():
+        (folder / "model" / name).write_bytes(saved)
+    (folder / "stream.csv").write_bytes(b"".join(lines[:30]) + lines[30][:9])
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--follow", "--new"]
+    with start(folder, *arguments) as process:
+        wait_for(lambda: n_lines(folder / "predictions.csv") == 21, "first rows")
+        with (folder / "stream.csv").open("ab") as file:
+            file.write(lines[30][9:] + b"".join(lines[31:]))
+        wait_for(lambda: n_lines(folder / "predictions.csv") == 301, "other rows")
+        assert stop(process, signal.SIGTERM)[0] == 143
+    assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+def test_the_second_process_on_a_model_is_refused_and_a_killed_one_leaves_no_lock(folder):
+    with start(folder, "adapt", "model", "-", "-o", "predictions.csv") as process:
+        wait_for((folder / "model" / ".accous.lock").exists, "lock")
+        wait_for(lambda: str(process.pid) in (folder / "model" / ".accous.lock").read_text(), "number in the lock")
+        run = run_accous("adapt", "model", "stream.csv", "-o", "second.csv", cwd=folder, check=1)
+        assert f"model is in use by process {process.pid} (accous adapt): wait until it has finished" in run.stderr
+        assert run.stderr.count("\n") == 1
+        assert not (folder / "second.csv").exists()
+        process.kill()
+    run_accous("adapt", "model", "stream.csv", "-o", "second.csv", cwd=folder)
+
+
+def limit_file_size() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+
+
+def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--keep", "id"]
+    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", "--keep", "id", cwd=folder)
+    for name, saved in fitted["files"].items():
+        (folder / "model" / name).write_bytes(saved)
+    before = files_of(folder / "model")
+    run = run_accous(*arguments, "--new", cwd=folder, check=1, preexec_fn=limit_file_size)
+    assert run.stderr.count("\n") == 1
+    assert "Cannot write to model" in run.stderr or "predictions.csv cannot be written to" in run.stderr
+    assert "File too large" in run.stderr
+    assert files_of(folder / "model").items() >= before.items() or "job" in run.stderr
+    run_accous(*arguments, "--new", cwd=folder)
+    assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_device_is_a_clear_error(folder):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "accous", "adapt", "model", "stream.csv"]
+        run = subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 1
+    assert b"standard output cannot be written to (No space left on device)" in run.stderr
+    assert run.stderr.count(b"\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the superuser, to run as somebody else")
+@pytest.mark.slow
+def test_what_may_not_be_written_to_is_a_clear_error(folder):
+    for path in (folder, *folder.parents[:3]):
+        path.chmod(0o755)
+    cache = folder.parent / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    environment = {**ENVIRONMENT, "NUMBA_CACHE_DIR": str(cache), "HOME": str(cache)}
+    options = {"cwd": folder, "check": 1, "env": environment, "user": 65534}
+    run = run_accous("adapt", "model", "stream.csv", "-o", "/dev/null", **options)
+    assert "Cannot write to model (Permission denied): change its permissions" in run.stderr
+    (folder / "model").chmod(0o777)
+    for path in (folder / "model").iterdir():
+        path.chmod(0o666)
+    run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", **options)
+    assert "predictions.csv cannot be written to (Permission denied)" in run.stderr
+    run = run_accous("fit", "stream.csv", "--label", "label", "-o", "other", **options)
+    assert "Cannot write to other (Permission denied)" in run.stderr
+
+
+def test_a_reader_that_leaves_ends_it_quietly(folder, fitted):
+    with start(folder, "adapt", "model", "-", "--batch-size", "1") as process:
+        process.stdout.close()
+        process.stdin.write(fitted["stream"].write_csv().encode())
+        process.stdin.close()
+        errors = process.stderr.read()
+        assert process.wait(PATIENCE) == 141
+    assert b"Traceback" not in errors
+
+
+def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder):
+    (pl.concat([pl.read_csv(folder / "stream.csv")] * 12)).write_csv(folder / "long.csv")
+    ours, theirs = pty.openpty()
+    arguments = ["adapt", "model", "long.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
+    with start(folder, *arguments, stderr=theirs, stdin=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(ours, 1 << 16)
+            except OSError:  # the other side has ended
+                break
+            if not piece:
+                break
+            shown += piece
+        process.communicate(timeout=PATIENCE)
+    os.close(ours)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "a second" in text
+    assert "error of the fixed model" in text
+    assert "━" in text
+
+
+def test_off_a_terminal_there_is_no_bar_and_quiet_is_quiet(folder):
+    run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", cwd=folder)
+    assert run.stderr == ""
+    form = r"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
+    assert re.fullmatch(form, run.stdout)
+    run = run_accous("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet", cwd=folder)
+    assert (run.stdout, run.stderr) == ("", "")
+
+
+def test_inspect_shows_the_state(folder):
+    run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", cwd=folder)
+    record = json.loads(run_accous("inspect", "model", "--json", cwd=folder).stdout)
+    assert record["rounds"] == 30
+    assert record["last_run"]["finished"]
+    assert sum(record["weight_of_interval_length"].values()) == pytest.approx(1.0)
+    shown = run_accous("inspect", "model", cwd=folder).stdout
+    assert "last run" in shown
+    assert "error of the last run" in shown
+    assert "What is done with each column" in shown
