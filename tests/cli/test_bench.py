@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
 
 SPEC = """
@@ -99,6 +100,16 @@ def test_failed_runs_give_exit_code_1_and_are_named(
     errors = capsys.readouterr().err
     assert "2 of 4 runs failed" in errors
     assert "gaussian, Lin, 2, wrong, 0: C must be a finite number above 0" in errors
+
+
+def test_two_benchmarks_do_not_write_into_one_folder(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("here").mkdir()
+    with exclusive_lock(Path("here"), "accous bench run"):
+        command = [sys.executable, "-m", "accous", "bench", "run", str(spec), "-o", "here", "-q"]
+        second = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert second.returncode == 1
+    assert f"in use by process {os.getpid()} (accous bench run)" in second.stderr
+    assert not Path("here/mine.jsonl").exists()
 
 
 def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:

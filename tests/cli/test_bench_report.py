@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from accous.cli.bench_report import report
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from tests.bench.rows import make_failure, table_rows
+from tests.bench.reporting.rows import make_failure, table_rows
 
 app = typer.Typer()
 app.command()(report)

@@ -109,6 +109,7 @@ def run(
     from rich.console import Console
 
     from accous.bench.spec import find_spec, prepare, read_spec
+    from accous.checkpoint.locks import exclusive_lock
 
     chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)
     chosen |= _numbers(batch_sizes=batch_sizes, seeds=seeds)
@@ -116,7 +117,9 @@ def run(
     folder = output or Path("results") / wanted.name
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
     prepare(wanted)
-    return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, dask, remarks, as_json=as_json)
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(folder, "accous bench run"):
+        return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, dask, remarks, as_json=as_json)
 
 
 def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Console, *, as_json: bool) -> int:

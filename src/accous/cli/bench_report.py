@@ -41,7 +41,7 @@ def report(
     from, small enough to be committed) and figures/*.svg and *.png. Runs that failed, fewer seeds and shorter streams
     are named in footnotes.
     """
-    from accous.bench.report import write_report
+    from accous.bench.reporting.report import write_report
 
     written = write_report(inputs or _default_folders(), output, has_figures=figures)
     if not quiet:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accous.bench.aggregate import Aggregates
-from accous.bench.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
-from accous.bench.curves import Curve
-from accous.bench.document import Picture
-from accous.bench.regret import regret_series
-from accous.bench.wording import count, dataset_title, drawn
+from accous.bench.reporting.aggregate import Aggregates
+from accous.bench.reporting.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
+from accous.bench.reporting.curves import Curve
+from accous.bench.reporting.document import Picture
+from accous.bench.reporting.regret import regret_series
+from accous.bench.reporting.wording import count, dataset_title, drawn
 from accous.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
-    from accous.bench.figure_style import Drawing
+    from accous.bench.reporting.figure_style import Drawing
 
 __all__ = ["Figures", "draw_figures", "require_plotting"]
 
@@ -50,7 +50,7 @@ def draw_figures(aggregates: Aggregates) -> Figures:
         Without matplotlib.
     """
     require_plotting()
-    from accous.bench.figure_style import drawing
+    from accous.bench.reporting.figure_style import drawing
 
     for_tables, for_regret = split_regret(aggregates.outcomes)
     sections = (
@@ -79,7 +79,7 @@ def _file_name(*parts: object) -> str:
 
 
 def _comparisons(panels: list[Panel]) -> _Drawn:
-    from accous.bench.figure_comparison import draw_comparison
+    from accous.bench.reporting.figure_comparison import draw_comparison
 
     shown = [
         panel for panel in panels if any(entry.done for cell in panel.cells.values() for entry in cell.entries.values())
@@ -111,7 +111,7 @@ def _has_risks(cell: Cell) -> bool:
 
 
 def _drift(curves: list[Curve]) -> _Drawn:
-    from accous.bench.figure_drift import draw_drift
+    from accous.bench.reporting.figure_drift import draw_drift
 
     panels: dict[str, list[Curve]] = {}
     for curve in curves:
@@ -124,8 +124,8 @@ def _drift(curves: list[Curve]) -> _Drawn:
 
 
 def _learners(aggregates: Aggregates) -> _Drawn:
-    from accous.bench.figure_switches import draw_switches, switch_words
-    from accous.bench.figure_weights import draw_weights, weight_words
+    from accous.bench.reporting.figure_switches import draw_switches, switch_words
+    from accous.bench.reporting.figure_weights import draw_weights, weight_words
 
     for weight_map in aggregates.weight_maps:
         key = weight_map.key
@@ -151,7 +151,7 @@ def _learners(aggregates: Aggregates) -> _Drawn:
 
 
 def _regret(outcomes: list[Any]) -> _Drawn:
-    from accous.bench.figure_regret import draw_regret
+    from accous.bench.reporting.figure_regret import draw_regret
 
     series = regret_series(outcomes)
     for place in dict.fromkeys(one.key[:3] for one in series):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from accous.bench.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
+from accous.bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
 
 __all__ = ["html_page"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from accous.bench.contenders import PAPER_CONTENDERS
-from accous.bench.paper import PAPER_RESULTS, paper_note, paper_result
+from accous.bench.reporting.paper import PAPER_RESULTS, paper_note, paper_result
 
 
 def test_every_table_is_there() -> None:

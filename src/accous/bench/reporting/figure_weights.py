@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from accous.bench.curves import WeightMap
-from accous.bench.figure_style import new_figure, tidy
-from accous.bench.wording import drawn
+from accous.bench.reporting.curves import WeightMap
+from accous.bench.reporting.figure_style import new_figure, tidy
+from accous.bench.reporting.wording import drawn
 
 __all__ = ["draw_weights", "weight_words"]
 

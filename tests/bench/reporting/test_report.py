@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from accous.bench.aggregate import aggregate_rows, merge, read_aggregates, write_aggregates
-from accous.bench.report import read_inputs, write_report
+from accous.bench.reporting.aggregate import aggregate_rows, merge, read_aggregates, write_aggregates
+from accous.bench.reporting.report import read_inputs, write_report
 from accous.exceptions import DataError
-from tests.bench.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows
+from tests.bench.reporting.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows
 
 TABLES = ("report.md", "report.tex", "report.html", "aggregates.json")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from accous.bench.outcomes import CellKey, Outcome
+from accous.bench.reporting.outcomes import CellKey, Outcome
 
 __all__ = ["ORACLE", "OURS", "UNWEIGHTED", "Cell", "Entry", "Panel", "in_order", "make_panels", "split_regret"]
 

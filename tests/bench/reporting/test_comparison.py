@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accous.bench.aggregate import aggregate_rows
-from accous.bench.cells import Panel, make_panels, split_regret
-from accous.bench.comparison import against_ours, best_contenders, gap_closed, tally
-from tests.bench.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
+from accous.bench.reporting.aggregate import aggregate_rows
+from accous.bench.reporting.cells import Panel, make_panels, split_regret
+from accous.bench.reporting.comparison import against_ours, best_contenders, gap_closed, tally
+from tests.bench.reporting.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
 
 NAMES = ("oracle", "mine", "Accous (batch first)", "Accous", "FIX", "Accous (paper)", "KMM")
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED
+from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED
 
 __all__ = ["Drawing", "drawing", "line_style", "marker_style", "new_figure", "tidy"]
 

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from accous.bench.cells import OURS
-from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
-from accous.bench.regret import RegretSeries, theory_exponent
-from accous.bench.wording import drawn
+from accous.bench.reporting.cells import OURS
+from accous.bench.reporting.figure_style import line_style, marker_style, new_figure, tidy
+from accous.bench.reporting.regret import RegretSeries, theory_exponent
+from accous.bench.reporting.wording import drawn
 from accous.core.arrays import FloatArray
 
 __all__ = ["draw_regret"]

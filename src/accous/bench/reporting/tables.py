@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
-from accous.bench.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
-from accous.bench.document import DASH, Notes, Row, Table, Text
-from accous.bench.paper import paper_note, paper_result
-from accous.bench.regret import RegretSeries, theory_exponent
-from accous.bench.wording import count, dataset_title, p_value, panel_title, per_cent, plus_minus, points, seed_list
+from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
+from accous.bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
+from accous.bench.reporting.document import DASH, Notes, Row, Table, Text
+from accous.bench.reporting.paper import paper_note, paper_result
+from accous.bench.reporting.regret import RegretSeries, theory_exponent
+from accous.bench.reporting.wording import (
+    count,
+    dataset_title,
+    p_value,
+    panel_title,
+    per_cent,
+    plus_minus,
+    points,
+    seed_list,
+)
 
 __all__ = ["difference_table", "error_table", "gap_table", "regret_table", "tally_table"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
-from accous.bench.significance import PairedTest, holm, paired_test
+from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
+from accous.bench.reporting.significance import PairedTest, holm, paired_test
 
 __all__ = ["LEVEL", "TIE", "AgainstOurs", "Gap", "Tally", "against_ours", "best_contenders", "gap_closed", "tally"]
 

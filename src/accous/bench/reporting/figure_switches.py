@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accous.bench.curves import LEARNERS, SHOWN_ROUNDS, Curve
-from accous.bench.figure_style import line_style, new_figure, tidy
+from accous.bench.reporting.curves import LEARNERS, SHOWN_ROUNDS, Curve
+from accous.bench.reporting.figure_style import line_style, new_figure, tidy
 from accous.core.arrays import FloatArray
 
 __all__ = ["draw_switches", "since_switch", "switch_words"]

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
-from accous.bench.figure_style import line_style, marker_style, new_figure, tidy
-from accous.bench.paper import paper_result
-from accous.bench.wording import drawn
+from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
+from accous.bench.reporting.figure_style import line_style, marker_style, new_figure, tidy
+from accous.bench.reporting.paper import paper_result
+from accous.bench.reporting.wording import drawn
 
 __all__ = ["draw_comparison"]
 

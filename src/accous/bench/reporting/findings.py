@@ -8,12 +8,12 @@ from statistics import fmean, median, mode
 import numpy as np
 from scipy import stats
 
-from accous.bench.cells import ORACLE, OURS, UNWEIGHTED, Panel
-from accous.bench.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
-from accous.bench.paper import paper_result
-from accous.bench.regret import RegretSeries, theory_exponent
-from accous.bench.significance import detectable_effect
-from accous.bench.wording import count, dataset_title, listed, per_cent, points, shift_words
+from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Panel
+from accous.bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
+from accous.bench.reporting.paper import paper_result
+from accous.bench.reporting.regret import RegretSeries, theory_exponent
+from accous.bench.reporting.significance import detectable_effect
+from accous.bench.reporting.wording import count, dataset_title, listed, per_cent, points, shift_words
 
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accous.bench.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous.bench.cells import OURS, Panel, in_order, make_panels, split_regret
-from accous.bench.comparison import tally
-from accous.bench.document import Block, Bullets, Heading, Paragraph, Picture
-from accous.bench.figures import Figures, draw_figures
-from accous.bench.findings import overall_findings, panel_findings, regret_findings
-from accous.bench.regret import regret_series
-from accous.bench.render_html import html_page
-from accous.bench.render_latex import latex
-from accous.bench.render_markdown import markdown
-from accous.bench.tables import difference_table, error_table, gap_table, regret_table, tally_table
-from accous.bench.wording import count, listed, panel_title
+from accous.bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
+from accous.bench.reporting.cells import OURS, Panel, in_order, make_panels, split_regret
+from accous.bench.reporting.comparison import tally
+from accous.bench.reporting.document import Block, Bullets, Heading, Paragraph, Picture
+from accous.bench.reporting.figures import Figures, draw_figures
+from accous.bench.reporting.findings import overall_findings, panel_findings, regret_findings
+from accous.bench.reporting.regret import regret_series
+from accous.bench.reporting.render_html import html_page
+from accous.bench.reporting.render_latex import latex
+from accous.bench.reporting.render_markdown import markdown
+from accous.bench.reporting.tables import difference_table, error_table, gap_table, regret_table, tally_table
+from accous.bench.reporting.wording import count, listed, panel_title
 from accous.exceptions import DataError, MissingExtraError
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from accous.bench.aggregate import aggregate_rows, write_aggregates
-from accous.bench.cells import Panel, make_panels
-from accous.bench.document import Notes
-from accous.bench.findings import overall_findings, panel_findings, power_words
-from accous.bench.wording import count, listed, p_value, per_cent, plus_minus, points, seed_list
+from accous.bench.reporting.aggregate import aggregate_rows, write_aggregates
+from accous.bench.reporting.cells import Panel, make_panels
+from accous.bench.reporting.document import Notes
+from accous.bench.reporting.findings import overall_findings, panel_findings, power_words
+from accous.bench.reporting.wording import count, listed, p_value, per_cent, plus_minus, points, seed_list
 from benchmarks.results_page import write_page
-from tests.bench.rows import make_row, natural_rows, switch_rows, table_rows
+from tests.bench.reporting.rows import make_row, natural_rows, switch_rows, table_rows
 
 
 def panels_of(errors: dict[str, dict[str, float]], n_seeds: int = 1) -> list[Panel]:

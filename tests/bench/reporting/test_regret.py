@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from accous.bench.aggregate import aggregate_rows
-from accous.bench.regret import fitted_exponent, regret_series, theory_exponent
-from tests.bench.rows import regret_rows
+from accous.bench.reporting.aggregate import aggregate_rows
+from accous.bench.reporting.regret import fitted_exponent, regret_series, theory_exponent
+from tests.bench.reporting.rows import regret_rows
 
 
 @given(st.floats(0.1, 1.5), st.floats(0.01, 100.0), st.integers(1, 5))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accous.bench.document import DASH
+from accous.bench.reporting.document import DASH
 
 __all__ = [
     "count",

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from accous.bench.curves import Curve, WeightMap, curves_from_rows, weight_maps_from_rows
-from accous.bench.outcomes import MEASURES, CellKey, Outcome, latest_outcomes, outcome_from_row
+from accous.bench.reporting.curves import Curve, WeightMap, curves_from_rows, weight_maps_from_rows
+from accous.bench.reporting.outcomes import MEASURES, CellKey, Outcome, latest_outcomes, outcome_from_row
 from accous.exceptions import DataError
 
 __all__ = ["Aggregates", "aggregate_rows", "merge", "read_aggregates", "write_aggregates"]

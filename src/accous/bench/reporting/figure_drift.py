@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from accous.bench.cells import UNWEIGHTED, in_order
-from accous.bench.curves import Curve
-from accous.bench.figure_style import line_style, new_figure, tidy
-from accous.bench.wording import drawn
+from accous.bench.reporting.cells import UNWEIGHTED, in_order
+from accous.bench.reporting.curves import Curve
+from accous.bench.reporting.figure_style import line_style, new_figure, tidy
+from accous.bench.reporting.wording import drawn
 from accous.core.arrays import FloatArray
 
 __all__ = ["draw_drift"]

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from accous.bench.outcomes import CellKey, Outcome
+from accous.bench.reporting.outcomes import CellKey, Outcome
 from accous.core.arrays import FloatArray
 
 __all__ = ["RegretSeries", "fitted_exponent", "regret_series", "theory_exponent"]

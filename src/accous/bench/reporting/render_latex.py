@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from accous.bench.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
+from accous.bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, Text
 
 __all__ = ["latex"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from accous.bench.outcomes import CellKey, cell_key
+from accous.bench.reporting.outcomes import CellKey, cell_key
 from accous.core.arrays import FloatArray
 
 __all__ = ["Curve", "WeightMap", "curves_from_rows", "switching_period", "weight_maps_from_rows"]
