@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-<<<<<<< HEAD
-=======
 from accous.streams import GaussianStream, SquareShift
-from benchmarks.accuracy import CONTENDERS, SHIFTS, score, summarise
->>>>>>> trust
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import SHIFTS, TABLES, TableProblem
 from benchmarks.refits import run_policy

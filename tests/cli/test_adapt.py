@@ -283,3 +283,19 @@ def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
     (tmp_path / "predictions.csv").write_text("round\n")
     assert main(ADAPT) == 1
     assert "predictions.csv has 6 bytes where" in capsys.readouterr().err
+
+
+def test_inspect_shows_the_state(capsys):
+    assert main([*ADAPT, "--label", "label", "--quiet"]) == 0
+    assert main(["inspect", "model", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["rounds"] == 30
+    assert record["last_run"]["finished"]
+    assert record["trust"] in ("good", "thin", "no overlap")
+    assert sum(record["weight_of_interval_length"].values()) == pytest.approx(1.0)
+    assert main(["inspect", "model"]) == 0
+    shown = capsys.readouterr().out
+    assert "error of the last run" in shown
+    assert "What is done with each column" in shown
+    assert main(["inspect", "model", "--quiet"]) == 0
+    assert "What is done with each column" not in capsys.readouterr().out

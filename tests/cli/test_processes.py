@@ -1,6 +1,5 @@
 """The command line as a user has it: real processes, pipes, a terminal, signals, full disks, two at once."""
 
-import json
 import os
 import pty
 import re
@@ -217,15 +216,3 @@ def test_off_a_terminal_there_is_no_bar_and_quiet_is_quiet(folder):
     assert re.fullmatch(form, run.stdout)
     run = run_accous("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet", cwd=folder)
     assert (run.stdout, run.stderr) == ("", "")
-
-
-def test_inspect_shows_the_state(folder):
-    run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", cwd=folder)
-    record = json.loads(run_accous("inspect", "model", "--json", cwd=folder).stdout)
-    assert record["rounds"] == 30
-    assert record["last_run"]["finished"]
-    assert sum(record["weight_of_interval_length"].values()) == pytest.approx(1.0)
-    shown = run_accous("inspect", "model", cwd=folder).stdout
-    assert "last run" in shown
-    assert "error of the last run" in shown
-    assert "What is done with each column" in shown

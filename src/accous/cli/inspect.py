@@ -63,6 +63,8 @@ def state_of(pipeline: Pipeline) -> dict[str, Any]:
         "largest_weight": float(model.reference_weight_.max()),
         "estimated_error": _finite(risk),
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
+        "trust": model.trust_.verdict,
+        "trust_reason": model.trust_.reason,
         "weight_of_interval_length": learners,
         "last_run": None if pipeline.job is None else summary_of(pipeline),
     }
@@ -96,6 +98,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
         ),
+        ("trust in the adaptation", f"{record['trust']}: {record['trust_reason']}"),
         ("rows outside the reference", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["weight_of_interval_length"]:
