@@ -1,7 +1,8 @@
 """Every figure of docs/trust.md: ``python -m benchmarks.trust`` for all parts, or with the names of some.
 
-Parts: harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), drift (events
-beside ADWIN and an MMD test), verdicts. Each part replaces its rows in ``benchmarks/results/trust.json``.
+Parts: harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), cbpe (the risk
+beside NannyML's method), drift (events beside ADWIN and an MMD test), verdicts. Each part replaces its rows in
+``benchmarks/results/trust.json``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from benchmarks.problems import SHIFTS, data_folder
 from benchmarks.record import FOLDER, write_results
+from benchmarks.trust_cbpe import cbpe_row, measure_cbpe
 from benchmarks.trust_drift import CASES, DETECTORS, drift_row
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
 from benchmarks.trust_risk import Setting, insight_row, measure_insights
@@ -80,9 +82,17 @@ def measure_verdict_rows(arguments: argparse.Namespace) -> list[Row]:
     return [*verdict_rows(list(itertools.chain.from_iterable(found.values()))), *away.values()]
 
 
+def measure_cbpe_rows(arguments: argparse.Namespace) -> list[Row]:
+    """Label-free risk beside CBPE."""
+    n_references = max(2, arguments.references // 5)
+    found = run(measure_cbpe, list(itertools.product(SHIFTS, range(n_references))), arguments.jobs, "cbpe")
+    return [cbpe_row(shift, [found[shift, seed] for seed in range(n_references)]) for shift in SHIFTS]
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "harm": measure_harm,
     "insights": measure_insight_rows,
+    "cbpe": measure_cbpe_rows,
     "drift": measure_drift,
     "verdicts": measure_verdict_rows,
 }
