@@ -37,7 +37,7 @@ test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documenta
 test-slow: $(STAMP) ## the tests marked slow
 	$(RUN) -m pytest -n 2 -m slow
 
-bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and refits
+bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.yardsticks
 	$(RUN) -m benchmarks.wide
@@ -46,6 +46,9 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and re
 	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.accuracy
 	$(RUN) -m benchmarks.refits
+	$(RUN) -m benchmarks.trust
+	$(RUN) -m benchmarks.trust_cost
+	$(RUN) -m benchmarks.trust_pictures
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios with those of other packages
 	$(RUN) -m benchmarks.peers

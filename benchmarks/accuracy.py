@@ -2,7 +2,7 @@
 
 For every shift: the mean |r_hat - r*| over the reference, the exact risk of the classifier, and the share of the gap
 between FIX (never adapts) and the oracle (weighted with the true ratio) that is closed. One default configuration for
-all. Both are scored before the round is learned from.
+all, without the fallback, which ``benchmarks.trust`` measures. Both are scored before the round is learned from.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def score(contender: str, shift: str, batch_size: int, seed: int, n_rounds: int)
 def run_model(stream: GaussianStream, ratio: Any) -> Iterator[tuple[float, float]]:
     """Risk and ratio error of an adaptive classifier, in every scored round."""
     X, y = stream.reference()
-    model = AdaptiveClassifier(ratio=ratio).fit(X, y)
+    model = AdaptiveClassifier(ratio=ratio, fallback="none").fit(X, y)
     for batch in stream:
         if batch.round % ROUNDS_BETWEEN_SCORES == 0:
             error = np.abs(model.ratio_.reference_ratio_ - stream.true_ratio(X, batch.alpha)).mean()

@@ -46,7 +46,7 @@ def run_policy(batch_size: int, shift: str, policy: str, n_rounds: int) -> tuple
     """Mean exact risk before each round, and refits per round."""
     stream = GaussianStream(SHIFTS[shift], n_rounds=n_rounds, batch_size=batch_size)
     estimator = LogisticRegression(solver="newton-cholesky")
-    model = AdaptiveClassifier(estimator, refit=policy).fit(*stream.reference())
+    model = AdaptiveClassifier(estimator, refit=policy, fallback="none").fit(*stream.reference())
     risks = []
     for batch in stream:
         risks.append(stream.risk(model.estimator_, batch.alpha))

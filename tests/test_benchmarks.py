@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.streams import GaussianStream, SquareShift
 from benchmarks.accuracy import CONTENDERS, SHIFTS, score, summarise
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import TABLES, TableProblem
 from benchmarks.refits import run_policy
+from benchmarks.trust_cost import PlainRounds
+from benchmarks.trust_drift import measure_alarms
+from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
+from benchmarks.trust_risk import Setting, insight_row, measure_insights
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -139,3 +144,40 @@ def test_real_tables_are_followed_without_a_number_out_of_range(
     # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
     is_rare = problem.true_ratio(0.0) > 0.0
     assert model.reference_weight_[is_rare].mean() > 1.0
+
+
+# --- what the model tells -------------------------------------------------------------------------------------
+
+
+def test_harm_is_measured_without_and_with_the_fallback() -> None:
+    case = HarmCase("gauss", "Squ", n_reference=200, batch_size=2, n_rounds=60)
+    found = [measure_excess(case, seed) for seed in range(2)]
+    row = harm_row(case, found)
+    assert found[0].keys() == {"none", "auto"}
+    assert row["none"] == pytest.approx(np.mean([one["none"] for one in found]))
+    assert row["n_splits"] == 2
+
+
+def test_what_is_told_is_compared_with_the_truth() -> None:
+    setting = Setting("Squ", n_reference=200, batch_size=2, n_rounds=110)
+    row = insight_row(setting, [measure_insights(setting, 0)])
+    assert 0.0 <= row["adapted_covered"] <= 1.0
+    assert 0.5 < row["set_covered"] <= 1.0
+    assert row["n_references"] == 1
+
+
+@pytest.mark.parametrize("detector", ["accous", "MMD test"])
+def test_a_large_jump_is_found_after_it_happened(detector: str) -> None:
+    alarms = measure_alarms(detector, "0.9 to 0.1", 4, 0)
+    assert any(300 < alarm <= 400 for alarm in alarms)
+
+
+def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
+    stream = GaussianStream(SquareShift(period=20), n_rounds=40, n_reference=100)
+    plain, reference = (
+        model.fit(*stream.reference()) for model in (PlainRounds(), AdaptiveClassifier(fallback="none"))
+    )
+    for batch in stream:
+        plain.adapt(batch.X)
+        reference.adapt(batch.X)
+    assert plain.estimator_.coef_.tobytes() == reference.estimator_.coef_.tobytes()

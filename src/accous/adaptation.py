@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 
+from accous.adaptation_state import AdaptationState, complete, state_from_plain, state_to_plain
 from accous.core.arrays import FloatArray
 from accous.core.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
@@ -19,16 +19,7 @@ from accous.diagnostics.tempering import temper
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 from accous.erm import ForeignErm, LogisticErm, WeightedErm, predictor_from_plain, predictor_to_plain
 from accous.exceptions import ParameterError
-from accous.fallback import (
-    Fallback,
-    FixedModel,
-    can_be_tempered,
-    compare,
-    fallback_from_plain,
-    fallback_to_plain,
-    next_veto,
-    start_fallback,
-)
+from accous.fallback import Fallback, FixedModel, can_be_tempered, compare, next_veto, start_fallback
 from accous.insight import Insight
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_choice, require_number
@@ -36,49 +27,11 @@ from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_fa
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
-from accous.watching import Watch, start_watch, watch_from_plain, watch_round, watch_to_plain
+from accous.watching import start_watch, watch_round
 
 __all__ = ["AdaptiveClassifier"]
 
 _REFIT_SENSITIVITY = 1.0 / 3.0
-
-
-@dataclass(frozen=True)
-class AdaptationState:
-    """What a round leaves behind; replaced as a whole, so that every reader sees one consistent model.
-
-    Attributes
-    ----------
-    n_rounds : int
-    ratio : ratio estimator
-    weights : array of shape (n_reference,)
-        Importance weights of the reference now.
-    estimator : object
-        The adapted predictor; under a veto the fixed one answers in its place.
-    fitted_weights : array of shape (n_reference,)
-        The weights it was fitted with.
-    n_refits : int
-        Fits after the first.
-    last_refit : int
-        Round of the last fit.
-    fallback : Fallback
-        What holds the adaptation back.
-    watch : Watch
-        What the rounds told besides.
-    cache : dict
-        What was computed from this state when it was read.
-    """
-
-    n_rounds: int
-    ratio: Any
-    weights: FloatArray
-    estimator: Any
-    fitted_weights: FloatArray
-    n_refits: int
-    last_refit: int
-    fallback: Fallback
-    watch: Watch
-    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def _estimator_has(method: str) -> Any:
@@ -119,7 +72,7 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
     fallback : {"auto", "none"}, default="auto"
         What keeps the adaptation from doing harm. ``"auto"`` tempers the ratio by its own past observed loss (r^tau
         with tau 0, 1/2 or 1), and goes back to the fixed model while the adapted one is worse on the weighted,
-        cross-fitted reference by more than 1.5 standard errors; compared in every 16th round (at every fifth refit for
+        cross-fitted reference by more than 1.5 standard errors; compared in every 32nd round (at every fifth refit for
         an estimator given). ``"none"`` is the paper's method as it is, and what ``"auto"`` means for every ratio
         estimator but ``OnlineDensityRatio``: those that know a single batch have no past, and the others are there to
         be compared with.
@@ -309,44 +262,26 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         this_round = before.n_rounds + 1
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
         if batch_ratios is not None:
-            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio)).with_reference(ratios)
-        weights = self._importance_weights(temper(ratios, tempering.exponent) if self.fallback == "auto" else ratios)
+            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio), ratios)
+        exponent = tempering.exponent
+        weights = self._importance_weights(temper(ratios, exponent) if self.fallback == "auto" else ratios)
         watch = watch_round(
-            before.watch, this_round, (before.ratio, ratio), n_rows, tempering.exponent, self.columns_, self._names()
+            before.watch, this_round, (before.ratio, ratio), n_rows, exponent, self.columns_, self._names
         )
-        state = replace(
-            before,
-            n_rounds=this_round,
-            ratio=ratio,
-            weights=weights,
-            fallback=replace(before.fallback, tempering=tempering),
-            watch=watch,
-            cache={},
-        )
-        if self.fallback == "auto" and tempering.exponent == 0.0:
+        if self.fallback == "auto" and exponent == 0.0:
             # Nothing to adapt to: no fit is needed, and there is nothing to compare.
-            veto = next_veto(0.0, 0.0, this_round, before.n_refits)
-            fixed = {"estimator": self.fixed_.estimator, "fitted_weights": self.base_weight_}
-            return replace(state, **fixed, fallback=Fallback(tempering, veto))
+            fixed, veto = (self.fixed_.estimator, self.base_weight_), next_veto(0.0, 0.0, this_round, before.n_refits)
+            counts = before.n_refits, before.last_refit
+            return AdaptationState(this_round, ratio, weights, *fixed, *counts, Fallback(tempering, veto), watch)
+        fitted, counts = (before.estimator, before.fitted_weights), (before.n_refits, before.last_refit)
         if self._is_refit_due(before, weights, this_round):
-            estimator = self.erm_.fit(weights, before.estimator)
-            state = replace(
-                state, estimator=estimator, fitted_weights=weights, n_refits=before.n_refits + 1, last_refit=this_round
-            )
-        return self._with_veto(state)
-
-    def _with_veto(self, state: AdaptationState) -> AdaptationState:
-        """Compare the adapted with the fixed predictor, if it is time to."""
-        now = (state.n_rounds, state.n_refits)
-        if self.fallback == "none" or not can_be_tempered(state.ratio):
-            return state
-        if not state.fallback.veto.is_due(self.erm_, *now):
-            return state
-        with one_blas_thread():
-            excess = compare(
-                self.erm_, self.fixed_, self.labels_, state.weights, (state.fitted_weights, state.estimator)
-            )
-        return replace(state, fallback=replace(state.fallback, veto=next_veto(*excess, *now)))
+            fitted, counts = (self.erm_.fit(weights, before.estimator), weights), (before.n_refits + 1, this_round)
+        veto = before.fallback.veto
+        if batch_ratios is not None and self.fallback == "auto" and veto.is_due(self.erm_, this_round, counts[0]):
+            with one_blas_thread():
+                excess = compare(self.erm_, self.fixed_, self.labels_, weights, fitted)
+            veto = next_veto(*excess, this_round, counts[0])
+        return AdaptationState(this_round, ratio, weights, *fitted, *counts, Fallback(tempering, veto), watch)
 
     def _names(self) -> list[str]:
         """Names of the input columns."""
@@ -389,13 +324,9 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
 
     def _to_plain(self) -> dict[str, Any]:
         """Everything learned besides reference and labels, as nested dicts of arrays, numbers and strings."""
-        state = self.state_
-        plain = {
-            name: getattr(state, name) for name in ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
-        }
-        plain |= {"fallback": fallback_to_plain(state.fallback), "watch": watch_to_plain(state.watch)}
+        plain = state_to_plain(self.state_)
         if self.estimator is None:
-            plain["estimator"] = predictor_to_plain(state.estimator)
+            plain["estimator"] = predictor_to_plain(self.state_.estimator)
             plain["fixed"] = predictor_to_plain(self.fixed_.estimator)
         return plain
 
@@ -403,28 +334,16 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         """Take over what ``_to_plain`` gave; a foreign estimator is fitted anew with the weights of its last fit."""
         self.erm_ = self._make_erm(self.classes_[self.labels_])
         self.columns_ = ReferenceColumns(self.reference_)
-        fixed: Any = None
-        parts = dict(plain) if "fallback" in plain else self._from_older(plain, ratio)
-        parts["fallback"] = fallback_from_plain(parts["fallback"])
-        parts["watch"] = watch_from_plain(parts["watch"])
+        parts, fixed = complete(plain, ratio, self.n_features_in_), None
         if self.estimator is None:
             estimator: Any = predictor_from_plain(parts.pop("estimator"), self.classes_)
-            if "fixed" in parts:
-                fixed = predictor_from_plain(parts.pop("fixed"), self.classes_)
+            stored = parts.pop("fixed", None)
+            fixed = None if stored is None else predictor_from_plain(stored, self.classes_)
         else:
             with one_blas_thread():
                 estimator = self.erm_.fit(parts["fitted_weights"], None)
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
-        self.state_ = AdaptationState(ratio=ratio, estimator=estimator, **parts)
-
-    def _from_older(self, plain: dict[str, Any], ratio: Any) -> dict[str, Any]:
-        """Complete what was saved before there was a fallback."""
-        parts = dict(plain)
-        parts["fallback"] = fallback_to_plain(start_fallback(ratio))
-        parts["watch"] = watch_to_plain(start_watch(ratio, self.n_features_in_))
-        if self.estimator is None:
-            parts["estimator"] = {name: parts.pop(name, None) for name in ("coef", "intercept", "point")}
-        return parts
+        self.state_ = state_from_plain(parts, ratio, estimator)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

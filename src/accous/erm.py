@@ -174,12 +174,12 @@ class LogisticErm:
 
     @property
     def rounds_between_checks(self) -> int:
-        """16 for few coefficients, up to 256 for many.
+        """32 for few coefficients, up to 256 for many.
 
         Leaving out every row once costs time in their square, a round in their number.
         """
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
-        return min(256, 16 * (1 + n_coefs // 64))
+        return min(256, 32 * (1 + n_coefs // 64))
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""

@@ -35,6 +35,7 @@ __all__ = [
     "start_fallback",
 ]
 
+# Departs from the paper: it adapts in every round, come what may.
 VETO_STANDARD_ERRORS = 1.5
 
 
@@ -112,7 +113,7 @@ def start_fallback(ratio: Any) -> Fallback:
 
 
 def compare(
-    erm: WeightedErm, fixed: FixedModel, labels: IntArray, weights: FloatArray, fitted: tuple[FloatArray, Any]
+    erm: WeightedErm, fixed: FixedModel, labels: IntArray, weights: FloatArray, fitted: tuple[Any, FloatArray]
 ) -> tuple[float, float]:
     """Weighted error of the adapted minus that of the fixed predictor, and its standard error; NaN where unknown.
 
@@ -124,9 +125,9 @@ def compare(
     weights : array of shape (n_reference,)
         The current ones.
     fitted : tuple
-        The weights that the adapted predictor was fitted with, and itself.
+        The adapted predictor, and the weights that it was fitted with.
     """
-    predicted = erm.cross_fitted(*fitted, is_quick=True)
+    predicted = erm.cross_fitted(fitted[1], fitted[0], is_quick=True)
     is_wrong = fixed.is_wrong(is_quick=True)
     if predicted is None or is_wrong is None:
         return float("nan"), float("nan")

@@ -5,13 +5,12 @@ Everything here is computed when it is read, from the state of the round; nothin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accous.core.arrays import FloatArray, IntArray
-from accous.diagnostics.attribution import shares
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
@@ -41,7 +40,14 @@ class Insight:
     classes_: NDArray[Any]
     labels_: IntArray
     base_weight_: FloatArray
+    reference_: Any
     fallback: str
+
+    if TYPE_CHECKING:
+
+        def _require_fitted(self, attribute: str) -> None: ...
+
+        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
 
     @property
     def trust_(self) -> Trust:
@@ -88,7 +94,8 @@ class Insight:
     @property
     def drift_attribution_(self) -> FloatArray:
         """Share of each input column in the log ratio of recent rounds; zeros while there was no shift."""
-        return shares(self.state_.watch.column_parts)
+        parts: FloatArray = self.state_.watch.column_shares
+        return parts
 
     @property
     def history_in_use_(self) -> float:
@@ -169,12 +176,6 @@ class Insight:
 
     # --- what these are made of -----------------------------------------------------------------------------------
 
-    def _require_fitted(self, attribute: str) -> None:
-        raise NotImplementedError
-
-    def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
-        raise NotImplementedError
-
     def _predictor(self, state: Any) -> Any:
         """The predictor in use: the fixed one under a veto."""
         return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
@@ -197,7 +198,7 @@ class Insight:
         if not state.n_refits:
             return 0.0, 0.0
         with one_blas_thread():
-            return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.fitted_weights, state.estimator))
+            return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.estimator, state.fitted_weights))
 
     def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
         """Importance weights by each active learner's ratio, and their meta weights."""
@@ -242,5 +243,3 @@ class Insight:
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             return rows, np.asarray(self.reference_)
         return np.zeros((count_rows(rows), 1)), np.zeros((len(self.labels_), 1))
-
-    reference_: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from accous.ratio.maps import Identity, Standardize
 __all__ = ["Watch", "start_watch", "watch_from_plain", "watch_round", "watch_to_plain"]
 
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+# A standard deviation of the log ratio of a seventh in one look, and of less in several.
+_SMALLEST_VARIANCE = 0.02
 _LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
 
 
@@ -43,6 +46,12 @@ class Watch:
     log: DriftLog | None
 
     @property
+    def column_shares(self) -> FloatArray:
+        """Share of each column; zeros where the log ratio of recent rounds did not vary enough to speak of."""
+        is_still = self.column_parts.sum() < _SMALLEST_VARIANCE
+        return np.zeros_like(self.column_parts) if is_still else shares(self.column_parts)
+
+    @property
     def share_out_of_bound(self) -> float:
         """Share of recent rows that were longer than the bound; NaN where there is no bound."""
         if self.log is None:
@@ -63,9 +72,9 @@ def watch_round(
     n_rows: int,
     exponent: float,
     columns: ReferenceColumns,
-    names: list[str],
+    names: Callable[[], list[str]],
 ) -> Watch:
-    """Take notice of a round, given the ratio before and after it; columns are looked at in every eighth."""
+    """Take notice of a round, given the ratio before and after it; columns are looked at in every sixteenth."""
     before, after = ratios
     n_recent_out = watch.n_recent_out
     if watch.log is not None:
@@ -82,7 +91,12 @@ def watch_round(
 
 
 def _look(
-    log: DriftLog, this_round: int, ratio: LinearRatio, exponent: float, columns: ReferenceColumns, names: list[str]
+    log: DriftLog,
+    this_round: int,
+    ratio: LinearRatio,
+    exponent: float,
+    columns: ReferenceColumns,
+    names: Callable[[], list[str]],
 ) -> DriftLog:
     neutral = ratio._neutral_coef
     coef = neutral + exponent * (ratio.coef_ - neutral)
@@ -90,7 +104,7 @@ def _look(
         this_round,
         coef,
         weigh=lambda theta: ratio.whole_reference_.ratios(theta, float(ratio.max_ratio)),
-        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names),
+        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names()),
     )
 
 
@@ -116,7 +130,9 @@ def watch_to_plain(watch: Watch) -> dict[str, Any]:
     """Nested dicts of arrays, numbers and strings."""
     log = watch.log
     plain: dict[str, Any] = {name: getattr(watch, name) for name in ("n_recent", "n_recent_out", "column_parts")}
-    plain["log"] = None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef}
+    plain["log"] = (
+        None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef, "sizes": list(log.sizes)}
+    )
     events = () if log is None else log.events
     plain["events"] = [vars(event) | {"features": list(event.features)} for event in events]
     return plain
@@ -126,4 +142,7 @@ def watch_from_plain(plain: dict[str, Any]) -> Watch:
     """Undo ``watch_to_plain``."""
     events = tuple(DriftEvent(**event | {"features": tuple(event["features"])}) for event in plain["events"])
     watch = Watch(plain["n_recent"], plain["n_recent_out"], plain["column_parts"], None)
-    return watch if plain["log"] is None else replace(watch, log=DriftLog(**plain["log"], events=events))
+    if plain["log"] is None:
+        return watch
+    log = DriftLog(**plain["log"] | {"sizes": tuple(plain["log"]["sizes"])}, events=events)
+    return replace(watch, log=log)

@@ -131,15 +131,15 @@ def _expected_errors(
     reference: FloatArray, is_wrong: NDArray[np.bool_], weights: FloatArray, rows: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Probability of an error, by a logistic regression on the reference, for its rows and for the audited ones."""
+    # The smallest probability of an error that this many rows can support.
+    floor = 0.5 / len(reference)
     if is_wrong.all() or not is_wrong.any():
-        share = float(is_wrong.mean())
+        share = min(1.0 - floor, max(floor, float(is_wrong.mean())))
         return np.full(len(reference), share), np.full(len(rows), share)
     problem = make_problem(reference, is_wrong.astype(np.int64), 2, _ERROR_C)
     coefs = solve(problem, weights * (len(weights) / weights.sum()))[0]
     of_both = (np.clip(part @ coefs[:-1] + coefs[-1], -30.0, 30.0) for part in (reference, rows))
     of_reference, of_rows = (1.0 / (1.0 + np.exp(-scores)) for scores in of_both)
-    # The smallest probability of an error that this many rows can support.
-    floor = 0.5 / len(reference)
     return np.clip(of_reference, floor, 1.0 - floor), np.clip(of_rows, floor, 1.0 - floor)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,12 +12,15 @@ from accous.diagnostics.weights import weight_distance
 
 __all__ = ["MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]
 
-ROUNDS_BETWEEN_LOOKS = 8
+ROUNDS_BETWEEN_LOOKS = 16
 MAX_EVENTS = 100
-_SMOOTHING = 0.3
-_SMALLEST_CHANGE = 0.15
-_SETTLED = 0.03
-_LONGEST_CHANGE = 512
+_SMOOTHING = 0.5
+_SMALLEST_CHANGE = 0.2
+# A change has come to rest when its size has varied by no more than this over so many looks.
+_RESTING_LOOKS = 4
+_RESTING_RANGE = 0.1
+_MOST_LOOKS = 32
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class DriftEvent:
     features : tuple of str
         The columns that carry half of the change, the largest first, at most five.
     rounds_to_adapt : int or None
-        Rounds from then on until the weights had come to rest; None while they have not.
+        Rounds from then on until the weights had made nine tenths of the way; None while they move.
     """
 
     round: int
@@ -54,11 +57,17 @@ class DriftLog:
         The same where the last change ended.
     events : tuple of DriftEvent
         The last ``MAX_EVENTS``; the last of them may be still going on.
+    sizes : tuple of float
+        Distances from where the last change ended, one for each look at a change that is still going on.
+    settled_weights : array of shape (n_reference,) or None
+        The reference's weights there, if they have been computed; no part of the state.
     """
 
     coef: FloatArray
     settled_coef: FloatArray
     events: tuple[DriftEvent, ...]
+    sizes: tuple[float, ...] = ()
+    settled_weights: FloatArray | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_moving(self) -> bool:
@@ -88,18 +97,22 @@ class DriftLog:
         if np.array_equal(smoothed, self.settled_coef):
             return replace(self, coef=smoothed)
         weights = weigh(smoothed)
-        size = weight_distance(weights, weigh(self.settled_coef))
+        settled = weigh(self.settled_coef) if self.settled_weights is None else self.settled_weights
+        size = weight_distance(weights, settled)
+        change = smoothed - self.settled_coef
         if not self.is_moving:
             if size <= _SMALLEST_CHANGE:
-                return replace(self, coef=smoothed)
-            event = DriftEvent(this_round, size, name(smoothed - self.settled_coef), None)
-            return replace(self, coef=smoothed, events=(*self.events, event)[-MAX_EVENTS:])
-        event = self.events[-1]
-        n_rounds = this_round - event.round
-        if weight_distance(weights, weigh(self.coef)) > _SETTLED and n_rounds < _LONGEST_CHANGE:
-            return replace(self, coef=smoothed)
-        event = DriftEvent(event.round, size, name(smoothed - self.settled_coef), n_rounds)
-        return DriftLog(smoothed, smoothed, (*self.events[:-1], event))
+                return replace(self, coef=smoothed, settled_weights=settled)
+            event = DriftEvent(this_round, size, name(change), None)
+            return DriftLog(smoothed, self.settled_coef, (*self.events, event)[-MAX_EVENTS:], (size,), settled)
+        sizes = (*self.sizes, size)
+        recent = sizes[-_RESTING_LOOKS:]
+        is_resting = len(sizes) > _RESTING_LOOKS and max(recent) - min(recent) <= _RESTING_RANGE
+        if not is_resting and len(sizes) < _MOST_LOOKS:
+            return replace(self, coef=smoothed, sizes=sizes, settled_weights=settled)
+        n_looks = next(number for number, one in enumerate(sizes) if one >= _NEARLY_ALL * size)
+        event = DriftEvent(self.events[-1].round, size, name(change), n_looks * ROUNDS_BETWEEN_LOOKS)
+        return DriftLog(smoothed, smoothed, (*self.events[:-1], event), (), weights)
 
 
 def start_log(neutral: FloatArray) -> DriftLog:

@@ -14,7 +14,7 @@ from accous.core.arrays import FloatArray
 __all__ = ["LEVEL", "RiskEstimate", "error_difference", "error_interval", "weighted_error"]
 
 LEVEL = 0.9
-_SPREADS = 3.0
+_SPREADS = 2.25
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def error_interval(
 
     The half-width adds what the reference leaves open to what the ratio leaves open:
 
-    .. math:: z_{0.95} \, \mathrm{se} + 3 \, \mathrm{sd}_p(R_1, \dots, R_K),
+    .. math:: z_{0.95} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K),
 
     the first by the delta method, the second from the estimates :math:`R_k` that each active learner's ratio gives on
     its own, under the meta weights p. Learners of different intervals disagree where the stream has just moved.

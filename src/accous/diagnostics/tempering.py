@@ -43,17 +43,22 @@ class Tempering:
     reference_terms: FloatArray
     exponent: float
 
-    def after_round(self, batch_ratios: FloatArray, smallest: float) -> Tempering:
-        """Count the loss of a round, of whose batch the ratios before it are given; ``smallest`` floors them."""
-        losses = np.empty(len(EXPONENTS))
-        best = discount_losses(self.losses, self.reference_terms, batch_ratios, smallest, _DECAY, losses)
-        return Tempering(losses, self.reference_terms, EXPONENTS[best])
+    def after_round(self, batch_ratios: FloatArray, smallest: float, reference_ratios: FloatArray) -> Tempering:
+        """Count the loss of a round and prepare for the next.
 
-    def with_reference(self, ratios: FloatArray) -> Tempering:
-        """Take the reference's ratios for the round to come."""
-        terms = np.empty(len(EXPONENTS))
-        reference_terms(ratios, terms)
-        return Tempering(self.losses, terms, self.exponent)
+        Parameters
+        ----------
+        batch_ratios : array of shape (n_batch,)
+            Ratios that the batch had before anything was learned from it.
+        smallest : float
+            What lower ones count as.
+        reference_ratios : array of shape (n_reference,)
+            Ratios for the round to come.
+        """
+        losses, terms = np.empty((2, len(EXPONENTS)))
+        best = discount_losses(self.losses, self.reference_terms, batch_ratios, smallest, _DECAY, losses)
+        reference_terms(reference_ratios, terms)
+        return Tempering(losses, terms, EXPONENTS[best])
 
 
 def start_tempering() -> Tempering:

@@ -1,0 +1,100 @@
+"""What the fallback and the watching cost, as a share of the plain method's rounds, in one process.
+
+The plain rounds are those of the paper's method with nothing watched: ratio, weights, refit. Both models learn from the
+same batches, in alternation, each taking turns in going first; of every round the fastest of several passes counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from accous import AdaptiveClassifier
+from accous.adaptation_state import AdaptationState
+from accous.core.arrays import FloatArray
+from accous.streams import GaussianStream, SquareShift
+from benchmarks.record import write_results
+
+CASES = ((1000, 12, 1), (1000, 12, 5), (10_000, 12, 1), (1000, 50, 1))
+
+
+class PlainRounds(AdaptiveClassifier):
+    """The plain method, without all that is told."""
+
+    def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
+        before = self.state_
+        this_round = before.n_rounds + 1
+        weights = self._importance_weights(np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64))
+        estimator, fitted_weights, n_refits = before.estimator, before.fitted_weights, before.n_refits
+        if self._is_refit_due(before, weights, this_round):
+            estimator, fitted_weights, n_refits = self.erm_.fit(weights, estimator), weights, n_refits + 1
+        return AdaptationState(
+            this_round, ratio, weights, estimator, fitted_weights, n_refits, 0, before.fallback, before.watch
+        )
+
+
+def main() -> None:
+    """Measure, print and write down."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=512, help="rounds of each stream (default 512)")
+    parser.add_argument("--passes", type=int, default=5, help="passes over each stream (default 5)")
+    arguments = parser.parse_args()
+    rows = [measure(*case, arguments.rounds, arguments.passes) for case in CASES]
+    table = Table(title="Microseconds per round; cost of what is told when it is read")
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    console = Console(width=170)
+    console.print(table)
+    console.print(f"Written to {write_results('trust_cost', rows)}")
+
+
+def measure(n_reference: int, n_features: int, batch_size: int, n_rounds: int, n_passes: int) -> dict[str, Any]:
+    """Mean time of a round of both models, and of reading."""
+    stream = GaussianStream(
+        SquareShift(period=100),
+        n_reference=n_reference,
+        n_features=n_features,
+        batch_size=batch_size,
+        n_rounds=n_rounds,
+    )
+    batches = [batch.X for batch in stream]
+    best = np.full((2, n_rounds), np.inf)
+    for number in range(n_passes):
+        makers = (PlainRounds(fallback="none"), AdaptiveClassifier())
+        models = [model.fit(*stream.reference()) for model in makers]
+        for place, batch in enumerate(batches):
+            for which in ((0, 1), (1, 0))[(place + number) % 2]:
+                start = time.perf_counter()
+                models[which].adapt(batch)
+                best[which, place] = min(best[which, place], time.perf_counter() - start)
+    plain, guarded = 1e6 * best.mean(axis=1)
+    return {
+        "n_reference": n_reference,
+        "n_features": n_features,
+        "batch_size": batch_size,
+        "plain_round": float(plain),
+        "guarded_round": float(guarded),
+        "share_added": float(guarded / plain - 1.0),
+        **{f"read_{name}": 1e6 * _time_of_reading(models[1], name, batches[0]) for name in ("trust", "risk", "set")},
+    }
+
+
+def _time_of_reading(model: Any, name: str, X: FloatArray) -> float:
+    best = np.inf
+    for _ in range(5):
+        model.state_.cache.clear()
+        start = time.perf_counter()
+        model.predict_set(X) if name == "set" else getattr(model, f"{name}_")
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+if __name__ == "__main__":
+    main()
