@@ -28,7 +28,7 @@ from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 
 BATCH_SIZE = 10
-PARTS = 10
+PARTS = 4
 PEAK = """
 import resource, sys
 from accous.cli import main
@@ -96,14 +96,14 @@ def main() -> None:
         fit("model")
         compile_all()
         seconds = compare()
-        peaks = {"a tenth of the stream": peak_megabytes("part-0.csv"), "the stream": peak_megabytes("stream.csv")}
+        peaks = {"a quarter of the stream": peak_megabytes("part-0.csv"), "the stream": peak_megabytes("stream.csv")}
     overhead = seconds["command"] / seconds["library"] - 1.0
     rows = {
         "rows": n_rows,
         "plain loop, microseconds a round": 1e6 * seconds["library"] / (n_rows / BATCH_SIZE),
         "accous adapt, microseconds a round": 1e6 * seconds["command"] / (n_rows / BATCH_SIZE),
         "overhead": overhead,
-        "peak megabytes, a tenth of the stream": peaks["a tenth of the stream"],
+        "peak megabytes, a quarter of the stream": peaks["a quarter of the stream"],
         "peak megabytes, the stream": peaks["the stream"],
     }
     console = Console()

@@ -11,9 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
+from accous.preparation.columns import NumberColumn
 from accous.preparation.preparation import Preparation
 from accous.tables.chunks import BadRow, Chunk, Position, TableReader
-from accous.tables.values import to_texts
 
 __all__ = ["RowReader", "Rows"]
 
@@ -110,6 +110,8 @@ class RowReader:
         self._skips_bad = skips_bad
         self._accepts_unknown = accepts_unknown
         preparation.require_columns(table.columns, table.name)
+        numbers = [plan.name for plan in preparation.used if isinstance(plan, NumberColumn)]
+        table.read_as_numbers([name for name in numbers if name not in passed])
         for name in passed:
             if name not in table.columns:
                 raise DataError(f"{table.name} has no column {name!r}: it has {', '.join(map(repr, table.columns))}.")
@@ -183,8 +185,3 @@ def _head(rows: Rows, n_rows: int) -> Rows:
         n_missing=rows.n_missing[:n_rows],
         n_unknown=rows.n_unknown[:n_rows],
     )
-
-
-def labels_of(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Return the labels as texts; null where there is none."""
-    return to_texts(frame[name])

@@ -49,6 +49,9 @@ class ParquetTable:
         """Return the polars types of these columns."""
         return {name: self._schema[name] for name in wanted}
 
+    def read_as_numbers(self, names: list[str]) -> None:
+        """Do nothing: columns have their types."""
+
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rows from a position on."""
         if start.end > self._n_rows:

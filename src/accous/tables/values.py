@@ -55,4 +55,4 @@ def _is_missing(column: pl.Series) -> NDArray[np.bool_]:
 
 
 def _as_array(numbers: pl.Series) -> NDArray[np.float64]:
-    return np.asarray(numbers.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+    return np.asarray(numbers.to_numpy(), dtype=np.float64)  # what is missing becomes NaN
