@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from accous.adaptation import AdaptiveClassifier
+from accous.bench.oracle import Oracle
 from accous.core.arrays import FloatArray
-from accous.erm import LinearPredictor, LogisticErm
 from accous.pipeline.history import History
 from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
@@ -128,7 +128,7 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
     }
     for model in models.values():
         model.fit(X_reference, y_reference)
-    oracle, history = _Oracle(stream), History()
+    oracle, history = Oracle().fit(X_reference, y_reference), History()
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
     for batch in track(stream):
         is_wrong = [models[name].predict(batch.X) != batch.y for name in (FIXED, ACCOUS)]
@@ -138,24 +138,7 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
             errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
             if name != ONE_STEP:
                 model.adapt(batch.X)
-        errors[ORACLE][batch.round - 1] = oracle.risk(batch.alpha)
+        oracle.adapt_to(stream.reference_ratio(batch.alpha))
+        errors[ORACLE][batch.round - 1] = stream.risk(oracle.estimator_, batch.alpha)
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
     return Race(stream, errors, models[ACCOUS], history)
-
-
-class _Oracle:
-    """The same regression with the true ratio, which in practice nobody has; fitted once for every alpha."""
-
-    def __init__(self, stream: GaussianStream) -> None:
-        self._stream = stream
-        self._X, labels = stream.reference()
-        self._erm = LogisticErm(self._X, labels, np.unique(labels), C=1.0)
-        self._predictor: LinearPredictor | None = None
-        self._risks: dict[float, float] = {}
-
-    def risk(self, alpha: float) -> float:
-        if alpha not in self._risks:
-            ratio = self._stream.true_ratio(self._X, alpha)
-            self._predictor = self._erm.fit(ratio / ratio.mean(), self._predictor)
-            self._risks[alpha] = self._stream.risk(self._predictor, alpha)
-        return self._risks[alpha]
