@@ -1,7 +1,8 @@
 """Every figure of docs/trust.md: ``python -m benchmarks.trust`` for all parts, or with the names of some.
 
-Parts: harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), drift (events
-beside ADWIN and an MMD test), verdicts. Each part replaces its rows in ``benchmarks/results/trust.json``.
+Parts: harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), tables (the risk
+on tables), cbpe (the risk beside NannyML's method), drift (events beside ADWIN and an MMD test), verdicts. Each part
+replaces its rows in ``benchmarks/results/trust.json``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from rich.table import Table
 
 from benchmarks.problems import SHIFTS, data_folder
 from benchmarks.record import FOLDER, write_results
+from benchmarks.trust_cbpe import cbpe_row, measure_cbpe
 from benchmarks.trust_drift import CASES, DETECTORS, drift_row
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
-from benchmarks.trust_risk import Setting, insight_row, measure_insights
+from benchmarks.trust_risk import Setting, insight_row, measure_insights, measure_table_risks, table_row
 from benchmarks.trust_verdicts import DISTANCES, SHIFT_NAMES, SIZES, away_row, measure_verdicts, verdict_rows
 
 Row = dict[str, Any]
@@ -64,6 +66,16 @@ def measure_insight_rows(arguments: argparse.Namespace) -> list[Row]:
     return [insight_row(setting, [found[setting, seed] for seed in range(n)]) for setting, n in counts.items()]
 
 
+def measure_table_rows(arguments: argparse.Namespace) -> list[Row]:
+    """Coverage of risks on tables."""
+    if data_folder() is None:
+        return []
+    n_references, groups = max(2, arguments.references // 5), list(itertools.product(TABLE_NAMES, ("none", "Squ")))
+    cases = [(*group, 300, seed) for group in groups for seed in range(n_references)]
+    found = run(measure_table_risks, cases, arguments.jobs, "tables")
+    return [table_row(*group, [found[*group, 300, seed] for seed in range(n_references)]) for group in groups]
+
+
 def measure_drift(arguments: argparse.Namespace) -> list[Row]:
     """False alarms and delays."""
     n_references = max(2, arguments.references // 4)
@@ -80,9 +92,18 @@ def measure_verdict_rows(arguments: argparse.Namespace) -> list[Row]:
     return [*verdict_rows(list(itertools.chain.from_iterable(found.values()))), *away.values()]
 
 
+def measure_cbpe_rows(arguments: argparse.Namespace) -> list[Row]:
+    """Label-free risk beside CBPE."""
+    n_references = max(2, arguments.references // 5)
+    found = run(measure_cbpe, list(itertools.product(SHIFTS, range(n_references))), arguments.jobs, "cbpe")
+    return [cbpe_row(shift, [found[shift, seed] for seed in range(n_references)]) for shift in SHIFTS]
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "harm": measure_harm,
     "insights": measure_insight_rows,
+    "tables": measure_table_rows,
+    "cbpe": measure_cbpe_rows,
     "drift": measure_drift,
     "verdicts": measure_verdict_rows,
 }

@@ -78,10 +78,10 @@ def draw_harm() -> None:
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(places, [_label(row) for row in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("error above that of the fixed model, in points, with standard errors over splits")
+    axes.set_xlabel("points above the error of the fixed model, ± standard error over splits")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    axes.set_title("Less harm, the same gain", loc="left", fontweight="bold")
+    axes.set_title("Without and with the fallback", loc="left", fontweight="bold")
     _save(figure, "trust_harm")
 
 

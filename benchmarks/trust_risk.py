@@ -16,9 +16,9 @@ from accous import AdaptiveClassifier
 from accous.diagnostics.sets import conformal_sets
 from accous.ratio.blas import one_blas_thread
 from accous.streams import ConstantShift, GaussianStream
-from benchmarks.problems import SHIFTS
+from benchmarks.problems import SHIFTS, TableProblem
 
-__all__ = ["Setting", "insight_row", "measure_insights"]
+__all__ = ["Setting", "insight_row", "measure_insights", "measure_table_risks", "table_row"]
 
 FIRST_ROUND = 100
 TIMES_PER_REFERENCE = 4
@@ -74,11 +74,37 @@ def _look_at(stream: GaussianStream, times: set[int], seed: int) -> Iterator[dic
         model.adapt(batch.X)
 
 
-def _risks(model: Any, stream: GaussianStream, alpha: float) -> dict[str, float]:
+def measure_table_risks(table: str, shift: str, n_rounds: int, seed: int) -> dict[str, float]:
+    """The same for the risks alone, on two pools of a table, whose rows outside the reference are all there is."""
+    problem = TableProblem(table, shift, n_reference=1000, batch_size=1, n_rounds=n_rounds, seed=seed)
+    rng = np.random.default_rng([seed, 7])
+    times = set(rng.choice(np.arange(FIRST_ROUND, n_rounds), TIMES_PER_REFERENCE, replace=False).tolist())
+    found = []
+    with one_blas_thread():
+        model = AdaptiveClassifier().fit(problem.X, problem.y)
+        for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True)):
+            if number in times:
+                found.append(_risks(model, problem, float(alpha)))
+            model.adapt(batch)
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+
+def table_row(table: str, shift: str, found: list[dict[str, float]]) -> dict[str, Any]:
+    """Means over references."""
+    return {
+        "table": table,
+        "shift": shift,
+        "n_references": len(found),
+        **{name: float(np.mean([one[name] for one in found])) for name in found[0]},
+    }
+
+
+def _risks(model: Any, problem: Any, alpha: float) -> dict[str, float]:
     risk = model.risk_
     found = {}
     for name, predictor in (("adapted", model.estimator_), ("fixed", model.fixed_.estimator)):
-        true = stream.risk(predictor, alpha)
+        first, second = problem.component_risks(predictor)
+        true = (1.0 - alpha) * first + alpha * second
         estimate, low, high = (getattr(risk, name + end) for end in ("", "_low", "_high"))
         found[f"{name}_covered"] = float(low <= true <= high)
         found[f"{name}_bias"] = estimate - true

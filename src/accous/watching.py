@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,8 +83,10 @@ def watch_round(
     n_recent = _ROUND_DECAY * watch.n_recent + 1.0
     if this_round % ROUNDS_BETWEEN_LOOKS:
         return Watch(n_recent, n_recent_out, watch.column_parts, watch.log)
-    with one_blas_thread():
-        parts = _LOOK_DECAY * watch.column_parts + exponent**2 * _column_parts(after, columns)
+    with nullcontext() if getattr(after, "_is_free_of_blas", False) else one_blas_thread():
+        parts = _LOOK_DECAY * watch.column_parts
+        if exponent:
+            parts += exponent**2 * _column_parts(after, columns)
         log = watch.log
         if log is not None:
             log = _look(log, this_round, after, exponent, columns, names)
