@@ -186,6 +186,14 @@ def test_it_runs_as_a_module():
     assert run.stderr.startswith("accous: --rounds")
 
 
+@pytest.mark.parametrize(("typed", "expected"), [("accous in", "inspect"), ("accous adapt --sa", "--save-every")])
+def test_the_shell_completes_commands_and_options(typed, expected):
+    asked = {"_ACCOUS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    command = [sys.executable, "-m", "accous"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | asked)
+    assert run.stdout.split() == [expected]
+
+
 # --- what the numbers say --------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,12 @@ def stop(process: subprocess.Popen, number: int = signal.SIGINT) -> tuple[int, s
 def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
     with start(folder, "adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
-        process.stdin.write(b"".join(lines[:13]))
+        process.stdin.write(lines[0])
+        process.stdin.flush()
+        lock = folder / "model" / ".accous.lock"
+        wait_for(lambda: lock.exists() and lock.read_text(), "start")
+        time.sleep(1.0)  # a header alone is not the end
+        process.stdin.write(b"".join(lines[1:13]))
         process.stdin.flush()
         # The input stays open: ten of the twelve rows make two rounds, and both must come out now.
         found = b""

@@ -11,8 +11,8 @@ __all__ = ["LENGTH_BINS", "MOST_POINTS", "VERDICTS", "History"]
 
 MOST_POINTS = 512
 LENGTH_BINS = 32
-# The risk costs as much as several rounds: it is read at every eighth point, and in each of the first rounds.
-_RISK_EVERY, _EARLY_ROUNDS = 8, 64
+# The risk costs as much as several rounds: it is read at every sixteenth point, and in each of the first rounds.
+_RISK_EVERY, _EARLY_ROUNDS = 16, 32
 _COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 _READINGS = (
     "effective_sample_size",

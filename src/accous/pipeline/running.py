@@ -94,7 +94,7 @@ class AdaptRun:
         self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
         self._job = pipeline.job
         self._scoring = None if label is None else Scoring(pipeline.model, label)
-        self._last_save = time.monotonic()
+        self._last_save, self._last_saved_round = time.monotonic(), pipeline.model.n_rounds_
 
     def run(self) -> bool:
         """Follow the stream to its end; return whether that was reached."""
@@ -124,7 +124,8 @@ class AdaptRun:
         if self._should_stop():
             self._save()
             return True
-        if self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
+        is_news = self._pipeline.model.n_rounds_ != self._last_saved_round
+        if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
             self._save()
         return False
 
@@ -209,7 +210,7 @@ class AdaptRun:
         job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         job.is_finished = is_finished
         save_pipeline(self._pipeline, self._folder)
-        self._last_save = time.monotonic()
+        self._last_save, self._last_saved_round = time.monotonic(), self._pipeline.model.n_rounds_
 
 
 class _Results:

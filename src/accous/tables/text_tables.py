@@ -89,13 +89,13 @@ class TextTable(ABC):
             )
         return RecordCutter(self._separator, start.end - 1, start.line - 1), content
 
-    def _after_header(self) -> tuple[RecordCutter, bytes]:
+    def _after_header(self) -> tuple[RecordCutter, bytes | None]:
         content, offset, line = self._read_so_far, 0, 0
         if not self._is_first_data():
             offset, line = self._header_end
             content = content[offset:]
         cutter = RecordCutter(self._separator, offset, line)
-        return cutter, content or self._source.read() or b""
+        return cutter, content or self._source.read()
 
     _header_end: tuple[int, int] = (0, 0)
 
