@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_a_failure_is_recorded() -> None:
     fails_later = Contender("later", lambda _: _FailsToFit(), learns_first=False)
     row = play(make_run(fails_later))
     assert row["status"] == "failed"
-    assert row["reason"] == "RuntimeError: no such luck"
+    assert re.fullmatch(r"RuntimeError: no such luck \(test_run.py, line \d+\)", row["reason"])
     assert row["error"] is None
     assert row.keys() >= REQUIRED
 

@@ -99,7 +99,7 @@ def test_failed_runs_give_exit_code_1_and_are_named(
     assert main(["bench", "run", str(spec)]) == 1
     errors = capsys.readouterr().err
     assert "2 of 4 runs failed" in errors
-    assert "gaussian, Lin, 2, wrong, 0: C must be a finite number above 0" in errors
+    assert "wrong on gaussian, Lin, batches of 2, seed 0: C must be a finite number above 0" in errors
 
 
 def test_two_benchmarks_do_not_write_into_one_folder(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ class Contender:
     name : str
     make : callable
         Takes a seed and gives a fresh classifier with ``fit``, ``adapt`` and ``predict``.
-    learns_first : bool
+    learns_first : bool, default=False
         Whether a round's batch is learned from before it is predicted, as methods that know one batch only need; the
         theory of the online ones has it the other way round.
     is_told_ratio : bool, default=False
@@ -65,7 +65,7 @@ class Contender:
 
     name: str
     make: Callable[[Any], Any]
-    learns_first: bool
+    learns_first: bool = False
     is_told_ratio: bool = False
     needs_module: str | None = None
 

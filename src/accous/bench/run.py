@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,7 +114,7 @@ def play(run: Run) -> dict[str, Any]:
         with one_blas_thread():
             outcome = _outcome(run)
     except Exception as error:
-        reason = str(error) if isinstance(error, AccousError) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, AccousError) else f"{type(error).__name__}: {error} ({_place(error)})"
         outcome = {"status": "failed", "reason": reason, "error": None}
     return {
         "format": FORMAT,
@@ -128,6 +130,12 @@ def play(run: Run) -> dict[str, Any]:
         "machine": machine(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _place(error: Exception) -> str:
+    """File and line where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"
 
 
 def _outcome(run: Run) -> dict[str, Any]:

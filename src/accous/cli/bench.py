@@ -128,23 +128,29 @@ def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Con
     from accous.cli.bench_progress import GridProgress
 
     left = unfinished(runs, file)
-    remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}")
+    remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
     with GridProgress(left, 1 if dask else jobs, remarks) as progress:
-        play_grid(left, file, n_jobs=jobs, dask=dask, on_row=progress.note)
+        try:
+            play_grid(left, file, n_jobs=jobs, dask=dask, on_row=progress.note)
+        except KeyboardInterrupt:
+            remarks.print(
+                f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to go on."
+            )
+            raise
     wanted = {run.identity() for run in runs}
     rows = [row for row in read_rows(file) if row["run"] in wanted]
     failed = [row for row in rows if row["status"] == "failed"]
     if as_json:
         typer.echo(json.dumps({"file": str(file), "done": len(rows) - len(failed), "failed": len(failed)}))
     for row in failed[:5]:
-        where = ", ".join(str(row[key]) for key in ("dataset", "shift", "batch_size", "contender", "seed"))
-        remarks.print(f"failed: {where}: {row['reason']}", markup=False)
+        where = "{contender} on {dataset}, {shift}, batches of {batch_size}, seed {seed}".format(**row)
+        remarks.print(f"failed: {where}: {row['reason']}", markup=False, soft_wrap=True)
     if failed:
         typer.echo(
             f"accous: {len(failed)} of {len(rows)} runs failed; run the same command to try them again.", err=True
         )
         return 1
-    remarks.print(f"All {len(rows)} runs are done. Next: accous bench report {file.parent}")
+    remarks.print(f"All {len(rows)} runs are done. Next: accous bench report {file.parent}", soft_wrap=True)
     return 0
 
 

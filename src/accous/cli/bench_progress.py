@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from accous.bench.run import Run
 
 __all__ = ["GridProgress"]
+
+_SECONDS_BETWEEN_LINES = 20.0
 
 
 class GridProgress:
@@ -37,12 +40,15 @@ class GridProgress:
         self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
         self._n_failed = 0
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        is_hidden = console.quiet or not console.is_terminal
         self._progress = Progress(
             *columns,
             TextColumn("{task.fields[left]}"),
             console=console,
-            disable=console.quiet or not console.is_terminal,
+            disable=is_hidden,
         )
+        self._console, self._is_hidden, self._last_word = console, is_hidden, time.monotonic()
+        self.n_finished, self._n_runs = 0, len(runs)
         self._task = self._progress.add_task("runs", total=len(runs), left="")
 
     def __enter__(self) -> Self:
@@ -61,6 +67,11 @@ class GridProgress:
         left = f"about {timedelta(seconds=round(self.seconds_left()))} left"
         failures = f", {self._n_failed} failed" if self._n_failed else ""
         what = f"{row['dataset']} {row['shift']} {row['contender']}"
+        self.n_finished += 1
+        if self._is_hidden and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+            # No bar in a log file, but a sign of life.
+            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished, {left}{failures}")
+            self._last_word = time.monotonic()
         self._progress.update(self._task, advance=1, left=left + failures, description=what)
 
     def seconds_left(self) -> float:

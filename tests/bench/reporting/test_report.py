@@ -218,13 +218,15 @@ def test_without_ours_nothing_is_compared(tmp_path: Path) -> None:
 
 def test_fewer_seeds_rounds_and_failures_are_said_in_footnotes(tmp_path: Path) -> None:
     rows = [make_row(name, seed, error=0.3 + 0.01 * seed) for name in ("FIX", "Accous") for seed in (0, 1, 2)]
-    rows += [make_row("KMM", seed) for seed in (0, 1)] + [make_failure("KMM", 2, "singular")]
-    rows += [make_row("DANN", seed, n_rounds=100) for seed in (0, 1, 2)]
+    rows += [make_row(name, 3, error=0.31) for name in ("FIX", "Accous")]
+    rows += [make_row("KMM", seed, error=0.3 + 0.01 * seed**2) for seed in (0, 1, 3)]
+    rows += [make_failure("KMM", 2, "singular")]
+    rows += [make_row("DANN", seed, n_rounds=100) for seed in (0, 1, 2, 3)]
     text = report_on(tmp_path, rows)
-    assert "2 seeds only: 0 and 1." in text
+    assert "3 seeds only: 0, 1 and 3." in text
     assert "Failed for seed 2: singular." in text
     assert "100 rounds instead of 10,000: another stream, left out of the comparisons." in text
-    assert "n = 2 or 3 seeds" in text
+    assert "n = 3 or 4 seeds" in text
 
 
 def test_numbers_that_are_not_finite_are_unknown(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def slow_holm(p: list[float]) -> list[float]:
     return adjusted
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 20])
+@pytest.mark.parametrize("n", [3, 5, 20])
 def test_paired_test_is_scipys(n: int) -> None:
     generator = np.random.default_rng(n)
     ours = generator.normal(0.3, 0.02, n)
@@ -49,7 +49,10 @@ def test_edges_of_the_paired_test() -> None:
     assert same.p == 1.0
     shifted = paired_test([0.25, 0.5, 0.75], [0.0, 0.25, 0.5])
     assert shifted is not None
-    assert shifted.p == 0.0
+    assert shifted.p is None
+    pair = paired_test([0.3, 0.35], [0.2, 0.21])
+    assert pair is not None
+    assert pair.p is None
 
 
 @given(errors)
@@ -58,9 +61,10 @@ def test_p_is_a_probability_and_the_same_from_both_sides(pairs: list[tuple[float
     there, back = paired_test(others, ours), paired_test(ours, others)
     assert there is not None
     assert back is not None
-    assert there.p is not None
-    assert 0.0 <= there.p <= 1.0
-    assert back.p == pytest.approx(there.p)
+    assert (there.p is None) == (back.p is None)
+    if there.p is not None:
+        assert 0.0 <= there.p <= 1.0
+        assert back.p == pytest.approx(there.p)
     assert back.difference == pytest.approx(-there.difference)
 
 

@@ -73,8 +73,8 @@ def _values(cell: Cell, name: str, measure: str) -> list[float]:
 
 def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
     bounds = {name: fmean(found) for name in (UNWEIGHTED, ORACLE) if (found := _values(cell, name, measure))}
-    if len(bounds) == 2:
-        axes.axvspan(min(bounds.values()), max(bounds.values()), color="#EEF2F6", zorder=0)
+    if len(bounds) == 2 and bounds[ORACLE] < bounds[UNWEIGHTED]:
+        axes.axvspan(bounds[ORACLE], bounds[UNWEIGHTED], color="#EEF2F6", zorder=0)
     for name, bound in bounds.items():
         axes.axvline(bound, **line_style(name))
     for place, name in enumerate(names):
@@ -83,7 +83,7 @@ def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
             _draw_dot(axes, place, name, found, is_complete=cell.is_complete(name))
         published = _published(cell, name, measure)
         if published is not None:
-            axes.plot(published, place, "d", markersize=5, markerfacecolor="none", markeredgecolor="#444444", zorder=4)
+            axes.plot(published, place, "d", markersize=5, markerfacecolor="none", markeredgecolor="#444444", zorder=8)
     axes.set_yticks(np.arange(len(names)), [drawn(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")

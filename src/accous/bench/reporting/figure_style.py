@@ -36,6 +36,9 @@ _MARKERS = {
     "Accous (batch first)": "h",
     "OLRE": "^",
     "DANN": "v",
+    "KMM": "<",
+    "KLIEP": ">",
+    "uLSIF": "8",
     "LR": "X",
     UNWEIGHTED: "P",
     ORACLE: "*",
@@ -70,7 +73,7 @@ def line_style(contender: str) -> dict[str, Any]:
 
 def marker_style(contender: str) -> dict[str, Any]:
     """Colour and marker of a contender's points."""
-    return {"color": line_style(contender)["color"], "marker": _MARKERS.get(contender, "D")}
+    return {"color": line_style(contender)["color"], "marker": _MARKERS.get(contender, "p")}
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from statistics import fmean, median, mode
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import stats
 
 from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Panel
 from accous.bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
-from accous.bench.reporting.paper import paper_result
+from accous.bench.reporting.paper import is_papers_length, paper_result
 from accous.bench.reporting.regret import RegretSeries, theory_exponent
 from accous.bench.reporting.significance import detectable_effect
 from accous.bench.reporting.wording import count, dataset_title, listed, per_cent, points, shift_words
@@ -68,9 +69,12 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
     return sentences
 
 
-def panel_findings(panel: Panel) -> list[str]:
-    """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares."""
-    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, _like_paper, _significant)
+def panel_findings(panel: Panel, learning_first: Collection[str] = ()) -> list[str]:
+    """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares.
+
+    ``learning_first`` are the contenders that learn from a batch before they predict it.
+    """
+    kinds = (_best, _helped, _to_gain, _hurt, partial(_unlike_risk, names=learning_first), _like_paper, _significant)
     return [sentence for kind in kinds if (sentence := kind(panel))]
 
 
@@ -155,10 +159,12 @@ def _hurt(panel: Panel) -> str:
     return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
 
 
-def _unlike_risk(panel: Panel) -> str:
-    """Where the error on the stream is not what the exact risk says of the same models."""
+def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
+    """Where the error on the stream is not what the exact risk says of the same models, and not by chance."""
     found: dict[str, float] = {}
     for name in panel.contenders:
+        if name not in names:
+            continue
         gaps = [
             fmean(cell.entries[name].values("error", seeds)) - fmean(cell.entries[name].values("risk", seeds))
             for cell in panel.cells.values()
@@ -179,7 +185,8 @@ def _unlike_risk(panel: Panel) -> str:
 def _like_paper(panel: Panel) -> str:
     """Mean distance to the paper's numbers, and whether the contenders stand in the same order."""
     distances, correlations = [], []
-    for shift, cell in panel.cells.items():
+    comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
+    for shift, cell in comparable.items():
         # The method as published stands for the paper's, where it took part.
         superseded = OURS if cell.is_complete("Accous (paper)") else "Accous (paper)"
         pairs = []

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["PAPER_RESULTS", "PaperResult", "paper_note", "paper_result"]
+__all__ = ["PAPER_RESULTS", "PaperResult", "is_papers_length", "paper_note", "paper_result"]
+
+_N_ROUNDS = 10_000
 
 
 class PaperResult(NamedTuple):
@@ -182,6 +184,11 @@ def paper_result(dataset: str, shift: str, batch_size: int, contender: str) -> P
     """
     dataset = _SAME_DATASET.get(dataset, dataset)
     return PAPER_RESULTS.get((dataset, shift, batch_size, _SAME_CONTENDER.get(contender, contender)))
+
+
+def is_papers_length(n_rounds: int) -> bool:
+    """Whether streams are as long as the paper's, whose switches come the more often the shorter the stream is."""
+    return n_rounds == _N_ROUNDS
 
 
 def paper_note(dataset: str) -> str | None:

@@ -18,6 +18,7 @@ _PREAMBLE = r"""\documentclass[10pt]{article}
 \usepackage{graphicx}
 \usepackage{textcomp}
 \setlength{\parindent}{0pt}
+\sloppy
 \setlength{\parskip}{0.5\baselineskip}
 \newcommand{\fit}[1]{\sbox0{#1}\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi}
 \begin{document}

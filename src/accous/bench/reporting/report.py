@@ -152,7 +152,7 @@ def report_blocks(
     if figures is not None:
         blocks += _pictures("Comparison of the contenders", figures.comparison)
     for panel in panels:
-        blocks += _panel_blocks(panel)
+        blocks += _panel_blocks(panel, aggregates.provenance.get("learns_first", []))
     if figures is not None:
         blocks += _pictures("Errors over time under natural drift", figures.drift)
         blocks += _pictures("Inside the ensemble", figures.learners)
@@ -201,9 +201,9 @@ def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
     yield from [tally_table(by_risk, "risk")] if by_risk else []
 
 
-def _panel_blocks(panel: Panel) -> Iterable[Block]:
+def _panel_blocks(panel: Panel, learning_first: list[str]) -> Iterable[Block]:
     yield Heading(panel_title(panel.dataset, panel.n_reference, panel.batch_size), 2)
-    findings = panel_findings(panel)
+    findings = panel_findings(panel, learning_first)
     if findings:
         yield Bullets(findings)
     tables = (error_table(panel), gap_table(panel), difference_table(panel))

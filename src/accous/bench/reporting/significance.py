@@ -13,6 +13,8 @@ from scipy import optimize, stats
 
 __all__ = ["PairedTest", "detectable_effect", "holm", "paired_test"]
 
+_LEAST_PAIRS = 3
+
 
 class PairedTest(NamedTuple):
     """A paired t-test: the mean difference, its spread, and how surprising it is if nothing differs.
@@ -39,7 +41,8 @@ def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | 
     """Test two-sidedly whether paired errors have the same mean.
 
     The statistic is ``t = mean(d) / (std(d) / sqrt(n))`` with d the differences of the pairs, against Student's
-    distribution with n - 1 degrees of freedom. Differences that are all the same have p = 1 if zero and 0 otherwise.
+    distribution with n - 1 degrees of freedom. Two pairs are no test, and neither are
+    differences that are all the same, which few rows make likely; if they are all zero, p = 1.
 
     Parameters
     ----------
@@ -61,7 +64,9 @@ def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | 
     std = float(differences.std(ddof=1))
     # Relative to the differences: errors that differ by the same amount leave only rounding errors.
     if std <= 1e-12 * max(1.0, abs(mean)):
-        return PairedTest(n, mean, std, 1.0 if abs(mean) <= 1e-12 else 0.0)
+        return PairedTest(n, mean, std, 1.0 if abs(mean) <= 1e-12 else None)
+    if n < _LEAST_PAIRS:
+        return PairedTest(n, mean, std, None)
     t = mean / (std / np.sqrt(n))
     return PairedTest(n, mean, std, float(2.0 * stats.t.sf(abs(t), n - 1)))
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
 from accous.bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous.bench.reporting.document import DASH, Notes, Row, Table, Text
-from accous.bench.reporting.paper import paper_note, paper_result
+from accous.bench.reporting.paper import is_papers_length, paper_note, paper_result
 from accous.bench.reporting.regret import RegretSeries, theory_exponent
 from accous.bench.reporting.wording import (
     count,
@@ -46,6 +46,8 @@ def error_table(panel: Panel) -> Table:
     caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean {time} of a round, scoring included."
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
     remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
+    if with_paper and not all(is_papers_length(cell.n_rounds) for cell in panel.cells.values()):
+        remarks.append("The paper's streams have 10,000 rounds, these have not: its numbers are of another experiment.")
     footnotes = notes.all() + [("", remark) for remark in remarks]
     return Table(caption, [*headings, "ms"], rows, groups, footnotes)
 
