@@ -37,7 +37,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="parts to measure (default: all)")
     parser.add_argument("--references", type=int, default=100, help="independent references per shift (default 100)")
     parser.add_argument("--splits", type=int, default=20, help="splits per stream of the part harm (default 20)")
-    parser.add_argument("--rounds", type=int, default=600, help="rounds of each stream of the part harm (default 600)")
+    parser.add_argument("--first-split", type=int, default=0, help="seed of the first split of harm (default 0)")
+    parser.add_argument("--rounds", type=int, default=800, help="rounds of each stream of the part harm (default 800)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     arguments = parser.parse_args()
     for part in arguments.parts or PARTS:
@@ -52,8 +53,9 @@ def measure_harm(arguments: argparse.Namespace) -> list[Row]:
     cases = [HarmCase("gauss", shift, n, **sizes) for n in (1000, 300) for shift in SHIFTS]
     if data_folder() is not None:
         cases += [HarmCase(table, shift, 1000, **sizes) for table in TABLE_NAMES for shift in ("none", "Squ")]
-    found = run(measure_excess, list(itertools.product(cases, range(arguments.splits))), arguments.jobs, "harm")
-    return [harm_row(case, [found[case, split] for split in range(arguments.splits)]) for case in cases]
+    splits = range(arguments.first_split, arguments.first_split + arguments.splits)
+    found = run(measure_excess, list(itertools.product(cases, splits)), arguments.jobs, "harm")
+    return [harm_row(case, [found[case, split] for split in splits]) for case in cases]
 
 
 def measure_insight_rows(arguments: argparse.Namespace) -> list[Row]:
@@ -78,7 +80,7 @@ def measure_table_rows(arguments: argparse.Namespace) -> list[Row]:
 
 def measure_drift(arguments: argparse.Namespace) -> list[Row]:
     """False alarms and delays."""
-    n_references = max(2, arguments.references // 4)
+    n_references = max(2, arguments.references // 5)
     cases = [(detector, case, 1, n_references) for detector in DETECTORS for case in CASES]
     return list(run(drift_row, cases, arguments.jobs, "drift").values())
 
