@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="parts to measure (default: all)")
     parser.add_argument("--references", type=int, default=100, help="independent references per shift (default 100)")
     parser.add_argument("--splits", type=int, default=20, help="splits per stream of the part harm (default 20)")
-    parser.add_argument("--rounds", type=int, default=600, help="rounds of each stream of the part harm (default 600)")
+    parser.add_argument("--rounds", type=int, default=800, help="rounds of each stream of the part harm (default 800)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     arguments = parser.parse_args()
     for part in arguments.parts or PARTS:
@@ -78,7 +78,7 @@ def measure_table_rows(arguments: argparse.Namespace) -> list[Row]:
 
 def measure_drift(arguments: argparse.Namespace) -> list[Row]:
     """False alarms and delays."""
-    n_references = max(2, arguments.references // 4)
+    n_references = max(2, arguments.references // 5)
     cases = [(detector, case, 1, n_references) for detector in DETECTORS for case in CASES]
     return list(run(drift_row, cases, arguments.jobs, "drift").values())
 

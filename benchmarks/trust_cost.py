@@ -42,7 +42,7 @@ class PlainRounds(AdaptiveClassifier):
 def main() -> None:
     """Measure, print and write down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=512, help="rounds of each stream (default 512)")
+    parser.add_argument("--rounds", type=int, default=384, help="rounds of each stream (default 384)")
     parser.add_argument("--passes", type=int, default=5, help="passes over each stream (default 5)")
     arguments = parser.parse_args()
     rows = [measure(*case, arguments.rounds, arguments.passes) for case in CASES]
