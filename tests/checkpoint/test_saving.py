@@ -65,7 +65,7 @@ def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object], *, for
 
 def test_the_files_of_a_save(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
-    assert manifest.keys() == {"format", "version", "accous", "model", "reference", "state", "checksum"}
+    assert manifest.keys() == {"format", "version", "accous", "model", "reference", "state", "attached", "checksum"}
     assert (manifest["format"], manifest["version"]) == ("accous", 1)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "standardize"
