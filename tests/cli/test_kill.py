@@ -95,4 +95,9 @@ def test_two_hundred_kills_on_a_real_file(zygote, tmp_path, data_folder):
     (tmp_path / "stream.csv").write_text("\n".join([names, *lines[1000:21_000], ""]))
     assert zygote.run(tmp_path, "fit", "reference.csv", "--label", "employed", "-o", "model") == 0
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "employed"]
-    assert compare(zygote, tmp_path, arguments, n_kills=200, seconds=1.0) == 200
+    n_killed = 0
+    while n_killed < 200:  # a fast machine is through the file before it was killed so often: once more, then
+        folder = tmp_path / f"after-{n_killed}-kills"
+        shutil.copytree(tmp_path / "model", folder / "model")
+        shutil.copy(tmp_path / "stream.csv", folder)
+        n_killed += compare(zygote, folder, arguments, n_kills=200 - n_killed, seconds=1.0)
