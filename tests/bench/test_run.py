@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.bench import problems
 from accous.bench.contenders import Contender, get_contender
 from accous.bench.problems import SHIFTS, Setting, get_problem
 from accous.bench.run import Measures, Run, play
 from accous.bench.scores import RoundScores, expected_excess_loss
+from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, MovingGaussianStream
 
 needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
@@ -118,6 +121,16 @@ def test_the_oracle_cannot_run_where_nobody_knows_the_ratio() -> None:
     )
     assert row["status"] == "failed"
     assert "true ratio of this stream is not known" in row["reason"]
+
+
+def test_a_data_set_of_ones_own_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "_PROBLEMS", dict(problems._PROBLEMS))
+    given = get_problem("gaussian")
+    problems.register_problem(replace(given, name="mine"))
+    assert problems.problem_names()[-1] == "mine"
+    assert play(make_run("Accous", dataset="mine"))["error"] == play(make_run("Accous"))["error"]
+    with pytest.raises(ParameterError, match="register_problem takes a Problem"):
+        problems.register_problem("mine")  # type: ignore[arg-type]
 
 
 def test_a_failure_is_recorded() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from accous.bench.contenders import Contender, get_contender
 from accous.bench.plugins import load_plugin
-from accous.bench.problems import SHIFTS, Problem, Setting, get_problem
+from accous.bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
 from accous.bench.run import Measures, Run
 from accous.bench.spec_lines import line_of
 from accous.exceptions import AccousError, ParameterError
@@ -281,8 +281,8 @@ class _Reader:
 
     @staticmethod
     def _check_shift(name: str) -> None:
-        if name not in (*SHIFTS, "natural"):
-            raise ParameterError(f"There is no shift {name!r}: name one of {', '.join(SHIFTS)}, natural.")
+        if name not in (*SHIFTS, NATURAL):
+            raise ParameterError(f"There is no shift {name!r}: name one of {', '.join(SHIFTS)}, {NATURAL}.")
 
     @staticmethod
     def _check_record(name: str) -> None:

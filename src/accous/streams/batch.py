@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
+from accous.streams.shifts import Shift
 
-__all__ = ["Batch", "check_alphas"]
+__all__ = ["Batch", "check_alphas", "draw_alphas"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,6 +34,13 @@ class Batch:
     y: NDArray[Any]
     alpha: float
     round: int
+
+
+def draw_alphas(shift: Shift, n_rounds: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Weight of ``D''`` in each round, as an array that cannot be written into."""
+    alphas = np.array(shift.alphas(n_rounds, generator), dtype=np.float64)
+    alphas.setflags(write=False)
+    return alphas
 
 
 def check_alphas(alphas: NDArray[np.float64], n_rounds: int) -> None:

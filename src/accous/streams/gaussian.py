@@ -13,7 +13,7 @@ from scipy.special import log_expit, ndtr
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number_in
-from accous.streams.batch import Batch, check_alphas
+from accous.streams.batch import Batch, check_alphas, draw_alphas
 from accous.streams.linear_models import linear_scores
 from accous.streams.shifts import Shift
 
@@ -113,9 +113,7 @@ class GaussianStream:
     @cached_property
     def alphas(self) -> FloatArray:
         """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        alphas = np.array(self.shift.alphas(self.n_rounds, self._generator(0)), dtype=np.float64)
-        alphas.setflags(write=False)
-        return alphas
+        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
 
     def reference(self) -> tuple[FloatArray, IntArray]:
         """Draw the labelled reference, the same in every call.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number_in
-from accous.streams.batch import Batch, check_alphas
+from accous.streams.batch import Batch, check_alphas, draw_alphas
 from accous.streams.shifts import Shift
 
 __all__ = ["MixtureStream"]
@@ -105,9 +105,7 @@ class MixtureStream:
     @cached_property
     def alphas(self) -> FloatArray:
         """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        alphas = np.array(self.shift.alphas(self.n_rounds, self._generator(0)), dtype=np.float64)
-        alphas.setflags(write=False)
-        return alphas
+        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
 
     @property
     def reference_alpha(self) -> float:

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number, require_number_in
-from accous.streams.batch import Batch, check_alphas
+from accous.streams.batch import Batch, check_alphas, draw_alphas
 from accous.streams.shifts import Shift
 
 __all__ = ["MovingGaussianStream"]
@@ -75,9 +75,7 @@ class MovingGaussianStream:
     @cached_property
     def alphas(self) -> FloatArray:
         """How far along the path each round is: a read-only array of shape (n_rounds,)."""
-        alphas = np.array(self.shift.alphas(self.n_rounds, self._generator(0)), dtype=np.float64)
-        alphas.setflags(write=False)
-        return alphas
+        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
 
     def reference(self) -> tuple[FloatArray, IntArray]:
         """Draw the labelled reference, the same in every call."""
