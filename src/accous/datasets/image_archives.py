@@ -33,7 +33,7 @@ def reading(path: Path) -> Iterator[None]:
     except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error, tarfile.TarError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read ({error}): delete it, so that it is fetched anew.") from error
+        raise DataError(f"{path} cannot be read ({error}): put a whole one there, or delete it.") from error
 
 
 def pad_digits(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -96,7 +96,7 @@ def _parse_mat(path: Path) -> Images:
 
 def parse_cifar(path: Path) -> Images:
     """Test images from the binary version's archive: records of a label and 32 x 32 reds, greens and blues."""
-    with reading(path), tarfile.open(path) as archive:
+    with reading(path), tarfile.open(path, "r:gz") as archive:
         member = archive.extractfile("cifar-10-batches-bin/test_batch.bin")
         content = member.read() if member is not None else b""
     n_bytes = 1 + int(np.prod(IMAGE_SHAPE))
@@ -110,7 +110,7 @@ def parse_cifar(path: Path) -> Images:
 def parse_cinic(path: Path, *, n_per_class: int = _CINIC_PER_CLASS) -> Images:
     """As many of the test images of ImageNet origin of each class, chosen by a fixed seed from their sorted names."""
     generator = np.random.default_rng(_CINIC_SEED)
-    with reading(path), tarfile.open(path) as archive:
+    with reading(path), tarfile.open(path, "r:gz") as archive:
         members = _imagenet_members(archive)
         labels: dict[str, int] = {}
         for label, class_name in enumerate(CIFAR_CLASSES):

@@ -122,7 +122,9 @@ def fetch_published(file: PublishedFile, title: str) -> Path:
     if path is None:
         return _download(file, title)
     if file.md5 is not None and (found := _md5(path)) != file.md5:
-        raise DataError(f"{path} is not {file.name} as published: its MD5 is {found}, not {file.md5}. Fetch it again.")
+        raise DataError(
+            f"{path} is not as published: its MD5 is {found}, not {file.md5}. Fetch it again, or delete it."
+        )
     return path
 
 
@@ -140,7 +142,8 @@ def _download(file: PublishedFile, title: str) -> Path:
         try:
             path = pooch.retrieve(url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=True)
         except Exception as error:  # of the network, of the disk, or another checksum
-            reasons.append(f"from {url} failed ({type(error).__name__}: {error})")
+            reason = " ".join(str(error).split())
+            reasons.append(f"from {url} failed ({type(error).__name__}: {reason})")
         else:
             return Path(path)
     raise DataError(

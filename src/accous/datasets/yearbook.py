@@ -112,7 +112,7 @@ def _files_in(path: Path) -> Iterator[tuple[str, bytes]]:
             if file.is_file() and not file.name.startswith("."):
                 yield str(file.relative_to(path)), file.read_bytes()
         return
-    with tarfile.open(path) as archive:
+    with tarfile.open(path, "r:gz") as archive:
         for member in archive:
             name = PurePosixPath(member.name)
             is_portrait = member.isfile() and name.parts[-2:-1] in (("F",), ("M",)) and not name.name.startswith(".")
