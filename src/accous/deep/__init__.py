@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous.deep.features import BackboneFeatures
+    from accous.deep.precomputed import embeddings_of
 
-__all__ = ["BackboneFeatures"]
+__all__ = ["BackboneFeatures", "embeddings_of"]
+
+_PLACES = {"BackboneFeatures": "accous.deep.features", "embeddings_of": "accous.deep.precomputed"}
 
 
 def __dir__() -> list[str]:
@@ -20,8 +23,8 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        if name not in __all__:
+        if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module("accous.deep.features"), name)
+        value = getattr(import_module(_PLACES[name]), name)
         globals()[name] = value
         return value

@@ -31,7 +31,7 @@ _TITLES = {
     "acs_employment": "Employment",
     "powersupply": "Power supply",
     "mnist_svhn": "MNIST-SVHN",
-    "cifar10_cinic10": "CIFAR10-CINIC10",
+    "cifar_cinic": "CIFAR10-CINIC10",
 }
 
 
