@@ -81,9 +81,8 @@ def load_backbone(backbone: Any, image_size: int | None, rows: Rows) -> Backbone
     if all(parameter.dim() != 5 for parameter in loaded.module.parameters()):
         loaded.module.to(memory_format=torch.channels_last)  # twice as fast for images; other shapes stay as they are
     if loaded.preparation.image_size is None:
-        return loaded.frozen()
-    preparation = replace(loaded.preparation, float_range=find_float_range(rows))
-    return replace(loaded, preparation=preparation).frozen()
+        return loaded
+    return replace(loaded, preparation=replace(loaded.preparation, float_range=find_float_range(rows)))
 
 
 class _FeaturesOnly(nn.Module):

@@ -36,10 +36,11 @@ def embed(
     DataError
         Where features are not finite.
     """
+    identity = "" if cache is None else backbone.identity
     pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
 
     def work(indices: IntArray) -> Embeddings:
-        return _embed_piece(backbone, rows, indices, cache)
+        return _embed_piece(backbone, rows, indices, cache, identity)
 
     found: list[Embeddings] = []
     with one_torch_thread(), ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -62,9 +63,11 @@ def count_workers(n_jobs: int | None) -> int:
     return n_jobs
 
 
-def _embed_piece(backbone: Backbone, rows: Rows, indices: IntArray, cache: EmbeddingCache | None) -> Embeddings:
+def _embed_piece(
+    backbone: Backbone, rows: Rows, indices: IntArray, cache: EmbeddingCache | None, identity: str
+) -> Embeddings:
     piece = rows.take(indices)
-    key = "" if cache is None else key_of(backbone.identity, piece)
+    key = "" if cache is None else key_of(identity, piece)
     embeddings = None if cache is None else cache.read(key, len(indices))
     if embeddings is None:
         with torch.inference_mode():

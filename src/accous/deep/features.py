@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accous.core.arrays import FloatArray
 from accous.deep.cache import open_cache
@@ -175,7 +175,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._check_parameters()
         rows = read_rows(X)
         if self.row_shape_ is not None:
-            _require_shape(rows, self.row_shape_)
+            self._check_shape(X, rows, self.row_shape_)
         return self.reduction_.transform(self._embed(self.backbone_, rows))
 
     @property
@@ -197,17 +197,52 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _fit(self, X: Any, y: Any) -> Any:
         """Learn everything, then replace what was learned before; return the reference's embeddings."""
         self._check_parameters()
-        if self.fine_tune:
-            raise ParameterError("fine_tune=True is not there yet.")
         backbones = import_extra("accous.deep.backbones", type(self).__name__)
         rows = read_rows(X)
+        if isinstance(rows, ArrayRows):
+            _require_values(rows)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         backbone = backbones.load_backbone(self.backbone, self.image_size, rows)
+        losses = self._tune(backbone, rows, y, seed) if self.fine_tune else []
+        backbone = backbone.frozen()
         embeddings = self._embed(backbone, rows)
         reduction = fit_reduction(embeddings, self.n_components, float(self.max_norm), seed)
-        self.row_shape_ = rows.array.shape[1:] if isinstance(rows, ArrayRows) and _is_bare(backbone) else None
-        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, []
+        self._remember_shape(X, rows, is_prepared=backbone.preparation.image_size is not None)
+        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
         return embeddings
+
+    def _remember_shape(self, X: Any, rows: Rows, *, is_prepared: bool) -> None:
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        self.row_shape_ = None
+        if isinstance(rows, ArrayRows) and not is_prepared:
+            self.row_shape_ = rows.array.shape[1:]
+            if rows.array.ndim == 2:
+                validate_data(self, _table_of(X, rows), reset=True, skip_check_array=True)
+
+    def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
+        """Refuse rows of another shape than the reference's, and other columns."""
+        if not isinstance(rows, ArrayRows):
+            return
+        found = rows.array.shape[1:]
+        if len(shape) == len(found) == 1:
+            try:
+                validate_data(self, _table_of(X, rows), reset=False, skip_check_array=True)
+            except ValueError as error:
+                raise DataError(str(error)) from None
+        elif found != shape:
+            raise DataError(
+                f"Rows have the shape {found}, but those of the reference have {shape}. Reshape your data, or set "
+                "image_size for images."
+            )
+
+    def _tune(self, backbone: Any, rows: Rows, y: Any, seed: int) -> list[float]:
+        training = import_extra("accous.deep.fine_tuning", type(self).__name__)
+        tuning = training.Tuning(
+            self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size
+        )
+        labels = training.read_labels(y, len(rows))
+        return training.fine_tune(backbone, rows, labels, tuning, seed=seed, verbose=bool(self.verbose))
 
     def _embed(self, backbone: Any, rows: Rows) -> Any:
         embedding = import_extra("accous.deep.embedding", type(self).__name__)
@@ -235,14 +270,13 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             require_integer("n_jobs", self.n_jobs, at_least=1, or_else=", -1 or None")
 
 
-def _is_bare(backbone: Any) -> bool:
-    """Whether rows are handed over as they are."""
-    return backbone.preparation.image_size is None
-
-
-def _require_shape(rows: Rows, shape: tuple[int, ...]) -> None:
-    if isinstance(rows, ArrayRows) and rows.array.shape[1:] != shape:
+def _require_values(rows: ArrayRows) -> None:
+    if rows.array.size == 0:
         raise DataError(
-            f"Rows have the shape {rows.array.shape[1:]}, but those of the reference have {shape}: bring them to it, "
-            "or set image_size for images."
+            f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
         )
+
+
+def _table_of(X: Any, rows: ArrayRows) -> Any:
+    """What scikit-learn reads widths and names from."""
+    return X if hasattr(X, "columns") else rows.array

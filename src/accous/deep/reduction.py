@@ -72,8 +72,10 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
     Raises
     ------
     DataError
-        Where the reference's embeddings are all the same.
+        Where the reference has one row, or its embeddings are all the same.
     """
+    if len(embeddings) < 2:
+        raise DataError("At least two rows are needed to learn features from, got 1 sample.")
     rows = embeddings.astype(np.float64)
     mean = rows.mean(axis=0)
     centred = rows - mean

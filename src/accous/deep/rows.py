@@ -87,6 +87,8 @@ def _from_sequence(items: Sequence[Any]) -> Rows:
 
 
 def _from_array(array: NDArray[Any]) -> Rows:
+    if array.dtype.kind == "O" and array.ndim > 1:
+        array = _to_floats(array)
     if array.ndim == 0:
         raise DataError("Rows are needed, got a single value: pass an array whose first axis counts rows.")
     if array.ndim == 1 and array.dtype.kind in "OUT" and len(array):
@@ -96,13 +98,24 @@ def _from_array(array: NDArray[Any]) -> Rows:
 
 
 def _to_array(X: Any) -> NDArray[Any]:
+    if hasattr(X, "tocsr"):
+        raise DataError("Sparse data is not supported: pass X.toarray().")
     if hasattr(X, "detach"):  # a tensor; torch itself need not be imported to know
         tensor = X.detach().cpu()
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
     return np.asarray(X)
 
 
+def _to_floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except ValueError as error:
+        raise DataError(f"The input cannot be read as numbers ({error}).") from error
+
+
 def _require_numbers(array: NDArray[Any], what: str) -> None:
+    if array.dtype.kind == "c":
+        raise DataError("Complex data not supported: pass real numbers, such as the absolute values.")
     if array.dtype.kind not in "buif":
         raise DataError(f"{what} holds {array.dtype}, not numbers; pass images, paths of image files, or numbers.")
 
