@@ -22,7 +22,7 @@ from accous.exceptions import DataError
 __all__ = ["YEARBOOK", "load_yearbook", "parse_yearbook"]
 
 _FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
-# Its authors' page, shiry.eecs.berkeley.edu/yearbooks, links to this file and gives no checksum.
+# The address that papers on these portraits give; of its authors there is no checksum to hold it to.
 _ARCHIVE = PublishedFile(
     f"{_FOLDER}.tar.gz", (f"https://www.dropbox.com/s/ubjjoo0b2wz4vgz/{_FOLDER}.tar.gz?dl=1",), None
 )
