@@ -48,9 +48,9 @@ def _images(name: str) -> ImagePair | ImageYears:
 
 def _all_images(name: str) -> NDArray[np.uint8]:
     images = _images(name)
-    return (
-        np.concatenate((images.first.images, images.second.images)) if isinstance(images, ImagePair) else images.images
-    )
+    if isinstance(images, ImageYears):
+        return images.images
+    return np.concatenate((images.first.images, images.second.images))
 
 
 @cache
@@ -60,7 +60,7 @@ def _embeddings(name: str) -> NDArray[np.float32]:
 
 
 def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
-    """Features of all images, from what the reference shows of them; with ``fine_tune``, by a backbone trained on it."""
+    """Features of all images as the reference shapes them; with ``fine_tune``, by a backbone trained on it."""
     n_components = options.get("n_components", N_COMPONENTS)
     backbone = BackboneFeatures(n_components=n_components, cache=True, random_state=seed)
     if options.get("fine_tune"):
@@ -72,9 +72,8 @@ def _features(name: str, reference: IntArray, labels: IntArray, seed: int, optio
 
 @lru_cache(maxsize=2)  # a seed's runs come one after the other, whatever their shifts and contenders
 def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
-    rows, labels = _mixture(
-        name, np.arange(len(_all_images(name)))[:, None], "Lin", 1, 1, n_reference, seed
-    ).reference()
+    places = np.arange(len(_all_images(name)))[:, None]
+    rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
 
 
