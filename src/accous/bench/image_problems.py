@@ -127,8 +127,8 @@ def _make_yearbook(setting: Setting) -> OrderedStream:
 
 IMAGE_PROBLEMS = (
     _mixed("mnist_svhn", "MNIST-SVHN"),
-    _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins: JPEG, Tiny-ImageNet)"),
-    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (small lossless samples)", default_reference=1000),
+    _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
+    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
     _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
     Problem(
         "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
