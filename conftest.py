@@ -2,4 +2,11 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["src/accous/bench/adversarial.py"]
+_NEED_TORCH = [
+    "src/accous/bench/adversarial.py",
+    "src/accous/deep/backbones.py",
+    "src/accous/deep/embedding.py",
+    "src/accous/deep/fine_tuning.py",
+    "src/accous/deep/pixels.py",
+]
+collect_ignore = [] if find_spec("torch") else _NEED_TORCH

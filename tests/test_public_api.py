@@ -22,6 +22,7 @@ PUBLIC_NAMES = [
     *sorted(["AccousError", "AdaptiveClassifier", *RATIO_NAMES]),
     "__version__",
     "datasets",
+    "deep",
     "load",
     "save",
     "streams",

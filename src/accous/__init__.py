@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accous import datasets, streams
+    from accous import datasets, deep, streams
     from accous.adaptation import AdaptiveClassifier
     from accous.checkpoint import load, save
     from accous.exceptions import AccousError
@@ -37,6 +37,7 @@ __all__ = [
     "SingleLearnerRatio",
     "__version__",
     "datasets",
+    "deep",
     "load",
     "save",
     "streams",
@@ -56,7 +57,7 @@ _HOME_OF_NAME = {
     "load": "accous.checkpoint",
     "save": "accous.checkpoint",
 }
-_SUBMODULES = {"datasets", "streams"}
+_SUBMODULES = {"datasets", "deep", "streams"}
 
 
 def __dir__() -> list[str]:

@@ -2,92 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
+from accous.bench.image_problems import IMAGE_PROBLEMS
+from accous.bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting, Stream
 from accous.exceptions import ParameterError
 from accous.streams import (
-    Batch,
-    BernoulliShift,
-    ConstantShift,
     GaussianStream,
-    LinearShift,
     MixtureStream,
     MovingGaussianStream,
     OrderedStream,
-    Shift,
     SineShift,
     SquareShift,
 )
 
 __all__ = ["NATURAL", "SHIFTS", "Problem", "Setting", "Stream", "get_problem", "problem_names", "register_problem"]
-
-ALPHA_0 = 0.9
-NATURAL = "natural"
-SHIFTS: dict[str, Shift] = {
-    "Lin": LinearShift(),
-    "Squ": SquareShift(),
-    "Sin": SineShift(),
-    "Ber": BernoulliShift(),
-    "none": ConstantShift(ALPHA_0),
-    "fixed path": LinearShift(),
-    "growing path": SquareShift(),
-}
-_MIXED = ("Lin", "Squ", "Sin", "Ber", "none")
-
-
-class Stream(Protocol):
-    """What a run needs: a labelled reference and batches; ``reference_ratio`` and ``risk`` where they are known."""
-
-    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the labelled reference."""
-
-    def __iter__(self) -> Iterator[Batch]: ...
-
-    def __len__(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a stream is made from."""
-
-    shift: str
-    batch_size: int
-    n_rounds: int
-    seed: int
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A data set with the streams that can be made of it.
-
-    Attributes
-    ----------
-    name, title : str
-    shifts : tuple of str
-        The names of the shifts that it can have.
-    make : callable
-        Takes a `Setting` and gives a `Stream`.
-    options : tuple of str
-        What a spec may set besides.
-    prepare : callable
-        Called once before any run; fetches the data, or says why it cannot.
-    """
-
-    name: str
-    title: str
-    shifts: tuple[str, ...]
-    make: Callable[[Setting], Any]
-    options: tuple[str, ...] = ()
-    prepare: Callable[[], object] = lambda: None
 
 
 def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
@@ -150,7 +87,7 @@ def _halved(name: str, title: str) -> Problem:
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
         return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
 
-    return Problem(name, title, _MIXED, make, ("n_reference",), lambda: _halves(name))
+    return Problem(name, title, MIXED, make, ("n_reference",), lambda: _halves(name))
 
 
 def _ordered(
@@ -186,11 +123,11 @@ _PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem(
-            "gaussian", "Gaussians (reconstructed)", _MIXED, _gaussian("reconstructed"),
+            "gaussian", "Gaussians (reconstructed)", MIXED, _gaussian("reconstructed"),
             ("angle", "n_features", "n_reference", "period"),
         ),
         Problem(
-            "gaussian_published", "Gaussians (as published)", _MIXED, _gaussian("published"),
+            "gaussian_published", "Gaussians (as published)", MIXED, _gaussian("published"),
             ("n_features", "n_reference", "period"),
         ),
         Problem(
@@ -203,6 +140,7 @@ _PROBLEMS = {
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),
         _ordered("powersupply", "Power supply (day or night)", share=0.9, label=_is_day),
+        *IMAGE_PROBLEMS,
     )
 }  # fmt: skip
 

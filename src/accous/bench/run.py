@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from accous.bench.contenders import Contender
-from accous.bench.problems import Problem, Setting
+from accous.bench.problem import Problem, Setting
 from accous.bench.provenance import commit, machine, versions
 from accous.bench.scores import RoundScores, expected_excess_loss
 from accous.core.arrays import FloatArray

@@ -17,10 +17,10 @@ from scipy.special import expit
 from accous.core.arrays import FloatArray
 from accous.exceptions import ParameterError
 
-__all__ = ["fit_ratio_regression"]
+__all__ = ["DECREMENT", "MAX_HALVINGS", "fit_ratio_regression", "minimise"]
 
-_MAX_HALVINGS = 40
-_DECREMENT = 1e-16
+MAX_HALVINGS = 40
+DECREMENT = 1e-16
 
 
 def fit_ratio_regression(
@@ -50,8 +50,14 @@ def fit_ratio_regression(
     >>> fit_ratio_regression(rows, rows[1:], ridge=0.1, start=np.zeros(2), max_steps=50).round(3)
     array([-0.941,  0.52 ])
     """
-    penalty = np.full(len(start), ridge)
-    penalty[-1] = 1e-10
+    # Next to nothing for the intercept, so that matrices stay regular.
+    return minimise(reference, batch, np.append(np.full(len(start) - 1, ridge), 1e-10), start, max_steps)
+
+
+def minimise(
+    reference: FloatArray, batch: FloatArray, penalty: FloatArray, start: FloatArray, max_steps: int
+) -> FloatArray:
+    """Do the same with a penalty for every coefficient."""
     theta, value = start, _objective(reference, batch, penalty, start)
     for _ in range(max_steps):
         gradient, hessian = _derivatives(reference, batch, penalty, theta)
@@ -61,7 +67,7 @@ def fit_ratio_regression(
             raise ParameterError("ridge is too small for these rows: raise it.") from error
         decrement = float(gradient @ direction)
         size = 1.0
-        for _ in range(_MAX_HALVINGS):
+        for _ in range(MAX_HALVINGS):
             trial = theta - size * direction
             trial_value = _objective(reference, batch, penalty, trial)
             if trial_value <= value - 1e-4 * size * decrement:
@@ -70,7 +76,7 @@ def fit_ratio_regression(
         else:
             return theta
         theta, value = trial, trial_value
-        if decrement <= _DECREMENT:
+        if decrement <= DECREMENT:
             return theta
     return theta
 

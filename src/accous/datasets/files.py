@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from accous.datasets.dataset import Source, hash_arrays
 from accous.datasets.public import Arrays, fetch
 from accous.exceptions import DataError
 
-__all__ = ["cache_folder", "find_arrays"]
+__all__ = ["cache_folder", "data_folders", "find_arrays", "read_npz", "write_npz"]
 
 _NOT_COLUMNS = ("X", "y", "names")
 
@@ -28,6 +29,14 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("accous"))
 
 
+def data_folders() -> list[Path]:
+    """Folders in which files are looked for, in this order: that of ``ACCOUS_DATA``, if set, and the cache."""
+    given = os.environ.get("ACCOUS_DATA")
+    if given and not Path(given).is_dir():
+        raise DataError(f"ACCOUS_DATA names {given!r}, which is no folder.")
+    return ([Path(given)] if given else []) + [cache_folder()]
+
+
 def find_arrays(source: Source) -> Arrays:
     """Return a data set's arrays, checked against the source's hash.
 
@@ -37,27 +46,27 @@ def find_arrays(source: Source) -> Arrays:
         Where it cannot be had or is not what it should be.
     """
     assert source.file_name is not None
-    given = os.environ.get("ACCOUS_DATA")
-    if given and not Path(given).is_dir():
-        raise DataError(f"ACCOUS_DATA names {given!r}, which is no folder.")
-    for folder in ([Path(given)] if given else []) + [cache_folder()]:
+    for folder in data_folders():
         path = folder / source.file_name
         if path.is_file():
-            return _check(source, _read(path), str(path))
+            return _check(source, read_npz(path), str(path))
     arrays = _check(source, fetch(source, cache_folder()), source.url)
-    _write(cache_folder() / source.file_name, arrays)
+    write_npz(cache_folder() / source.file_name, arrays)
     return arrays
 
 
-def _read(path: Path) -> Arrays:
+def read_npz(path: Path, names: tuple[str, ...] | None = None) -> Arrays:
+    """Read the named arrays of a file, or all of them; nothing is unpickled."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+            return {name: file[name] for name in (file.files if names is None else names)}
+    except KeyError as error:
+        raise DataError(f"{path} does not hold the arrays {', '.join(names or ())}: fetch the file again.") from error
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read ({error}): delete it, so that it is fetched anew.") from error
 
 
-def _write(path: Path, arrays: Arrays) -> None:
+def write_npz(path: Path, arrays: Arrays) -> None:
     """Write to a file beside it and rename: a reader sees all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:

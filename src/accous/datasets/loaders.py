@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from accous.datasets.dataset import Dataset, Source
 from accous.datasets.files import find_arrays
+from accous.datasets.image_pools import ImagePair, ImageYears
+from accous.datasets.images import load_cifar_cinic, load_mnist_svhn
+from accous.datasets.yearbook import load_yearbook
 from accous.exceptions import ParameterError
 
 __all__ = [
+    "IMAGE_LOADERS",
     "SOURCES",
     "list_datasets",
     "load",
@@ -69,15 +74,31 @@ SOURCES = {
 }  # fmt: skip
 
 
+IMAGE_LOADERS: dict[str, Callable[[], ImagePair | ImageYears]] = {
+    "mnist_svhn": load_mnist_svhn,
+    "cifar_cinic": load_cifar_cinic,
+    "yearbook": load_yearbook,
+}
+
+
 def list_datasets() -> list[str]:
-    """Names of all data sets, those that need no download last."""
-    return list(SOURCES)
+    """Names of all data sets: tables, images, and last the tables that need no download."""
+    from_files = [name for name, source in SOURCES.items() if source.file_name is not None]
+    return [*from_files, *IMAGE_LOADERS, *(name for name in SOURCES if name not in from_files)]
 
 
-def load(name: str) -> Dataset:
-    """Load a data set by its name."""
+@overload
+def load(name: Literal["mnist_svhn", "cifar_cinic"]) -> ImagePair: ...  # type: ignore[overload-overlap]
+@overload
+def load(name: Literal["yearbook"]) -> ImageYears: ...  # type: ignore[overload-overlap]
+@overload
+def load(name: str) -> Dataset: ...
+def load(name: str) -> Dataset | ImagePair | ImageYears:
+    """Load a data set by its name: a table, or for the names of image sets a pair of pools or images with years."""
+    if name in IMAGE_LOADERS:
+        return IMAGE_LOADERS[name]()
     if name not in SOURCES:
-        raise ParameterError(f"There is no data set {name!r}: name one of {', '.join(SOURCES)}.")
+        raise ParameterError(f"There is no data set {name!r}: name one of {', '.join(list_datasets())}.")
     return _bundled(name) if SOURCES[name].file_name is None else _from_file(name)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from accous.core.arrays import FloatArray
 from accous.core.losses import Logistic
 from accous.core.ratio_regression import fit_ratio_regression
+from accous.core.wide_ratio_regression import WideReference, fit_wide_ratio_regression, make_wide_reference
+from accous.core.width import is_wide
 from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
@@ -35,8 +37,8 @@ class LogisticRatio(RatioEstimator):
         \|\theta_{1..d}\|^2
 
     with :math:`L_t` the observed loss of the round, in which reference and batch count the same, and the intercept free
-    of the penalty. The regression is solved to the end in every round, starting from the last answer; ``partial_fit``
-    replaces the batch.
+    of the penalty. The regression is solved to the end in every round; ``partial_fit`` replaces the batch, and the same
+    batch gives the same bits, whatever came before.
 
     Parameters
     ----------
@@ -77,6 +79,7 @@ class LogisticRatio(RatioEstimator):
 
     features_: FeatureMap
     reference_features_: FloatArray
+    wide_reference_: WideReference | None
     state_: RegressionState
 
     def __init__(
@@ -134,15 +137,21 @@ class LogisticRatio(RatioEstimator):
             feature_bound=self.feature_bound,
             scale_features=False,
         )
-        self.state_ = RegressionState(0, np.zeros(self.reference_features_.shape[1]))
+        n_columns = self.reference_features_.shape[1]
+        self.wide_reference_ = make_wide_reference(self.reference_features_) if is_wide(n_columns) else None
+        self.state_ = RegressionState(0, np.zeros(n_columns))
 
     def _play(self, X: Any) -> None:
         batch, _ = self.features_.transform(X)
+        self.state_ = RegressionState(self.state_.n_rounds + 1, self._regress(batch))
+
+    def _regress(self, batch: FloatArray) -> FloatArray:
         # Departs from the paper: it speaks of Newton steps on the current batch without their number.
-        coef = fit_ratio_regression(
-            self.reference_features_, batch, float(self.ridge) / len(batch), self.state_.coef, int(self.max_steps)
-        )
-        self.state_ = RegressionState(self.state_.n_rounds + 1, coef)
+        ridge, max_steps = float(self.ridge) / len(batch), int(self.max_steps)
+        if self.wide_reference_ is not None:
+            return fit_wide_ratio_regression(self.wide_reference_, batch, ridge, max_steps)
+        # From zero, not from the last answer: what is left of that below the tolerance would stay in the ratio.
+        return fit_ratio_regression(self.reference_features_, batch, ridge, np.zeros(batch.shape[1]), max_steps)
 
     def _ratio(self, X: Any) -> FloatArray:
         with one_blas_thread():

@@ -31,7 +31,10 @@ _TITLES = {
     "acs_employment": "Employment",
     "powersupply": "Power supply",
     "mnist_svhn": "MNIST-SVHN",
-    "cifar10_cinic10": "CIFAR10-CINIC10",
+    "cifar_cinic": "CIFAR10-CINIC10 (stand-ins)",
+    "cifar_cinic_genuine": "CIFAR10-CINIC10 (samples)",
+    "cifar_cinic_full": "CIFAR10-CINIC10",
+    "yearbook": "Yearbook",
 }
 
 

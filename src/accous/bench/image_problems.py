@@ -1,0 +1,137 @@
+"""Streams of images: a frozen backbone's features, mixed from two pools or in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous import datasets
+from accous.bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting
+from accous.core.arrays import FloatArray, IntArray
+from accous.datasets import ImagePair, ImageYears
+from accous.deep.features import BackboneFeatures
+from accous.deep.precomputed import embeddings_of
+from accous.deep.reduction import fit_reduction
+from accous.exceptions import DataError
+from accous.streams import MixtureStream, OrderedStream
+
+__all__ = ["IMAGE_PROBLEMS"]
+
+N_REFERENCE = 2000
+N_COMPONENTS = 512  # the width of the paper's features
+YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
+
+_LOADERS: dict[str, Callable[[], Any]] = {
+    "mnist_svhn": datasets.load_mnist_svhn,
+    "cifar_cinic": datasets.load_cifar_cinic,
+    "cifar_cinic_genuine": lambda: datasets.load_cifar_cinic("genuine"),
+    "cifar_cinic_full": lambda: datasets.load_cifar_cinic("full"),
+    "yearbook": datasets.load_yearbook,
+}
+
+
+@cache
+def _images(name: str) -> ImagePair | ImageYears:
+    """Load the images, and refuse others than the problem's title says."""
+    images: ImagePair | ImageYears = _LOADERS[name]()
+    if name == "cifar_cinic" and isinstance(images, ImagePair) and not images.has_stand_in:
+        raise DataError(
+            "The images that stand in for CIFAR-10 and CINIC-10 are not in ACCOUS_DATA: run cifar_cinic_full instead, "
+            "which downloads both."
+        )
+    return images
+
+
+def _all_images(name: str) -> NDArray[np.uint8]:
+    images = _images(name)
+    if isinstance(images, ImageYears):
+        return images.images
+    return np.concatenate((images.first.images, images.second.images))
+
+
+@cache
+def _embeddings(name: str) -> NDArray[np.float32]:
+    """The frozen backbone's features of all images; computed once, then found in the user's cache."""
+    return embeddings_of(_all_images(name), cache=True)
+
+
+def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
+    """Features of all images as the reference shapes them; with ``fine_tune``, by a backbone trained on it."""
+    n_components = options.get("n_components", N_COMPONENTS)
+    backbone = BackboneFeatures(n_components=n_components, cache=True, random_state=seed)
+    if options.get("fine_tune"):
+        images = _all_images(name)
+        return backbone.set_params(fine_tune=True).fit(images[reference], labels).transform(images)
+    embeddings = _embeddings(name)
+    return fit_reduction(embeddings[reference], n_components, backbone.max_norm, seed).transform(embeddings)
+
+
+@lru_cache(maxsize=2)  # a seed's runs come one after the other, whatever their shifts and contenders
+def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
+    places = np.arange(len(_all_images(name)))[:, None]
+    rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
+    return _features(name, rows[:, 0], labels, seed, dict(options))
+
+
+def _mixture(
+    name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
+) -> MixtureStream:
+    """Mix the rows of both pools; which of them are the reference depends on the seed and on their number only."""
+    pair = _images(name)
+    assert isinstance(pair, ImagePair)
+    n_first = len(pair.first.labels)
+    return MixtureStream(
+        (rows[:n_first], pair.first.labels),
+        (rows[n_first:], pair.second.labels),
+        SHIFTS[shift],
+        n_rounds=n_rounds,
+        batch_size=batch_size,
+        n_reference=n_reference,
+        alpha_0=ALPHA_0,
+        random_state=seed,
+    )
+
+
+def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
+    """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
+
+    def make(setting: Setting) -> MixtureStream:
+        options = dict(setting.options)
+        n_reference = options.pop("n_reference", default_reference)
+        features = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
+        return _mixture(name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed)
+
+    options = ("n_reference", "n_components", "fine_tune")
+    return Problem(name, title, MIXED, make, options, lambda: _embeddings(name))
+
+
+def _make_yearbook(setting: Setting) -> OrderedStream:
+    """Portraits in order of their years; another seed takes other nine tenths of them."""
+    portraits = _images("yearbook")
+    assert isinstance(portraits, ImageYears)
+    generator = np.random.default_rng([setting.seed, 4])
+    kept = np.flatnonzero(generator.random(len(portraits.years)) < setting.options.get("share", 0.9))
+    n_first = int(np.count_nonzero(portraits.years[kept] < YEARBOOK_FROM))
+    if not 2 <= n_first < len(kept):
+        raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
+    labels = portraits.labels[kept]
+    options = {name: setting.options[name] for name in ("n_components", "fine_tune") if name in setting.options}
+    features = _features("yearbook", kept[:n_first], labels[:n_first], setting.seed, options)[kept]
+    end = n_first + setting.n_rounds * setting.batch_size
+    return OrderedStream(features[:end], labels[:end], n_reference=n_first, batch_size=setting.batch_size)
+
+
+IMAGE_PROBLEMS = (
+    _mixed("mnist_svhn", "MNIST-SVHN"),
+    _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
+    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
+    _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
+    Problem(
+        "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
+        ("share", "n_components", "fine_tune"), lambda: _embeddings("yearbook"),
+    ),
+)  # fmt: skip

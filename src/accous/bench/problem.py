@@ -1,0 +1,73 @@
+"""What a benchmark knows of a data set: which shifts its streams can have, and how one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from accous.streams import Batch, BernoulliShift, ConstantShift, LinearShift, Shift, SineShift, SquareShift
+
+__all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "Problem", "Setting", "Stream"]
+
+ALPHA_0 = 0.9
+NATURAL = "natural"
+SHIFTS: dict[str, Shift] = {
+    "Lin": LinearShift(),
+    "Squ": SquareShift(),
+    "Sin": SineShift(),
+    "Ber": BernoulliShift(),
+    "none": ConstantShift(ALPHA_0),
+    "fixed path": LinearShift(),
+    "growing path": SquareShift(),
+}
+MIXED = ("Lin", "Squ", "Sin", "Ber", "none")
+
+
+class Stream(Protocol):
+    """What a run needs: a labelled reference and batches; ``reference_ratio`` and ``risk`` where they are known."""
+
+    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the labelled reference."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a stream is made from."""
+
+    shift: str
+    batch_size: int
+    n_rounds: int
+    seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set with the streams that can be made of it.
+
+    Attributes
+    ----------
+    name, title : str
+    shifts : tuple of str
+        The names of the shifts that it can have.
+    make : callable
+        Takes a `Setting` and gives a `Stream`.
+    options : tuple of str
+        What a spec may set besides.
+    prepare : callable
+        Called once before any run; fetches the data, or says why it cannot.
+    """
+
+    name: str
+    title: str
+    shifts: tuple[str, ...]
+    make: Callable[[Setting], Any]
+    options: tuple[str, ...] = ()
+    prepare: Callable[[], object] = lambda: None

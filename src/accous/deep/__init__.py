@@ -1,0 +1,30 @@
+"""Features from a frozen network: images, or anything a torch module takes, to bounded rows (extra ``deep``).
+
+The module loads without PyTorch; using `BackboneFeatures` without it says what to install.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accous.deep.features import BackboneFeatures
+    from accous.deep.precomputed import embeddings_of
+
+__all__ = ["BackboneFeatures", "embeddings_of"]
+
+_PLACES = {"BackboneFeatures": "accous.deep.features", "embeddings_of": "accous.deep.precomputed"}
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+# Hidden from type checkers: they know the name from the import above and report any other as missing.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_PLACES[name]), name)
+        globals()[name] = value
+        return value

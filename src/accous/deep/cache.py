@@ -1,0 +1,113 @@
+"""Embeddings on disk, under names made from all that they depend on: the rows' content and the backbone."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.deep.rows import Piece
+from accous.exceptions import ParameterError
+
+__all__ = ["EmbeddingCache", "key_of", "open_cache"]
+
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class EmbeddingCache:
+    """A folder of ``.npy`` files, each followed by a SHA-256 of its bytes, which numpy's reader ignores.
+
+    Files are written beside their place and renamed, so that processes that share the folder see all of a file or none.
+    """
+
+    folder: Path
+
+    def read(self, key: str, n_rows: int) -> NDArray[np.float32] | None:
+        """Return the embeddings under a key; None where there are none or the file is damaged."""
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != digest:
+            return None
+        try:
+            array = np.load(io.BytesIO(body), allow_pickle=False)
+        except (ValueError, EOFError, OSError):
+            return None
+        return array if array.dtype == np.float32 and array.ndim == 2 and len(array) == n_rows else None
+
+    def write(self, key: str, embeddings: NDArray[np.float32]) -> None:
+        """Store embeddings under a key; a full disk costs the time to compute them again, and a warning."""
+        buffer = io.BytesIO()
+        np.save(buffer, embeddings, allow_pickle=False)
+        content = buffer.getvalue()
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, content + hashlib.sha256(content).digest())
+        except OSError as error:
+            warnings.warn(f"Embeddings cannot be kept in {self.folder} ({error}).", RuntimeWarning, stacklevel=2)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.npy"
+
+
+def open_cache(cache: Any) -> EmbeddingCache | None:
+    """Return the cache that the parameter asks for: None, True (the user's cache folder) or a folder.
+
+    As for data sets, ``ACCOUS_CACHE`` names another folder than the user's.
+    """
+    if cache is None or cache is False:
+        return None
+    if cache is True:
+        folder = _user_folder() / "embeddings"
+    elif isinstance(cache, str | os.PathLike):
+        folder = Path(os.fspath(cache)).expanduser()
+    else:
+        raise ParameterError(f"cache must be None, True or the path of a folder, got {cache!r}.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParameterError(f"cache names {str(folder)!r}, where no folder can be made ({error}).") from error
+    return EmbeddingCache(folder)
+
+
+def key_of(identity: str, piece: Piece) -> str:
+    """SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
+    digest = hashlib.sha256(identity.encode())
+    arrays = [piece] if isinstance(piece, np.ndarray) else piece
+    digest.update(f"\n{'one array' if isinstance(piece, np.ndarray) else 'row by row'}".encode())
+    for array in arrays:
+        digest.update(f"\n{array.shape} {array.dtype.str}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _user_folder() -> Path:
+    folder = os.environ.get("ACCOUS_CACHE")
+    if folder:
+        return Path(folder)
+    import pooch
+
+    return Path(pooch.os_cache("accous"))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        try:
+            file.write(content)
+            file.close()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise

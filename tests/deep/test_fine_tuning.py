@@ -1,0 +1,98 @@
+"""Fine-tuning: it learns, stops in time, keeps the best weights, and repeats bit for bit."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+
+from accous.deep import BackboneFeatures, fine_tuning  # noqa: E402
+from accous.exceptions import DataError, ParameterError  # noqa: E402
+from tests.deep.networks import seeded, small_convolution, two_classes_of_images  # noqa: E402
+
+
+def tuned(module=None, **parameters):
+    settings = {"image_size": 8, "fine_tune": True, "max_epochs": 4, "random_state": 0, "n_jobs": 1, "batch_size": 16}
+    return BackboneFeatures(small_convolution() if module is None else module, **{**settings, **parameters})
+
+
+def test_fine_tuning_lowers_the_validation_loss_and_changes_a_copy():
+    X, y = two_classes_of_images(80)
+    module = small_convolution()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = tuned(module, max_epochs=8, learning_rate=0.02, validation_share=0.25).fit(X, np.where(y, "cat", "dog"))
+    assert min(model.validation_losses_) < 0.5 * model.validation_losses_[0]
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    kept = model.backbone_.module
+    assert not kept.training
+    assert not any(parameter.requires_grad for parameter in kept.parameters())
+    assert not torch.equal(kept[0].weight, module[0].weight)
+
+
+def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
+    X, y = two_classes_of_images(60)
+    dropping = lambda: seeded(lambda: torch.nn.Sequential(small_convolution(), torch.nn.Dropout2d(0.3)))  # noqa: E731
+    results = []
+    for number in (1, 2):
+        torch.manual_seed(number)
+        state = torch.random.get_rng_state()
+        model = tuned(dropping())
+        results.append((model.fit_transform(X, y), model.validation_losses_))
+        assert torch.equal(torch.random.get_rng_state(), state)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+    other = tuned(dropping(), random_state=1).fit(X, y)
+    assert other.validation_losses_ != results[0][1]
+
+
+def test_it_stops_after_patience_and_keeps_the_best_weights():
+    X, y = two_classes_of_images(40)
+    y = np.random.default_rng(0).permutation(y)  # nothing to learn: the validation loss soon rises
+    long = tuned(max_epochs=30, patience=2, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    n_best = int(np.argmin(long.validation_losses_)) + 1
+    assert len(long.validation_losses_) == n_best + 2 < 30
+    short = tuned(max_epochs=n_best, patience=30, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    assert short.validation_losses_ == long.validation_losses_[:n_best]
+    np.testing.assert_array_equal(short.transform(X), long.transform(X))
+
+
+def test_steps_are_those_of_adam():
+    """Beside the textbook's formulas in plain numpy, on |x - target|^2 with a target that moves."""
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    descend = fine_tuning._adam([x], 0.1)
+    plain, mean, square = np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3)
+    for step in range(1, 20):
+        gradient = 2 * (plain - step)
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        plain = plain - 0.1 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        descend(((x - step) ** 2).sum())
+    np.testing.assert_allclose(x.detach().numpy(), plain, rtol=1e-12)
+
+
+def test_rows_set_aside_are_a_share_of_every_class():
+    labels = np.repeat([0, 1, 2, 3], [50, 10, 2, 1])
+    validating, training = fine_tuning.set_aside(labels, 0.2, np.random.default_rng(0))
+    assert np.bincount(labels[validating], minlength=4).tolist() == [10, 2, 1, 0]
+    assert np.array_equal(np.sort(np.concatenate((validating, training))), np.arange(len(labels)))
+
+
+def test_frozen_parameters_of_a_module_stay():
+    module = small_convolution()
+    module[0].requires_grad_(False)
+    X, y = two_classes_of_images(40)
+    kept = tuned(module, max_epochs=2).fit(X, y).backbone_.module
+    assert torch.equal(kept[0].weight, module[0].weight)
+    assert not torch.equal(kept[1].weight, module[1].weight)
+
+
+def test_clear_errors():
+    X, y = two_classes_of_images(20)
+    with pytest.raises(DataError, match="needs the reference's labels"):
+        tuned().fit(X)
+    with pytest.raises(DataError, match="20 rows but 19 labels"):
+        tuned().fit(X, y[:-1])
+    with pytest.raises(DataError, match="at least two classes"):
+        tuned().fit(X, np.zeros(20))
+    with pytest.raises(DataError, match="two rows or more"):
+        tuned().fit(X, np.arange(20))
+    with pytest.raises(ParameterError, match="choose a smaller one"):
+        tuned(learning_rate=1e30).fit(X, y)

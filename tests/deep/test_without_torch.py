@@ -1,0 +1,43 @@
+"""Without PyTorch the package and `accous.deep` load, and using the deep part says what to install."""
+
+import subprocess
+import sys
+
+# None in sys.modules would do for our own imports, but scipy looks there for torch's classes.
+CODE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("torch", "PIL", "efficientnet_lite_pytorch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+
+import numpy as np
+from sklearn.base import clone
+import accous
+from accous.exceptions import MissingExtraError
+
+print(dir(accous.deep))
+model = clone(accous.deep.BackboneFeatures(n_jobs=1))
+try:
+    model.fit(np.zeros((4, 8, 8), dtype=np.uint8))
+except MissingExtraError as error:
+    print(error.name, "|", error)
+
+rng = np.random.default_rng(0)
+embeddings, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+print(accous.AdaptiveClassifier(random_state=0).fit(embeddings, y).adapt(embeddings[:5]).predict(embeddings[:5]).shape)
+"""
+
+
+def test_without_torch_all_else_works_and_the_deep_part_says_what_to_install():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "['BackboneFeatures']",
+        "torch | BackboneFeatures needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",
+        "(5,)",
+    ]
