@@ -1,6 +1,7 @@
 """The quadratic program of kernel mean matching: against scipy, and by its optimality conditions."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -311,8 +312,9 @@ def test_a_factored_matrix_is_its_dense_twin(case: tuple[BoxProblem, Masses, Arr
         np.testing.assert_allclose(other, point, rtol=0.0, atol=4.0 * len(point) * tolerance / problem.ridge)
 
 
-def test_a_mostly_empty_vector_is_multiplied_right() -> None:
-    values = dense(kernel_problem(30, 3))
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_mostly_empty_vector_is_multiplied_right(order: Literal["C", "F"]) -> None:
+    values = np.array(dense(kernel_problem(30, 3)), order=order)
     vector = np.zeros(30)
     for n_filled in (0, 1, 9, 11, 30):
         vector[:n_filled] = np.arange(1.0, n_filled + 1.0)

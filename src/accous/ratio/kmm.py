@@ -162,20 +162,23 @@ class KMM(KernelRatio):
 
     def _match(self, matrix: KernelMatrix, batch: FloatArray) -> MatchingState:
         n_reference, ridge = len(self.rows_), self._resolve_ridge(len(batch))
-        problem = BoxProblem(matrix.matrix, self._pull(self.rows_, batch, matrix.width), ridge, self.max_ratio, None)
+        pull = self._pull(self.rows_, batch, matrix.width, self.row_norms_)
+        problem = BoxProblem(matrix.matrix, pull, ridge, self.max_ratio, None)
         low, high = (n_reference * (1.0 + sign * self.mass_tolerance) for sign in (-1.0, 1.0))
         masses = (low, min(high, n_reference * float(self.max_ratio)))
         start = self._choose_start(problem)
         weights, multiplier = solve_box_qp(problem, start, self.tol * n_reference, masses)
         return MatchingState(weights, multiplier, batch, matrix.width, ridge)
 
-    def _pull(self, rows: FloatArray, batch: FloatArray, width: float) -> FloatArray:
+    def _pull(
+        self, rows: FloatArray, batch: FloatArray, width: float, row_norms: FloatArray | None = None
+    ) -> FloatArray:
         """Return kappa of rows."""
         factor = -0.5 / (width * width)
         total = np.zeros(len(rows))
         # No array has an entry for every reference row and every row of a large batch.
         for part in _chunks(batch):
-            total += np.exp(squared_distances(rows, part) * factor).sum(axis=1)
+            total += np.exp(squared_distances(rows, part, row_norms) * factor).sum(axis=1)
         return total * (len(self.rows_) / len(batch))
 
     def _choose_start(self, problem: BoxProblem) -> FloatArray:
