@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accous.exceptions import DataError, ParameterError
+from accous.suggestions import did_you_mean, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,8 +94,8 @@ def chosen_columns(option: str, values: list[str], columns: list[str], table: st
     names = [name for value in values for name in ([value] if value in columns else value.split(","))]
     for name in names:
         if name not in columns:
-            known = ", ".join(map(repr, columns[:12])) + (" and more" if len(columns) > 12 else "")
-            raise DataError(f"{option} {name}: {table} has no such column; it has {known}.")
+            meant = did_you_mean(name, columns)
+            raise DataError(f"{option} {name}: {table} has no such column{meant}; it has {listed(columns)}.")
     return list(dict.fromkeys(names))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from accous.datasets.dataset import Dataset, Source
 from accous.datasets.files import find_arrays
 from accous.exceptions import ParameterError
+from accous.suggestions import did_you_mean
 
 __all__ = [
     "SOURCES",
@@ -77,7 +78,8 @@ def list_datasets() -> list[str]:
 def load(name: str) -> Dataset:
     """Load a data set by its name."""
     if name not in SOURCES:
-        raise ParameterError(f"There is no data set {name!r}: name one of {', '.join(SOURCES)}.")
+        meant = did_you_mean(name, SOURCES)
+        raise ParameterError(f"There is no data set {name!r}{meant}: name one of {', '.join(SOURCES)}.")
     return _bundled(name) if SOURCES[name].file_name is None else _from_file(name)
 
 

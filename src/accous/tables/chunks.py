@@ -12,8 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
+from accous.suggestions import did_you_mean, listed
 
-__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of"]
+__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column"]
 
 IntArray = NDArray[np.int64]
 
@@ -107,6 +108,12 @@ class Chunk:
 def digest_of(content: bytes) -> str:
     """Digest of a row, short: it tells tables apart and protects nothing."""
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
+
+
+def no_such_column(table: TableReader, name: str) -> DataError:
+    """Return the error for a column that a table does not have."""
+    meant = did_you_mean(name, table.columns)
+    return DataError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
 
 
 class TableReader(Protocol):
