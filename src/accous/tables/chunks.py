@@ -126,11 +126,18 @@ class TableReader(Protocol):
     unit : str
         What a row's place is counted in: ``"line"`` or ``"row"``.
     columns : list of str
+    widths : dict of str to int
+        Embeddings, and how many numbers each has: ``{"embedding": 2}`` stands for the columns ``embedding_0`` and
+        ``embedding_1``.
+    n_rows : int or None
+        Where it is known before they are read.
     """
 
     name: str
     unit: str
     columns: list[str]
+    widths: dict[str, int]
+    n_rows: int | None
 
     def read_as_numbers(self, names: list[str]) -> None:
         """Allow columns to be read as numbers at once, where all of a piece are numbers; that is quicker."""
