@@ -55,8 +55,10 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
     else are categories, unless nearly every value is another one.
     """
     name = column.name
-    if name in choices.drop or column.dtype.is_nested():
-        return LeftOutColumn(name, "as asked for" if name in choices.drop else "lists of different lengths and objects cannot be used")
+    if name in choices.drop:
+        return LeftOutColumn(name, "as asked for")
+    if column.dtype.is_nested():
+        return LeftOutColumn(name, "objects, and lists of different lengths, cannot be used")
     # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
     if name not in choices.categorical and column.dtype.is_numeric() and _are_mostly_finite(column):
         return _plan_number(column)
