@@ -11,19 +11,21 @@ from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.exceptions import DataError
 
 NAMES = [f"embedding_{number}" for number in range(6)]
-FORMS = {
-    "float32": lambda rows, path: rows,
-    "float64": lambda rows, path: rows.astype(np.float64),
-    "memory map": lambda rows, path: as_map(rows, path),
-    "rows of a larger map": lambda rows, path: as_map(np.hstack([rows, rows]), path)[:, :6],
-    "polars": lambda rows, path: pl.DataFrame(rows, schema=NAMES),
-    "pandas": lambda rows, path: pd.DataFrame(rows, columns=NAMES),
-}
 
 
 def as_map(rows: np.ndarray, path: Path) -> np.ndarray:
     np.save(path, rows)
     return np.load(path, mmap_mode="r")
+
+
+FORMS = {
+    "float32": lambda rows, _: rows,
+    "float64": lambda rows, _: rows.astype(np.float64),
+    "memory map": as_map,
+    "rows of a larger map": lambda rows, path: as_map(np.hstack([rows, rows]), path)[:, :6],
+    "polars": lambda rows, _: pl.DataFrame(rows, schema=NAMES),
+    "pandas": lambda rows, _: pd.DataFrame(rows, columns=NAMES),
+}
 
 
 def make_rows() -> tuple[np.ndarray, np.ndarray]:
