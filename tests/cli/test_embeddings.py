@@ -140,8 +140,11 @@ def test_labels_that_are_missing_or_too_few_are_named(capsys):
     assert "labels.npy has 79 labels for the 80 rows of reference.npy" in capsys.readouterr().err
 
 
-def test_predictions_are_no_array(capsys):
+def test_predictions_are_no_array_and_never_replace_the_labels(capsys):
     assert main(FIT) == 0
+    arguments = ["adapt", "model", "stream.npy", "-o", "truth.csv", "--label", "./truth.csv:label", "--force"]
+    assert main(arguments) == 2
+    assert "--label and --output are the same file" in capsys.readouterr().err
     assert main(["adapt", "model", "stream.npy", "-o", "predictions.npy"]) == 2
     assert "Predictions are a table, not an array" in capsys.readouterr().err
 

@@ -1,5 +1,6 @@
 """Columns that are numbered share a line; all others have one of their own."""
 
+from accous.cli.fit import columns_table
 from accous.preparation.columns import CategoryColumn, LeftOutColumn, NumberColumn
 from accous.preparation.summaries import summarize
 
@@ -26,3 +27,11 @@ def test_many_share_one_and_what_is_different_does_not():
     assert lines[1].what == (
         "each (x - mean) / deviation: means 0 to 399, deviations 2 to 2; 1 left out: always the same value"
     )
+
+
+def test_a_table_for_the_terminal_ends():
+    plans = [number(f"{place} of many") for place in range(300)]
+    table = columns_table(tuple(plans))
+    assert table.row_count == 61
+    assert list(table.columns[0].cells)[-1] == "240 more"
+    assert list(table.columns[2].cells)[-1] == str(2 * 240)

@@ -220,8 +220,11 @@ def _remove_partial(asked: AdaptRequest) -> None:
 
 def _require_apart(asked: AdaptRequest) -> None:
     from accous.pipeline.job import absolute
+    from accous.tables.labelled import place_of_labels
 
-    files = [("STREAM", asked.stream), ("--output", asked.output), ("--rejects", asked.rejects_path)]
+    labels = place_of_labels(asked.label or "") or (None, "")
+    files = [("STREAM", asked.stream), ("--label", labels[0])]
+    files += [("--output", asked.output), ("--rejects", asked.rejects_path)]
     seen: dict[str, str] = {}
     for name, path in files:
         if path is None or path == "-":

@@ -48,6 +48,7 @@ Examples:
 `accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
+_MOST_LINES = 60
 _ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -238,8 +239,13 @@ def columns_table(plans: tuple[Any, ...]) -> Any:
     table = Table(title="What is done with each column")
     for heading in ("column", "read as", "features", "what is done"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
-    for line in summarize(plans):
+    lines = summarize(plans)
+    for line in lines[:_MOST_LINES]:
         table.add_row(Text(line.columns), line.kind, str(line.n_features or "-"), Text(line.what))
+    if len(lines) > _MOST_LINES:
+        n_features = sum(line.n_features for line in lines[_MOST_LINES:])
+        more = f"{len(lines) - _MOST_LINES:,} more"
+        table.add_row(more, "", str(n_features or "-"), "all are listed by accous fit --json and in manifest.json")
     return table
 
 

@@ -13,7 +13,7 @@ from accous.tables.chunks import Chunk, Position, TableReader, no_such_column
 from accous.tables.npy import open_array
 from accous.tables.opening import has_known_ending, open_table
 
-__all__ = ["LABEL", "LabelledTable", "with_labels"]
+__all__ = ["LABEL", "LabelledTable", "place_of_labels", "with_labels"]
 
 LABEL = "label"  # what labels are called that come without a name
 
@@ -65,7 +65,7 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
     """
     if label in table.columns:
         return table, label
-    place = _place_of(label)
+    place = place_of_labels(label)
     if place is None:
         if list(table.widths) and table.n_rows is not None and len(table.columns) == sum(table.widths.values()):
             raise ParameterError(
@@ -89,8 +89,14 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
     return LabelledTable(table, labels), labels.name
 
 
-def _place_of(label: str) -> tuple[str, str] | None:
-    """File and column that are meant; None where no file is."""
+def place_of_labels(label: str) -> tuple[str, str] | None:
+    """File and column that are meant; None where no file is.
+
+    Examples
+    --------
+    >>> place_of_labels("labels.csv:species"), place_of_labels("species")
+    (('labels.csv', 'species'), None)
+    """
     if has_known_ending(label):
         return label, ""
     path, _, column = label.rpartition(":")
