@@ -1,5 +1,6 @@
 """Embeddings that somebody has computed, as arrays or in Parquet, from fit to the report."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -86,25 +87,29 @@ def test_other_columns_are_features_too_and_whole_embeddings_can_be_dropped_and_
     assert load_pipeline("model").preparation.used_columns == ["id"]
 
 
-@pytest.mark.parametrize("kind", ["npy", "list", "array"])
-@pytest.mark.parametrize("width", [WIDTH - 2, WIDTH + 2, 1])
-def test_another_width_is_one_sentence_and_exit_code_2(kind, width, capsys):
-    assert main(FIT) == 0
+def write_ones(kind: str, width: int) -> str:
+    """Write rows of so many ones, and return where."""
     rows = np.ones((30, width), dtype=np.float32)
-    path = "narrow.npy" if kind == "npy" else "narrow.parquet"
     if kind == "npy":
-        np.save(path, rows)
-    else:
-        dtype = pl.Array(pl.Float32, width) if kind == "array" else pl.List(pl.Float32)
-        pl.DataFrame({"embedding": pl.Series(rows.tolist(), dtype=dtype)}).write_parquet(path)
+        np.save("ones.npy", rows)
+        return "ones.npy"
+    dtype = pl.Array(pl.Float32, width) if kind == "array" else pl.List(pl.Float32)
+    pl.DataFrame({"embedding": pl.Series(rows.tolist(), dtype=dtype)}).write_parquet("ones.parquet")
+    return "ones.parquet"
+
+
+def test_another_width_is_one_sentence_and_exit_code_2(capsys):
+    assert main(FIT) == 0
     capsys.readouterr()
-    assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
-    numbers = "1 number" if width == 1 else f"{width} numbers"
-    assert capsys.readouterr().err == (
-        f"accous: {path} holds embeddings of {numbers} ('embedding'), and the model was fitted with {WIDTH}: embed "
-        "both with the same network, or fit again.\n"
-    )
-    assert not Path("predictions.csv").exists()
+    for kind, width in itertools.product(["npy", "list", "array"], [WIDTH - 2, WIDTH + 2, 1]):
+        path = write_ones(kind, width)
+        assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
+        numbers = "1 number" if width == 1 else f"{width} numbers"
+        assert capsys.readouterr().err == (
+            f"accous: {path} holds embeddings of {numbers} ('embedding'), and the model was fitted with {WIDTH}: embed "
+            "both with the same network, or fit again.\n"
+        )
+        assert not Path("predictions.csv").exists()
 
 
 def test_single_rows_of_another_length_are_bad_rows(capsys):
