@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from accous.exceptions import ParameterError
+from accous.suggestions import did_you_mean
 
 __all__ = ["require_choice", "require_integer", "require_number", "require_number_in", "require_power_of_two"]
 
@@ -42,7 +43,8 @@ def require_power_of_two(name: str, value: Any) -> int:
 def require_choice(name: str, value: Any, choices: tuple[str, ...], *, or_else: str = "") -> str:
     """Return ``value`` if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}.")
+        meant = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}{meant}.")
     return value
 
 

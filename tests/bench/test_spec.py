@@ -92,7 +92,7 @@ def test_a_missing_list_is_named(write_spec: WriteSpec) -> None:
 
 
 def test_an_unknown_spec_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ParameterError, match=r"no spec 'table4': give a TOML file, or one of figures, .*table3"):
+    with pytest.raises(ParameterError, match=r"no spec 'table4' .*: give a TOML file, or one of figures, .*table3"):
         find_spec("table4")
 
 

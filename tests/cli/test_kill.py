@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from accous import datasets
@@ -83,6 +85,27 @@ def test_killed_and_run_again_the_bytes_are_the_same(zygote, tmp_path, output, o
     arguments = ["adapt", "model", "stream.csv", "-o", output, "--on-bad-row", "skip", "--batch-size", "3", *options]
     assert compare(zygote, tmp_path, arguments, n_kills=6, seconds=0.4) > 0
     assert len((tmp_path / f"{output}.rejects.csv").read_text().splitlines()) > 10
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_embeddings_too(zygote, tmp_path, ending):
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(360, 6)).astype(np.float32)
+    labels = (rows[:, 0] + random.normal(size=360) > 0.0).astype(int)
+    rows[60:] += 0.5
+    rows[60::31, 2] = np.nan
+    np.save(tmp_path / "labels.npy", labels[:60])
+    for name, part in (("reference", rows[:60]), ("stream", rows[60:])):
+        np.save(tmp_path / f"{name}.npy", part)
+        lists = part.tolist()
+        lists[-1:] = [lists[-1][: 6 if name == "reference" else 4]]
+        pl.DataFrame({"embedding": lists}).write_parquet(tmp_path / f"{name}.parquet")
+    fit = ["fit", f"reference.{ending}", "--label", "labels.npy", "-o", "model"]
+    assert zygote.run(tmp_path, *fit) == 0, (tmp_path / "stderr.txt").read_text()
+    options = ["-o", "predictions.csv", "--on-bad-row", "skip", "--batch-size", "3"]
+    assert compare(zygote, tmp_path, ["adapt", "model", f"stream.{ending}", *options], n_kills=4, seconds=0.4) > 0
+    n_bad = 10 if ending == "npy" else 11
+    assert len((tmp_path / "predictions.csv.rejects.csv").read_text().splitlines()) == 1 + n_bad
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.ratio.single import SingleLearnerRatio
 from accous.ratio.ulsif import ULSIF
+from accous.suggestions import did_you_mean
 
 __all__ = [
     "ORACLE",
@@ -129,7 +130,10 @@ def contender_names() -> tuple[str, ...]:
 def get_contender(name: str) -> Contender:
     """Return the contender of that name."""
     if name not in _CONTENDERS:
-        raise ParameterError(f"There is no contender {name!r}: name one of {', '.join(_CONTENDERS)}, or register it.")
+        meant = did_you_mean(name, _CONTENDERS)
+        raise ParameterError(
+            f"There is no contender {name!r}{meant}: name one of {', '.join(_CONTENDERS)}, or register it."
+        )
     return _CONTENDERS[name]
 
 

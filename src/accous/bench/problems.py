@@ -23,6 +23,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
+from accous.suggestions import did_you_mean
 
 __all__ = ["NATURAL", "SHIFTS", "Problem", "Setting", "Stream", "get_problem", "problem_names", "register_problem"]
 
@@ -153,7 +154,10 @@ def problem_names() -> tuple[str, ...]:
 def get_problem(name: str) -> Problem:
     """Return the problem of that name."""
     if name not in _PROBLEMS:
-        raise ParameterError(f"There is no data set {name!r}: name one of {', '.join(_PROBLEMS)}, or register it.")
+        meant = did_you_mean(name, _PROBLEMS)
+        raise ParameterError(
+            f"There is no data set {name!r}{meant}: name one of {', '.join(_PROBLEMS)}, or register it."
+        )
     return _PROBLEMS[name]
 
 

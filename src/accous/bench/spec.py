@@ -18,6 +18,7 @@ from accous.bench.run import Measures, Run
 from accous.bench.spec_lines import line_of
 from accous.exceptions import AccousError, ParameterError
 from accous.parameters import require_integer
+from accous.suggestions import did_you_mean
 
 __all__ = ["Spec", "find_spec", "prepare", "read_spec", "spec_folder", "spec_names"]
 
@@ -74,8 +75,9 @@ class Spec:
         for key, entries in chosen.items():
             missing = [entry for entry in entries if entry not in getattr(self, key)]
             if missing:
-                has = ", ".join(map(str, getattr(self, key)))
-                raise ParameterError(f"The spec {self.name} has no {key} {missing[0]!r}, only {has}.")
+                has = [str(entry) for entry in getattr(self, key)]
+                meant = did_you_mean(str(missing[0]), has) if isinstance(missing[0], str) else ""
+                raise ParameterError(f"The spec {self.name} has no {key} {missing[0]!r}{meant}, only {', '.join(has)}.")
         parts: dict[str, Any] = {key: tuple(entries) for key, entries in chosen.items()}
         return replace(self, **parts)
 
@@ -122,7 +124,10 @@ def find_spec(name: str) -> Path:
     for path in (Path(name), spec_folder() / f"{name}.toml"):
         if path.is_file():
             return path
-    raise ParameterError(f"There is no spec {name!r}: give a TOML file, or one of {', '.join(spec_names())}.")
+    known = spec_names()
+    raise ParameterError(
+        f"There is no spec {name!r}{did_you_mean(name, known)}: give a TOML file, or one of {', '.join(known)}."
+    )
 
 
 def read_spec(path: Path) -> Spec:
@@ -282,7 +287,8 @@ class _Reader:
     @staticmethod
     def _check_shift(name: str) -> None:
         if name not in (*SHIFTS, NATURAL):
-            raise ParameterError(f"There is no shift {name!r}: name one of {', '.join(SHIFTS)}, {NATURAL}.")
+            meant = did_you_mean(name, SHIFTS)
+            raise ParameterError(f"There is no shift {name!r}{meant}: name one of {', '.join(SHIFTS)}, {NATURAL}.")
 
     @staticmethod
     def _check_record(name: str) -> None:

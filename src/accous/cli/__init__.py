@@ -84,5 +84,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    typer.echo(f"accous: {message.rstrip('.')}.", err=True)
+    message = message.rstrip(".")
+    typer.echo(f"accous: {message}" + ("" if message.endswith("?") else "."), err=True)
     return exit_code

@@ -40,12 +40,14 @@ Examples:
 `tail -n +1 -f log.csv | accous adapt model/ - --batch-size 1 > predictions.csv`
 
 `accous adapt model/ log.jsonl -o predictions.jsonl --follow --on-bad-row skip`
+
+`accous adapt model/ stream.npy -o predictions.csv --label stream_labels.npy`
 """
 _ROUNDS, _RUN = "Rounds", "The run"
 _LARGEST_BATCH = 1_000_000
 _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _Stream = Annotated[
-    str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines or Parquet; - is stdin.")
+    str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
 _Output = Annotated[
     str,
@@ -71,7 +73,10 @@ _Keep = Annotated[
     list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to pass through to the predictions.")
 ]
 _Label = Annotated[
-    str | None, typer.Option("--label", metavar="COL", help="Labels, for scoring only: nothing is learned from them.")
+    str | None,
+    typer.Option(
+        "--label", metavar="COL|FILE", help="Labels, for scoring only: nothing is learned from them. Given as for fit."
+    ),
 ]
 _Follow = Annotated[
     bool, typer.Option("--follow", help="Wait for more at the end of the file; Ctrl-C ends it.", rich_help_panel=_RUN)

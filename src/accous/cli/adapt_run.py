@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,10 @@ class AdaptRequest:
         """Format of the predictions."""
         from accous.tables.opening import format_of
 
-        return format_of(self.output, "a name with one of these endings")
+        output_format = format_of(self.output, "a name with one of these endings")
+        if output_format == "npy":
+            raise ParameterError(f"Predictions are a table, not an array: let {self.output} end in .csv or .parquet.")
+        return output_format
 
     @property
     def text_output(self) -> str:
@@ -94,13 +97,25 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
     from accous.cli.compiling import compile_with_notice
     from accous.cli.stopping import stop_on_signals
     from accous.pipeline.folder import load_pipeline
+    from accous.tables.labelled import with_labels
     from accous.tables.opening import open_table
+    from accous.tables.vectors import require_widths
 
     pipeline = load_pipeline(asked.model)
+    fitted_widths = pipeline.settings.get("widths", {})
     _require_apart(asked)
     table = open_table(
-        asked.stream, asked.table_format, encoding=asked.encoding, separator=asked.separator, is_growing=asked.follows
+        asked.stream,
+        asked.table_format,
+        encoding=asked.encoding,
+        separator=asked.separator,
+        is_growing=asked.follows,
+        widths=fitted_widths,
     )
+    require_widths(table.name, table.widths, fitted_widths)
+    scored = None
+    if asked.label is not None:
+        table, scored = with_labels(table, asked.label)
     compile_with_notice(remarks)
     job = _begin(asked, pipeline, table, remarks)
     if job.is_finished:
@@ -108,7 +123,7 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
         return 0
     n_before = job.n_rows
     with stop_on_signals() as request, AdaptProgress(remarks, table.share_read) as progress:
-        is_finished = _follow(asked, pipeline, table, save_rule, request, progress)
+        is_finished = _follow(replace(asked, label=scored), pipeline, table, save_rule, request, progress)
     if is_finished:
         _remove_partial(asked)
     if n_before and is_finished and job.n_rows == n_before:
@@ -122,7 +137,7 @@ def _begin(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, remarks:
     from accous.pipeline.job import begin_or_resume
     from accous.pipeline.predictions import output_columns
 
-    kept = chosen_columns("--keep", asked.keep, table.columns, table.name)
+    kept = chosen_columns("--keep", asked.keep, table.columns, table.name, table.widths)
     output_columns(kept, pipeline.model.classes_)
     before = pipeline.job
     spec = asked.spec(kept)
@@ -132,7 +147,7 @@ def _begin(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, remarks:
     job = begin_or_resume(spec, before, is_new=asked.is_new, overwrites=asked.overwrites, folder=asked.model)
     pipeline.job = job
     if job.n_rows:
-        remarks.print(f"Going on after row {job.n_rows:,} (line {job.position.line:,}).", markup=False)
+        remarks.print(f"Going on after row {job.n_rows:,} ({table.unit} {job.position.line:,}).", markup=False)
     if job.n_output_bytes == 0:
         # The job is known before its output exists, so that the output is never taken for somebody else's.
         save_pipeline(pipeline, asked.model)
@@ -149,7 +164,7 @@ def _follow(
 
     job = pipeline.job
     assert job is not None
-    kept = chosen_columns("--keep", asked.keep, table.columns, table.name)
+    kept = chosen_columns("--keep", asked.keep, table.columns, table.name, table.widths)
     passed = list(dict.fromkeys([*kept, *filter(None, (asked.by, asked.label))]))
     reader = RowReader(
         table, pipeline.preparation, passed, skips_bad=asked.skips_bad, accepts_unknown=asked.accepts_unknown
@@ -205,8 +220,11 @@ def _remove_partial(asked: AdaptRequest) -> None:
 
 def _require_apart(asked: AdaptRequest) -> None:
     from accous.pipeline.job import absolute
+    from accous.tables.labelled import place_of_labels
 
-    files = [("STREAM", asked.stream), ("--output", asked.output), ("--rejects", asked.rejects_path)]
+    labels = place_of_labels(asked.label or "") or (None, "")
+    files = [("STREAM", asked.stream), ("--label", labels[0])]
+    files += [("--output", asked.output), ("--rejects", asked.rejects_path)]
     seen: dict[str, str] = {}
     for name, path in files:
         if path is None or path == "-":

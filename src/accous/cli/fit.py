@@ -44,12 +44,20 @@ Examples:
 `accous fit reference.parquet --label churned -o model/ --drop customer_id --categorical plan,region`
 
 `zcat reference.csv.gz | accous fit - --label y -o model/ --json`
+
+`accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
+_MOST_LINES = 60
 _ReferenceFile = Annotated[
-    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines or Parquet; - is stdin.")
+    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
-_Label = Annotated[str, typer.Option("--label", metavar="COL", help="The column of labels.")]
+_Label = Annotated[
+    str,
+    typer.Option(
+        "--label", metavar="COL|FILE", help="The column of labels, or their own file: labels.npy, labels.csv:COL."
+    ),
+]
 _Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
 _Drop = Annotated[
     list[str] | None,
@@ -124,18 +132,21 @@ def fit(
     from accous.pipeline.fitting import cross_validate, read_reference
     from accous.pipeline.ratios import make_ratio
     from accous.preparation.learning import Choices
+    from accous.tables.labelled import with_labels
     from accous.tables.opening import open_table
 
     estimator = make_ratio(ratio, seed=seed, feature_map=feature_map, loss=loss, max_ratio=max_ratio)
-    table = open_table(reference, table_format, encoding=encoding, separator=separator)
+    table, label = with_labels(open_table(reference, table_format, encoding=encoding, separator=separator), label)
     choices = Choices(
-        tuple(chosen_columns("--drop", drop or [], table.columns, table.name)),
+        tuple(chosen_columns("--drop", drop or [], table.columns, table.name, table.widths)),
         tuple(chosen_columns("--categorical", categorical or [], table.columns, table.name)),
     )
     read = read_reference(table, label, choices, skips_bad=on_bad_row == "skip")
-    _write_rejects(read.bad_rows, rejects, remarks)
+    _write_rejects(read.bad_rows, rejects, remarks, table.unit)
     compile_with_notice(remarks)
     settings = {"reference": table.name, "n_reference": len(read.y), "ratio": ratio, "C": C, "seed": seed}
+    if table.widths:
+        settings["widths"] = table.widths
     settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
     with remarks.status("Cross-validating"):
         settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
@@ -166,7 +177,7 @@ def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, A
         raise CheckpointError(f"Cannot write to {folder} ({error.strerror or error}): give another folder") from None
 
 
-def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console) -> None:
+def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console, unit: str) -> None:
     if not bad_rows:
         return
     where = ""
@@ -181,7 +192,7 @@ def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console) -
         where = f", in {path}"
     first = bad_rows[0]
     remarks.print(
-        f"{len(bad_rows)} bad rows set aside{where}; the first: line {first.line}, {first.reason}.", markup=False
+        f"{len(bad_rows)} bad rows set aside{where}; the first: {unit} {first.line}, {first.reason}.", markup=False
     )
 
 
@@ -223,12 +234,18 @@ def columns_table(plans: tuple[Any, ...]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
+    from accous.preparation.summaries import summarize
+
     table = Table(title="What is done with each column")
     for heading in ("column", "read as", "features", "what is done"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
-    for plan in plans:
-        n_features = len(getattr(plan, "feature_names", ()))
-        table.add_row(Text(plan.name), plan.kind, str(n_features) if n_features else "-", Text(plan.summary()))
+    lines = summarize(plans)
+    for line in lines[:_MOST_LINES]:
+        table.add_row(Text(line.columns), line.kind, str(line.n_features or "-"), Text(line.what))
+    if len(lines) > _MOST_LINES:
+        n_features = sum(line.n_features for line in lines[_MOST_LINES:])
+        more = f"{len(lines) - _MOST_LINES:,} more"
+        table.add_row(more, "", str(n_features or "-"), "all are listed by accous fit --json and in manifest.json")
     return table
 
 

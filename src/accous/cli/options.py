@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accous.exceptions import DataError, ParameterError
+from accous.suggestions import did_you_mean, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +33,7 @@ LARGEST_SEED = 2**32 - 1
 TableFormat = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="csv|tsv|jsonl|parquet", help="What the table is, where its name does not say.",
+        "--format", metavar="csv|tsv|jsonl|parquet|npy", help="What the table is, where its name does not say.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -82,8 +84,12 @@ def results_console() -> Console:
     return Console(highlight=False)
 
 
-def chosen_columns(option: str, values: list[str], columns: list[str], table: str) -> list[str]:
+def chosen_columns(
+    option: str, values: list[str], columns: list[str], table: str, widths: Mapping[str, int] | None = None
+) -> list[str]:
     """Columns named by an option that may be repeated, or take several names between commas.
+
+    The name of an embedding, one of ``widths``, stands for all of its columns.
 
     Examples
     --------
@@ -91,10 +97,15 @@ def chosen_columns(option: str, values: list[str], columns: list[str], table: st
     ['id', 'day', 'hour']
     """
     names = [name for value in values for name in ([value] if value in columns else value.split(","))]
+    widths = {name: width for name, width in (widths or {}).items() if name in names}
+    if widths:
+        from accous.tables.vectors import spread_names
+
+        names = [part for name in names for part in (spread_names(name, widths[name]) if name in widths else [name])]
     for name in names:
         if name not in columns:
-            known = ", ".join(map(repr, columns[:12])) + (" and more" if len(columns) > 12 else "")
-            raise DataError(f"{option} {name}: {table} has no such column; it has {known}.")
+            meant = did_you_mean(name, columns)
+            raise DataError(f"{option} {name}: {table} has no such column{meant}; it has {listed(columns)}.")
     return list(dict.fromkeys(names))
 
 

@@ -13,6 +13,7 @@ from accous.datasets.image_pools import ImagePair, ImageYears
 from accous.datasets.images import load_cifar_cinic, load_mnist_svhn
 from accous.datasets.yearbook import load_yearbook
 from accous.exceptions import ParameterError
+from accous.suggestions import did_you_mean
 
 __all__ = [
     "IMAGE_LOADERS",
@@ -98,7 +99,8 @@ def load(name: str) -> Dataset | ImagePair | ImageYears:
     if name in IMAGE_LOADERS:
         return IMAGE_LOADERS[name]()
     if name not in SOURCES:
-        raise ParameterError(f"There is no data set {name!r}: name one of {', '.join(list_datasets())}.")
+        meant = did_you_mean(name, list_datasets())
+        raise ParameterError(f"There is no data set {name!r}{meant}: name one of {', '.join(list_datasets())}.")
     return _bundled(name) if SOURCES[name].file_name is None else _from_file(name)
 
 

@@ -14,7 +14,7 @@ from accous.exceptions import DataError
 from accous.preparation.learning import Choices
 from accous.preparation.preparation import Preparation
 from accous.ratio.no_shift import NoShift
-from accous.tables.chunks import BadRow, Chunk, Position, TableReader
+from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column
 from accous.tables.values import to_texts
 
 __all__ = ["Reference", "cross_validate", "read_reference"]
@@ -59,7 +59,7 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
         Whether rows that cannot be used are set aside, or are an error.
     """
     if label not in table.columns:
-        raise DataError(f"{table.name} has no column {label!r}: it has {', '.join(map(repr, table.columns))}.")
+        raise no_such_column(table, label)
     if label in choices.drop:
         raise DataError(f"The label {label!r} cannot be dropped.")
     pieces = [chunk for chunk in table.chunks(table.columns, Position()) if chunk is not None]

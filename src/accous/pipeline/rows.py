@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.exceptions import DataError
 from accous.preparation.columns import NumberColumn
 from accous.preparation.preparation import Preparation
-from accous.tables.chunks import BadRow, Chunk, Position, TableReader
+from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column
 
 __all__ = ["RowReader", "Rows"]
 
@@ -114,7 +113,7 @@ class RowReader:
         table.read_as_numbers([name for name in numbers if name not in passed])
         for name in passed:
             if name not in table.columns:
-                raise DataError(f"{table.name} has no column {name!r}: it has {', '.join(map(repr, table.columns))}.")
+                raise no_such_column(table, name)
 
     def read(self, start: Position) -> Iterator[Rows | None]:
         """Yield the rows from a position on; None where nothing more is there yet.

@@ -55,8 +55,13 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
     else are categories, unless nearly every value is another one.
     """
     name = column.name
-    if name in choices.drop or column.dtype.is_nested():
-        return LeftOutColumn(name, "as asked for" if name in choices.drop else "lists and objects cannot be used")
+    if name in choices.drop:
+        return LeftOutColumn(name, "as asked for")
+    if column.dtype.is_nested():
+        return LeftOutColumn(name, "objects, and lists of different lengths, cannot be used")
+    # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
+    if name not in choices.categorical and column.dtype.is_numeric() and _are_mostly_finite(column):
+        return _plan_number(column)
     texts = to_texts(column)
     if texts.null_count() == len(texts):
         return LeftOutColumn(name, "all values are missing")
@@ -72,6 +77,12 @@ def _plan_by_values(column: pl.Series, texts: pl.Series) -> Any:
     if form is not None:
         return _plan_date(column, form)
     return _plan_category(column.name, texts, is_sure=False)
+
+
+def _are_mostly_finite(column: pl.Series) -> bool:
+    values, is_bad = to_numbers(column)
+    is_there = ~np.isnan(values)
+    return bool(is_there.any()) and int((is_there & ~is_bad).sum()) >= _SHARE_OF_KIND * int(is_there.sum())
 
 
 def _are_numbers(column: pl.Series, texts: pl.Series) -> bool:

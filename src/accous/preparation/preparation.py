@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError
 from accous.preparation.columns import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
 from accous.preparation.learning import Choices, plan_column
+from accous.suggestions import did_you_mean, listed
 
 __all__ = ["BadValue", "Features", "Preparation"]
 
@@ -61,8 +62,10 @@ class Preparation:
         """Decide by the columns of the reference."""
         for name in (*choices.drop, *choices.categorical):
             if name not in frame.columns:
+                meant = did_you_mean(name, frame.columns)
                 raise DataError(
-                    f"There is no column {name!r} to drop or to read as a category: there are {_listed(frame.columns)}."
+                    f"There is no column {name!r}{meant} to drop or to read as a category: there are "
+                    f"{listed(frame.columns)}."
                 )
         preparation = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
         if not preparation.used:
@@ -125,7 +128,7 @@ class Preparation:
         lacking = [name for name in self.used_columns if name not in columns]
         if lacking:
             raise DataError(
-                f"{table} has no column {_listed(lacking)}, which the model was fitted with: it has {_listed(columns)}."
+                f"{table} has no column {listed(lacking)}, which the model was fitted with: it has {listed(columns)}."
             )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -141,8 +144,3 @@ class Preparation:
 def _shown(value: Any) -> str:
     text = str(value)
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:12]))
-    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"

@@ -153,12 +153,23 @@ def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) ->
         column = _first_unreadable_column(X)
         if column is None:
             raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
-        message = (
-            f"{column_label(X, column)} cannot be read as numbers ({error}); encode or drop it, or give the "
-            "ratio a transformer: OnlineDensityRatio(feature_map=...)."
-        )
+        message = _unreadable(X, column, error)
         raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
     return np.asarray(rows)
+
+
+def _unreadable(X: Any, column: int, error: Exception) -> str:
+    label = column_label(X, column)
+    values = np.asarray(X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
+    if values.ndim > 1 or any(np.ndim(value) for value in values[:1]):
+        return (
+            f"{label} holds a list of numbers in each row, as embeddings are stored; give them as an array instead: "
+            "numpy.array(frame[column].to_list())."
+        )
+    return (
+        f"{label} cannot be read as numbers ({error}); encode or drop it, or give the ratio a transformer: "
+        "OnlineDensityRatio(feature_map=...)."
+    )
 
 
 def _require_no_times(X: Any) -> None:
@@ -182,6 +193,8 @@ def _first_unreadable_column(X: Any) -> int | None:
         try:
             if np.asarray(column).dtype.kind == "c":
                 return None
+            if np.asarray(column).ndim > 1:
+                return position
             np.asarray(column, dtype=np.float64)
         except (ValueError, TypeError):
             return position

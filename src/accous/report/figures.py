@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from accous.report.subject import Subject
 
-__all__ = ["Figure", "error_figure", "lengths_figure", "moved_figure", "sample_size_figure", "weights_figure"]
+__all__ = [
+    "MOST_COLUMNS",
+    "Figure",
+    "error_figure",
+    "lengths_figure",
+    "moved_figure",
+    "sample_size_figure",
+    "weights_figure",
+]
 
 Figure = dict[str, Any]
 
@@ -17,7 +25,7 @@ Figure = dict[str, Any]
 _ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#2fa58c", "#8b95a1"
 _BAND = "rgba(42,143,214,0.18)"
 _HEAT = [[0.0, "rgba(42,143,214,0)"], [1.0, "rgba(42,143,214,1)"]]
-_MOST_COLUMNS = 15
+MOST_COLUMNS = 12
 _MOST_MEASURED = 64
 
 
@@ -88,7 +96,7 @@ def lengths_figure(subject: Subject) -> Figure | None:
 
 def moved_figure(subject: Subject) -> Figure | None:
     """Which columns carry the drift."""
-    shares = [(name, share) for name, share in subject.column_shares() if share > 0.0][:_MOST_COLUMNS]
+    shares = [(name, share) for name, share in subject.column_shares() if share > 0.0][:MOST_COLUMNS]
     if not shares:
         return None
     names, values = zip(*reversed(shares), strict=True)

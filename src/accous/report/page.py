@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from accous.report.figures import (
+    MOST_COLUMNS,
     Figure,
     error_figure,
     lengths_figure,
@@ -119,10 +120,20 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
             continue
         figures[key] = figure
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{escape(_NOTES[key])}</p>{chart}</section>')
+        note = escape(_NOTES[key] + (_note_of_many(subject) if key == "moved" else ""))
+        sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
             sections.append(_events(subject))
     return sections
+
+
+def _note_of_many(subject: Subject) -> str:
+    """Say how much of the drift is not in the picture, where that has too many columns to show."""
+    shares = [share for _, share in subject.column_shares()]
+    if len(shares) <= MOST_COLUMNS:
+        return ""
+    of_shown = sum(shares[:MOST_COLUMNS])
+    return f" These are the first {MOST_COLUMNS} of {len(shares):,}; together they have {of_shown:.0%}."
 
 
 def _events(subject: Subject) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from accous.pipeline.folder import Pipeline
 from accous.pipeline.history import History
+from accous.preparation.summaries import summarize
 
 __all__ = ["Subject", "subject_of_pipeline"]
 
@@ -74,6 +75,8 @@ def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
     settings["accuracy"] = f"{pipeline.settings['accuracy']:.1%}, cross-validated on the reference"
     settings["largest_class"] = f"{pipeline.settings['largest_class']:.1%} of the reference"
+    if "widths" in settings:
+        settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())
     settings["label"] = pipeline.label
     settings["classes"] = ", ".join(str(label) for label in pipeline.model.classes_[:20])
     settings["rounds"] = f"{pipeline.model.n_rounds_:,}"
@@ -81,6 +84,6 @@ def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
         settings |= {"stream": pipeline.job.spec.stream, "predictions": pipeline.job.spec.output}
         settings |= {name: str(value) for name, value in pipeline.job.spec.options.items() if value}
         settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
-    preparation = [(plan.name, plan.kind, plan.summary()) for plan in pipeline.preparation.plans]
+    preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.preparation.plans)]
     columns = pipeline.preparation.column_of_feature
     return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation)

@@ -1,1 +1,1 @@
-"""Tables as people have them (CSV, TSV, JSON lines, Parquet, gzip, pipes, files that grow), read piece by piece."""
+"""Tables as people have them (CSV, TSV, JSON lines, Parquet, npy, gzip, pipes, growing files), read piece by piece."""

@@ -12,8 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
+from accous.suggestions import did_you_mean, listed
 
-__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of"]
+__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column"]
 
 IntArray = NDArray[np.int64]
 
@@ -109,6 +110,12 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
 
 
+def no_such_column(table: TableReader, name: str) -> DataError:
+    """Return the error for a column that a table does not have."""
+    meant = did_you_mean(name, table.columns)
+    return DataError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
+
+
 class TableReader(Protocol):
     """A table that is read once, in order.
 
@@ -119,11 +126,18 @@ class TableReader(Protocol):
     unit : str
         What a row's place is counted in: ``"line"`` or ``"row"``.
     columns : list of str
+    widths : dict of str to int
+        Embeddings, and how many numbers each has: ``{"embedding": 2}`` stands for the columns ``embedding_0`` and
+        ``embedding_1``.
+    n_rows : int or None
+        Where it is known before they are read.
     """
 
     name: str
     unit: str
     columns: list[str]
+    widths: dict[str, int]
+    n_rows: int | None
 
     def read_as_numbers(self, names: list[str]) -> None:
         """Allow columns to be read as numbers at once, where all of a piece are numbers; that is quicker."""

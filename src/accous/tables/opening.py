@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from accous.exceptions import ParameterError
 from accous.tables.chunks import TableReader
 from accous.tables.delimited import DelimitedTable
 from accous.tables.json_lines import JsonLinesTable
+from accous.tables.npy import NpyTable
 from accous.tables.parquet import ParquetTable
 from accous.tables.sources import STDIN, TextSource
+from accous.tables.vectors import EMBEDDING
 
-__all__ = ["FORMATS", "format_of", "open_table"]
+__all__ = ["FORMATS", "format_of", "has_known_ending", "open_table"]
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "npy")
 _FORMAT_OF_SUFFIX = {
     ".csv": "csv",
     ".txt": "csv",
@@ -24,6 +27,7 @@ _FORMAT_OF_SUFFIX = {
     ".json": "jsonl",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".npy": "npy",
 }
 
 
@@ -37,14 +41,31 @@ def format_of(path: str, option: str) -> str:
     """
     if path == STDIN:
         return "csv"
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    suffix = next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), "")
+    suffix = _ending(path)
+    if suffix == ".npz":
+        raise ParameterError(f"{path} is an archive of arrays: save the one meant with numpy.save, as .npy.")
     if suffix not in _FORMAT_OF_SUFFIX:
         raise ParameterError(
-            f"The name {path!r} does not say what is in the file: let it end in .csv, .tsv, .jsonl or .parquet, or "
-            f"give {option}."
+            f"The name {path!r} does not say what is in the file: let it end in .csv, .tsv, .jsonl, .parquet or .npy, "
+            f"or give {option}."
         )
     return _FORMAT_OF_SUFFIX[suffix]
+
+
+def has_known_ending(path: str) -> bool:
+    """Whether a name says what is in the file.
+
+    Examples
+    --------
+    >>> has_known_ending("labels.npy"), has_known_ending("churned")
+    (True, False)
+    """
+    return _ending(path) in _FORMAT_OF_SUFFIX
+
+
+def _ending(path: str) -> str:
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), "")
 
 
 def open_table(
@@ -54,6 +75,7 @@ def open_table(
     encoding: str | None = None,
     separator: str | None = None,
     is_growing: bool = False,
+    widths: Mapping[str, int] | None = None,
 ) -> TableReader:
     """Open a table for one reading from beginning to end.
 
@@ -61,7 +83,7 @@ def open_table(
     ----------
     path : str
         A file, or ``"-"`` for the standard input.
-    table_format : {"csv", "tsv", "jsonl", "parquet"}, optional
+    table_format : {"csv", "tsv", "jsonl", "parquet", "npy"}, optional
         None: by the name.
     encoding : str, optional
         Of a text. None: UTF-8, or UTF-16 with its mark.
@@ -69,12 +91,18 @@ def open_table(
         Between the fields of a CSV. None: as the header has it.
     is_growing : bool, optional
         Whether to wait for more at the end.
+    widths : dict of str to int, optional
+        How long the embeddings are that a model was fitted with, by their names.
     """
     table_format = table_format or format_of(path, "--format")
-    if table_format == "parquet":
+    if table_format in ("parquet", "npy"):
+        kind = "Parquet" if table_format == "parquet" else "An .npy array"
         if path == STDIN or is_growing:
-            raise ParameterError("Parquet is read from a finished file: neither from standard input nor with --follow.")
-        return ParquetTable(path)
+            raise ParameterError(f"{kind} is read from a finished file: neither from standard input nor with --follow.")
+        if table_format == "parquet":
+            return ParquetTable(path, widths)
+        # An array has no names: it is what the model knows, where that is one thing only.
+        return NpyTable(path, next(iter(widths)) if widths and len(widths) == 1 else EMBEDDING)
     source = TextSource(path, encoding, is_growing=is_growing)
     try:
         if table_format == "jsonl":

@@ -28,11 +28,13 @@ class TextTable(ABC):
 
     unit = "line"
     columns: list[str]
+    n_rows: int | None = None
     _separator: str | None = None
 
     def __init__(self, source: TextSource) -> None:
         self._source = source
         self.name = source.name
+        self.widths: dict[str, int] = {}
         self._read_so_far = self._read_first_record()
 
     @abstractmethod

@@ -13,7 +13,7 @@ import pytest
 
 from accous.bench.reporting.aggregate import aggregate_rows, merge, read_aggregates, write_aggregates
 from accous.bench.reporting.report import read_inputs, write_report
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from tests.bench.reporting.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows
 
 TABLES = ("report.md", "report.tex", "report.html", "aggregates.json")
@@ -182,7 +182,7 @@ def test_an_empty_folder_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="There is no folder or file"):
+    with pytest.raises(ParameterError, match="There is no folder or file"):
         read_inputs([tmp_path / "nowhere"])
 
 

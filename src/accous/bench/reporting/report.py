@@ -19,7 +19,7 @@ from accous.bench.reporting.render_latex import latex
 from accous.bench.reporting.render_markdown import markdown
 from accous.bench.reporting.tables import difference_table, error_table, gap_table, regret_table, tally_table
 from accous.bench.reporting.wording import count, listed, panel_title
-from accous.exceptions import DataError, MissingExtraError
+from accous.exceptions import DataError, MissingExtraError, ParameterError
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
 
@@ -69,7 +69,9 @@ def read_inputs(paths: Sequence[Path]) -> Aggregates:
                 raise DataError(f"{path} holds no benchmark rows: write some with accous bench run.")
             rows |= {row["run"]: row for row in found}
         else:
-            raise DataError(f"There is no folder or file {path}: name a folder of accous bench run, or aggregates.")
+            raise ParameterError(
+                f"There is no folder or file {path}: name a folder of accous bench run, or aggregates."
+            )
     aggregates = merge([*parts, *([aggregate_rows(rows.values())] if rows else [])])
     if not aggregates.outcomes:
         raise DataError(f"There is nothing to report on in {', '.join(map(str, paths))}: run accous bench run first.")

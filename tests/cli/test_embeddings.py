@@ -1,0 +1,185 @@
+"""Embeddings that somebody has computed, as arrays or in Parquet, from fit to the report."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from accous.cli import main
+from accous.pipeline.folder import load_pipeline
+
+WIDTH = 14
+FIT = ["fit", "reference.npy", "--label", "labels.npy", "-o", "model", "--quiet"]
+ADAPT = ["adapt", "model", "stream.npy", "-o", "predictions.csv"]
+SPREAD = [f"embedding_{number}" for number in range(WIDTH)]
+
+
+def make_rows(n_rows: int, seed: int, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    rows = (random.normal(size=(n_rows, WIDTH)) + shift).astype(np.float32)
+    rows[:, 5] = 0.25  # a neuron that never fires
+    return rows, np.where(rows[:, 0] + 0.3 * random.normal(size=n_rows) > 0.0, "cat", "dog")
+
+
+def write_csv(path: str, rows: np.ndarray, labels: np.ndarray) -> None:
+    pl.DataFrame(rows.astype(np.float64), schema=SPREAD).with_columns(label=labels).write_csv(path)
+
+
+def write_parquet(path: str, rows: list, labels: np.ndarray, name: str = "embedding") -> None:
+    pl.DataFrame({"id": range(len(rows)), name: rows, "label": labels}).write_parquet(path)
+
+
+@pytest.fixture(autouse=True)
+def _arrays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, rows, labels in (
+        ("reference", *make_rows(80, seed=0)),
+        ("stream", *make_rows(60, seed=1, shift=0.4)),
+    ):
+        np.save(f"{name}.npy", rows)
+        np.save("labels.npy" if name == "reference" else "stream_labels.npy", labels)
+        write_csv(f"{name}.csv", rows, labels)
+        write_parquet(f"{name}.parquet", rows.tolist(), labels)
+
+
+def test_an_array_gives_the_bytes_that_the_same_numbers_in_a_csv_give(capsys):
+    assert main(FIT) == 0
+    assert main(["fit", "reference.csv", "--label", "label", "-o", "other", "--quiet"]) == 0
+    assert load_pipeline("model").preparation == load_pipeline("other").preparation
+    capsys.readouterr()
+    assert main([*ADAPT, "--label", "stream_labels.npy", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["adapt", "other", "stream.csv", "-o", "others.csv", "--label", "label", "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert Path("predictions.csv").read_bytes() == Path("others.csv").read_bytes()
+    assert found["labelled_rows"] == 60
+    assert 0.0 < found["error"] == expected["error"] < 0.5
+
+
+def test_lists_in_parquet_and_arrays_can_take_each_others_place():
+    assert main(FIT) == 0
+    fit = ["fit", "reference.parquet", "--label", "label", "-o", "listed", "--drop", "id", "--quiet"]
+    assert main(fit) == 0
+    assert main(ADAPT) == 0
+    expected = Path("predictions.csv").read_bytes()
+    assert main(["adapt", "listed", "stream.npy", "-o", "a.csv"]) == 0
+    assert Path("a.csv").read_bytes() == expected
+    reference = np.load("reference.npy")
+    write_parquet("reference.parquet", reference.tolist(), np.load("labels.npy"), name="vec")
+    assert main([*fit, "--force"]) == 0
+    assert main(["adapt", "listed", "stream.npy", "-o", "b.csv"]) == 0
+    assert Path("b.csv").read_bytes() == expected
+
+
+def test_other_columns_are_features_too_and_whole_embeddings_can_be_dropped_and_kept():
+    fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--quiet"]
+    assert main(fit) == 0
+    assert load_pipeline("model").preparation.used_columns == ["id", *(name for name in SPREAD if name[-2:] != "_5")]
+    assert main(["adapt", "model", "stream.parquet", "-o", "p.parquet", "--keep", "id,embedding"]) == 0
+    kept = pl.read_parquet("p.parquet")
+    assert kept.columns[: WIDTH + 1] == ["id", *SPREAD]
+    assert np.array_equal(kept.select(SPREAD).to_numpy(), np.load("stream.npy").astype(np.float64))
+    assert main([*fit, "--drop", "embedding", "--force"]) == 0
+    assert load_pipeline("model").preparation.used_columns == ["id"]
+
+
+def write_ones(kind: str, width: int) -> str:
+    """Write rows of so many ones, and return where."""
+    rows = np.ones((30, width), dtype=np.float32)
+    if kind == "npy":
+        np.save("ones.npy", rows)
+        return "ones.npy"
+    dtype = pl.Array(pl.Float32, width) if kind == "array" else pl.List(pl.Float32)
+    pl.DataFrame({"embedding": pl.Series(rows.tolist(), dtype=dtype)}).write_parquet("ones.parquet")
+    return "ones.parquet"
+
+
+def test_another_width_is_one_sentence_and_exit_code_2(capsys):
+    assert main(FIT) == 0
+    capsys.readouterr()
+    for kind, width in itertools.product(["npy", "list", "array"], [WIDTH - 2, WIDTH + 2, 1]):
+        path = write_ones(kind, width)
+        assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
+        numbers = "1 number" if width == 1 else f"{width} numbers"
+        assert capsys.readouterr().err == (
+            f"accous: {path} holds embeddings of {numbers} ('embedding'), and the model was fitted with {WIDTH}: embed "
+            "both with the same network, or fit again.\n"
+        )
+        assert not Path("predictions.csv").exists()
+
+
+def test_single_rows_of_another_length_are_bad_rows(capsys):
+    fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--drop", "id"]
+    stream = np.load("stream.npy").tolist()
+    stream[41] = stream[41][:3]
+    write_parquet("stream.parquet", stream, np.load("stream_labels.npy"))
+    assert main(fit) == 0
+    adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv"]
+    assert main(adapt) == 1
+    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers where {WIDTH} belong; mend it"
+    assert sentence in capsys.readouterr().err
+    assert pl.read_csv("predictions.csv").height == 40
+    assert main([*adapt, "--on-bad-row", "skip", "--new", "--force"]) == 0
+    assert pl.read_csv("predictions.csv").height == 59
+    rejects = pl.read_csv("predictions.csv.rejects.csv")
+    assert rejects["line"].to_list() == [42]
+    reference = np.load("reference.npy").tolist()
+    reference[1] = [*reference[1], 1.0]
+    write_parquet("reference.parquet", reference, np.load("labels.npy"))
+    assert main([*fit, "--force"]) == 1
+    assert f"reference.parquet, row 2, column 'embedding': {WIDTH + 1} numbers where" in capsys.readouterr().err
+    assert main([*fit, "--force", "--on-bad-row", "skip"]) == 0
+    assert "1 bad rows set aside; the first: row 2," in capsys.readouterr().err
+
+
+def test_labels_that_are_missing_or_too_few_are_named(capsys):
+    np.save("labels.npy", np.array([np.nan, 1.0] + [0.0] * 78))
+    assert main(FIT) == 1
+    assert "reference.npy, row 1, column 'label': the label is missing" in capsys.readouterr().err
+    np.save("labels.npy", np.zeros(79))
+    assert main(FIT) == 2
+    assert "labels.npy has 79 labels for the 80 rows of reference.npy" in capsys.readouterr().err
+
+
+def test_predictions_are_no_array_and_never_replace_the_labels(capsys):
+    assert main(FIT) == 0
+    arguments = ["adapt", "model", "stream.npy", "-o", "truth.csv", "--label", "./truth.csv:label", "--force"]
+    assert main(arguments) == 2
+    assert "--label and --output are the same file" in capsys.readouterr().err
+    assert main(["adapt", "model", "stream.npy", "-o", "predictions.npy"]) == 2
+    assert "Predictions are a table, not an array" in capsys.readouterr().err
+
+
+def test_an_array_that_has_grown_is_followed_from_where_it_was():
+    assert main(FIT) == 0
+    stream = np.load("stream.npy")
+    assert main(ADAPT) == 0
+    expected = Path("predictions.csv").read_bytes()
+    assert main([*FIT, "--force"]) == 0
+    Path("predictions.csv").unlink()
+    np.save("stream.npy", stream[:30])
+    assert main(ADAPT) == 0
+    np.save("stream.npy", stream)
+    assert main(ADAPT) == 0
+    assert Path("predictions.csv").read_bytes() == expected
+
+
+def test_what_is_done_with_many_columns_stands_in_one_line(capsys):
+    assert main(FIT) == 0
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line for line in printed if line.startswith("│")]
+    assert rows[0].split("│")[1].strip() == "embedding_0 to embedding_13"
+    assert "13 numbers" in rows[0]
+    assert "1 left out: always the same value" in " ".join(rows)
+    assert len(rows) == 1
+    assert main(["inspect", "model"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) < 30
+    assert main([*ADAPT, "--batch-size", "2"]) == 0
+    assert main(["report", "model", "-o", "report.html"]) == 0
+    page = Path("report.html").read_text()
+    assert "embedding_0 to embedding_13" in page
+    assert "These are the first 12 of 13; together they have" in page

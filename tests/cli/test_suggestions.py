@@ -1,0 +1,47 @@
+"""Who misspells a name is told which one may be meant."""
+
+from pathlib import Path
+
+import pytest
+
+from accous import datasets
+from accous.cli import main
+from accous.exceptions import ParameterError
+from accous.suggestions import did_you_mean
+from tests.cli.tables import make_tables
+
+FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fitt"], "No such command 'fitt'. Did you mean 'fit'?"),
+        (["bench", "reprot"], "No such command 'reprot'. Did you mean 'report'?"),
+        ([*FIT, "--ratio", "klip"], "got 'klip' (did you mean 'kliep'?)."),
+        ([*FIT, "--drop", "color"], "has no such column (did you mean 'colour'?); it has 'x0', 'x1',"),
+        (["fit", "reference.csv", "--label", "Labels", "-o", "m"], "no column 'Labels' (did you mean 'label'?): it"),
+        (["bench", "run", "table33"], "There is no spec 'table33' (did you mean 'table3'?): give"),
+        (["bench", "run", "smoke", "--contenders", "Acous"], "no contenders 'Acous' (did you mean 'Accous'?), only"),
+        (["bench", "run", "smoke", "--datasets", "gausian"], "no datasets 'gausian' (did you mean 'gaussian'?), only"),
+    ],
+)
+def test_the_nearest_name_is_named(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_tables()[0].write_csv("reference.csv")
+    assert main(arguments) in {1, 2}
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not error.endswith("?.\n")
+    assert not Path("model").exists()
+
+
+def test_data_sets_too():
+    with pytest.raises(ParameterError, match=r"There is no data set 'diabets' \(did you mean 'diabetes'\?\): name"):
+        datasets.load("diabets")
+
+
+def test_nothing_is_suggested_where_nothing_is_near():
+    assert did_you_mean("y", ["age", "income", "plan"]) == ""
+    assert did_you_mean("x", []) == ""
