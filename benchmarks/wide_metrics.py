@@ -1,8 +1,9 @@
 """Wide features: what a diagonal or low-rank metric saves in memory and time, and what it costs in accuracy.
 
-Two tables. The first plays rounds of the ratio alone, all metrics in turns on the same batches: bytes that the learners
-hold, and the time of a round. The second adapts classifiers along a stream that switches between two parts, with the
-model that never adapts and the one that knows the true ratio beside; each metric sees the same batches.
+Two tables for each width. The first is of the ratio alone, around round 2,000 and around round 1,000,000: bytes that
+the learners hold, and the time of a round, all metrics in turns on the same batches; the learners are brought to their
+ages by gradients drawn at random. The second adapts classifiers along a stream that switches between two parts, with
+the model that never adapts and the one that knows the true ratio beside; each metric sees the same batches.
 
 The parts are the two halves of the paper's Gaussian stream, in 12 of the columns, beside columns of noise whose
 variance falls as in embeddings, and all of it rotated, so that no column is special. ``--embeddings A.npz B.npz`` takes
@@ -12,9 +13,7 @@ rows of one's own instead: two files with arrays ``X`` and ``y`` of the same wid
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,10 @@ from threadpoolctl import threadpool_limits
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.bench.oracle import Oracle
 from accous.core.arrays import FloatArray
+from accous.core.cover import active_lengths
+from accous.core.ensemble import EnsembleState
+from accous.core.learners import newton_step, start_learners
+from accous.core.meta import meta_weights, start_meta
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, SquareShift
 
 WIDTHS = (512, 1280)
@@ -37,6 +40,8 @@ METRICS: dict[str, dict[str, Any]] = {
     "low rank, 8": {"metric": "low_rank", "metric_rank": 8},
     "diagonal": {"metric": "diagonal"},
 }
+MEASURED = ("full", "low rank, 32", "diagonal")
+AGES = (2000, 1_000_000)
 N_REFERENCE, BATCH_SIZE, PERIOD, N_SIGNAL = 1000, 5, 100, 12
 POOL_SIZE, EVERY = 3000, 5
 RIDGES = (1.0, 0.1)
@@ -47,7 +52,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=int, nargs="+", default=WIDTHS, help="(default 512 1280)")
-    parser.add_argument("--rounds", type=int, default=2000, help="rounds of the ratio alone (default 2000)")
+    parser.add_argument("--rounds", type=int, default=40, help="timed rounds of the ratio alone (default 40)")
     parser.add_argument("--stream", type=int, default=250, help="rounds of the streams (default 250)")
     parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="(default 1 0.1)")
     parser.add_argument("--seeds", type=int, default=1, help="streams of each width (default 1)")
@@ -55,50 +60,74 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console()
     with threadpool_limits(1):
-        if arguments.rounds:
-            console.print(cost_table(arguments.features, arguments.rounds))
-        if arguments.stream:
-            problems = [(f"{width} features", make_pools(width)) for width in arguments.features]
-            if arguments.embeddings:
-                problems = [("embeddings", [load_pool(path) for path in arguments.embeddings])]
-            console.print(accuracy_table(problems, arguments.ridges, arguments.stream, arguments.seeds))
+        for width in arguments.features if arguments.rounds else ():
+            console.print(cost_table(width, arguments.rounds))
+        if arguments.stream and arguments.embeddings:
+            pools = [load_pool(path) for path in arguments.embeddings]
+            console.print(accuracy_table("embeddings", pools, arguments.ridges, arguments.stream, arguments.seeds))
+        elif arguments.stream:
+            for width in arguments.features:
+                rows = f"{width} features", make_pools(width)
+                console.print(accuracy_table(*rows, arguments.ridges, arguments.stream, arguments.seeds))
 
 
 # --- memory and time --------------------------------------------------------------------------------------------
 
 
-def cost_table(widths: Iterable[int], n_rounds: int) -> Table:
-    """Bytes of the learners and milliseconds of a round, by width and metric."""
-    table = Table(title=f"Ratio alone, {N_REFERENCE} reference rows, batches of {BATCH_SIZE}, {n_rounds} rounds")
-    for heading in ("features", "metric", "learners, MiB", "largest so far", "ms a round, median", "rounds/s, mean"):
+def cost_table(width: int, n_rounds: int) -> Table:
+    """Bytes of the learners and time of a round, by metric and age."""
+    table = Table(title=f"Ratio alone, {width} features, {N_REFERENCE} reference rows, batches of {BATCH_SIZE}")
+    for heading in ("after rounds", "metric", "learners", "their MiB", "ms a round", "rounds/s"):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for width in widths:
-        for name, row in measure_costs(width, n_rounds).items():
-            table.add_row(
-                f"{width}",
-                name,
-                f"{row['bytes'][-1] / 2**20:.2f}",
-                f"{max(row['bytes']) / 2**20:.2f}",
-                f"{1e3 * np.median(row['seconds']):.2f}",
-                f"{1.0 / np.mean(row['seconds']):.0f}",
-            )
+    for age in AGES:
+        for name, (n_learners, size, seconds) in measure_costs(width, age, n_rounds).items():
+            cells = f"{n_learners}", f"{size / 2**20:.2f}", f"{1e3 * seconds:.2f}", f"{1.0 / seconds:.0f}"
+            table.add_row(f"{age:,}", name, *cells)
     return table
 
 
-def measure_costs(width: int, n_rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Bytes after each round and its seconds; the metrics take turns, so that other work disturbs all alike."""
+def measure_costs(width: int, age: int, n_rounds: int) -> dict[str, tuple[int, int, float]]:
+    """Learners, their bytes, and the median seconds of a round; the metrics take turns in one process."""
     rng = np.random.default_rng(0)
     X, direction = rng.normal(size=(N_REFERENCE, width)), rng.normal(scale=0.1, size=width)
-    ratios = {name: OnlineDensityRatio(**settings).fit(X) for name, settings in METRICS.items()}
-    rows: dict[str, dict[str, list[float]]] = {name: {"bytes": [], "seconds": []} for name in METRICS}
-    for number in range(n_rounds):
-        batch = np.sin(number / 60.0) * direction + rng.normal(size=(BATCH_SIZE, width))
+    ratios = {name: at_round(OnlineDensityRatio(**METRICS[name]).fit(X), age) for name in MEASURED}
+    sizes = {name: size_of(ratio.state_.learners) for name, ratio in ratios.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in MEASURED}
+    for _ in range(n_rounds):
+        batch = direction + rng.normal(size=(BATCH_SIZE, width))
         for name, ratio in ratios.items():
             start = time.process_time()
             ratio.partial_fit(batch)
-            rows[name]["seconds"].append(time.process_time() - start)
-            rows[name]["bytes"].append(size_of(ratio.state_.learners))
-    return rows
+            seconds[name].append(time.process_time() - start)
+    return {
+        name: (len(ratio.state_.learners), sizes[name], float(np.median(seconds[name])))
+        for name, ratio in ratios.items()
+    }
+
+
+def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
+    """Put a fitted ratio into a later round: learners of the ages that they have then, after gradients drawn at random.
+
+    Ages beyond that at which a matrix is as large as it gets are cut there.
+    """
+    settings, rng = ratio.settings_, np.random.default_rng(1)
+    n_coefs = len(settings.neutral)
+    lengths = active_lengths(n_rounds + 1, settings.min_interval)
+    ages = [min((n_rounds + 1) % int(length), n_coefs // 2 + 60) for length in lengths]
+    learner = start_learners(1, settings.neutral, settings.ridge, settings.metric, settings.rank)
+    at_age = {0: learner}
+    for age in range(1, max(ages) + 1):
+        gradient = rng.normal(scale=0.1 / np.sqrt(n_coefs), size=(1, n_coefs))
+        learner = newton_step(learner, gradient, 1.0, settings.radius)
+        if age in ages:
+            at_age[age] = learner
+    learners = at_age[ages[-1]]
+    for learner_age in reversed(ages[:-1]):
+        learners = learners.after(at_age[learner_age])
+    meta = start_meta(len(lengths), n_rounds)
+    weights = meta_weights(meta)
+    ratio.state_ = EnsembleState(n_rounds, weights @ learners.coefs, lengths, weights, learners, meta, 1.0)
+    return ratio
 
 
 def size_of(value: Any) -> int:
@@ -113,18 +142,16 @@ def size_of(value: Any) -> int:
 # --- accuracy ---------------------------------------------------------------------------------------------------
 
 
-def accuracy_table(
-    problems: Iterable[tuple[str, list[Pool]]], ridges: list[float], n_rounds: int, n_seeds: int
-) -> Table:
+def accuracy_table(label: str, pools: list[Pool], ridges: list[float], n_rounds: int, n_seeds: int) -> Table:
     """Error on the streams, and of the ratio on the reference."""
-    table = Table(title=f"Streams of {n_rounds} rounds, switching every {PERIOD}, seeds: {n_seeds}")
-    for heading in ("rows", "ridge", "model", "error, %", "mean error of the ratio"):
-        table.add_column(heading, justify="left" if heading in ("rows", "model") else "right")
-    for (label, pools), ridge in itertools.product(problems, ridges):
+    table = Table(title=f"{label}, streams of {n_rounds} rounds, switching every {PERIOD}, seeds: {n_seeds}")
+    for heading in ("ridge", "model", "error, %", "mean error of the ratio"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for ridge in ridges:
         found = [measure_errors(pools, ridge, n_rounds, seed) for seed in range(n_seeds)]
         for name in found[0]:
             error, ratio_error = np.mean([one[name] for one in found], axis=0)
-            table.add_row(label, f"{ridge:g}", name, f"{100 * error:.2f}", f"{ratio_error:.3f}")
+            table.add_row(f"{ridge:g}", name, f"{100 * error:.2f}", f"{ratio_error:.3f}")
     return table
 
 
