@@ -41,6 +41,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.yardsticks
 	$(RUN) -m benchmarks.wide
+	$(RUN) -m benchmarks.wide_metrics
 	$(RUN) -m benchmarks.startup
 	$(RUN) -m benchmarks.large_references
 	$(RUN) -m benchmarks.embedding

@@ -14,6 +14,7 @@ from benchmarks.trust_cost import PlainRounds
 from benchmarks.trust_drift import measure_alarms
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
 from benchmarks.trust_risk import Setting, insight_row, measure_insights
+from benchmarks.wide_metrics import make_pools, measure_costs, measure_errors
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -166,3 +167,14 @@ def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
         plain.adapt(batch.X)
         reference.adapt(batch.X)
     assert plain.estimator_.coef_.tobytes() == reference.estimator_.coef_.tobytes()
+
+
+def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
+    costs = measure_costs(100, 2000, 2)
+    sizes = {name: size for name, (_, size, _) in costs.items()}
+    assert {n_learners for n_learners, _, _ in costs.values()} == {9}
+    assert sizes["diagonal"] == 9 * 2 * 101 * 8
+    assert sizes["diagonal"] < sizes["low rank, 32"] < sizes["full"]
+    errors = measure_errors(make_pools(20), 1.0, 10, 0)
+    assert all(0.1 < error < 0.5 for error, _ in errors.values())
+    assert 0.0 == errors["true ratio"][1] < errors["full"][1]

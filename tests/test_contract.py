@@ -55,6 +55,8 @@ FAR_FROM_DEFAULTS = OnlineDensityRatio(
     max_ratio=20.0,
     max_reference=25,
     dtype="float32",
+    metric="low_rank",
+    metric_rank=5,
     random_state=3,
 )
 

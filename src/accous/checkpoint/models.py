@@ -21,6 +21,7 @@ from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.kliep import KLIEP
 from accous.ratio.kmm import KMM
+from accous.ratio.linear import LinearRatio
 from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
@@ -131,7 +132,11 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
         raise CheckpointError(
             f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade it."
         )
-    return cls(**{name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()})
+    parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
+    if issubclass(cls, LinearRatio):
+        # Saved before there was a choice: its learners have whole matrices, however wide.
+        parameters.setdefault("metric", "full")
+    return cls(**parameters)
 
 
 def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:

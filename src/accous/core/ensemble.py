@@ -11,7 +11,7 @@ import numpy as np
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.cover import active_lengths, count_starting, intervals_for_round
 from accous.core.kernels_learners import restart_learners
-from accous.core.learners import LearnerStack, newton_step, start_learners
+from accous.core.learners import FULL, LearnerStack, newton_step, start_learners
 from accous.core.losses import Loss
 from accous.core.meta import MetaState, meta_step, meta_weights, start_meta
 from accous.core.narrow_learners import play_narrow
@@ -48,6 +48,10 @@ class EnsembleSettings:
     start : {"zero", "ensemble", "handover"}
         Where a new learner starts: at the neutral theta, at the ensemble's, or at the neutral one except when all
         learners restart together, as they do at every power of two; there the ensemble's theta is handed over.
+    metric : {"full", "diagonal", "low_rank"}
+        What learners keep of their matrix.
+    rank : int or None
+        k, for "low_rank".
     """
 
     loss: Loss
@@ -59,6 +63,8 @@ class EnsembleSettings:
     min_interval: int
     horizon: int | None
     start: str
+    metric: str = FULL
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
         coef=settings.neutral,
         lengths=np.empty(0, dtype=np.int64),
         weights=np.empty(0),
-        learners=start_learners(0, settings.neutral, settings.ridge),
+        learners=_start_learners(settings, 0, settings.neutral),
         meta=start_meta(0, 2),
         largest_margin=0.0,
     )
@@ -119,7 +125,8 @@ def play_round(
     if len(state.learners) == 0:
         return _open_round(settings, replace(state, n_rounds=state.n_rounds + 1, cache={}))
     gradients = _gradients(state, settings, reference, batch)
-    move = _move_compiled if reference.is_free_of_blas else _move
+    is_compiled = reference.is_free_of_blas and isinstance(state.learners, NewtonStack)
+    move = _move_compiled if is_compiled else _move
     return _open_round(settings, move(state, settings, gradients, step_size))
 
 
@@ -221,11 +228,15 @@ def _open_round(settings: EnsembleSettings, state: EnsembleState) -> EnsembleSta
         arrays = (*learners.arrays, *state.meta.arrays, state.weights, state.coef)
         restart_learners(n_starting, start, settings.ridge, math.log(n_intervals), *arrays)
         return state
-    learners = learners.since(n_ended).after(start_learners(n_starting, start, settings.ridge))
+    learners = learners.since(n_ended).after(_start_learners(settings, n_starting, start))
     meta = state.meta.since(n_ended).after(start_meta(n_starting, n_intervals))
     weights = meta_weights(meta)
     coef = weights @ learners.coefs
     return EnsembleState(state.n_rounds, coef, lengths, weights, learners, meta, state.largest_margin)
+
+
+def _start_learners(settings: EnsembleSettings, n_learners: int, coef: FloatArray) -> LearnerStack:
+    return start_learners(n_learners, coef, settings.ridge, settings.metric, settings.rank)
 
 
 def _starting_point(settings: EnsembleSettings, state: EnsembleState, n_ended: int) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from accous.core.arrays import FloatArray
 
-__all__ = ["project_onto_ball"]
+__all__ = ["find_multipliers", "project_onto_ball", "shrink_far_points"]
 
 _MAX_NEWTON_STEPS = 60
 _POLISHING_STEPS = 2
@@ -52,13 +52,12 @@ def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -
     if not is_outside.any():
         return points, multipliers
     outside_points, outside_matrices = points[is_outside], matrices[is_outside]
-    # Far out the answer depends on the direction only, and mu grows with the distance: nearer by, nothing overflows.
-    shrinkage = np.minimum(1.0, _FAR * radius / np.abs(outside_points).max(axis=1))
-    outside_points = outside_points * shrinkage[:, None]
+    outside_points, shrinkage = shrink_far_points(outside_points, radius)
     eigenvalues, eigenvectors = np.linalg.eigh(outside_matrices)
     # Rounding makes the smallest eigenvalues of a nearly singular matrix zero or negative.
     eigenvalues = np.maximum(eigenvalues, np.finfo(np.float64).eps * eigenvalues[:, -1:])
-    mu = _find_multipliers(outside_points, eigenvalues, eigenvectors, radius)
+    rotated = (outside_points[:, None, :] @ eigenvectors)[:, 0]
+    mu = find_multipliers(eigenvalues * rotated, eigenvalues, radius)
     theta = _solve_shifted(eigenvalues, eigenvectors, mu, _apply(outside_matrices, outside_points))
     for _ in range(_POLISHING_STEPS):
         theta, mu = _polish(theta, mu, outside_points, outside_matrices, eigenvalues, eigenvectors, radius)
@@ -66,6 +65,15 @@ def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -
     projected[is_outside] = _back_to_surface(theta, radius)
     multipliers[is_outside] = np.maximum(mu, 0.0) / shrinkage
     return projected, multipliers
+
+
+def shrink_far_points(points: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """Bring points very far out nearer, and return by what factor each; none is 0.
+
+    Far out the answer depends on the direction only, and mu grows with the distance: nearer by, nothing overflows.
+    """
+    shrinkage = np.minimum(1.0, _FAR * radius / np.abs(points).max(axis=1))
+    return points * shrinkage[:, None], shrinkage
 
 
 def _back_to_surface(theta: FloatArray, radius: float) -> FloatArray:
@@ -86,19 +94,26 @@ def _solve_shifted(
     return _apply(eigenvectors, rotated / (eigenvalues + mu[:, None]))
 
 
-def _find_multipliers(
-    points: FloatArray, eigenvalues: FloatArray, eigenvectors: FloatArray, radius: float
-) -> FloatArray:
-    """Newton's method on 1/||theta(mu)|| - 1/S = 0, for all points at once.
+def find_multipliers(numerators: FloatArray, eigenvalues: FloatArray, radius: float) -> FloatArray:
+    r"""Mu of each point, where :math:`\theta_j(\mu) = n_j / (a_j + \mu)` in the eigenbasis of its matrix.
 
-    The function is increasing and concave in mu, so the iterates started at 0 rise monotonically to the root:
-    no bracket is needed, and the first step that does not rise is the rounding limit.
+    Newton's method on 1/||theta(mu)|| - 1/S = 0, for all points at once. The function is increasing and concave in mu,
+    so the iterates started at 0 rise monotonically to the root: no bracket is needed, and the first step that does not
+    rise is the rounding limit.
+
+    Parameters
+    ----------
+    numerators : array of shape (n, d)
+        n, the eigenvalues times the coordinates of the points, which lie outside the ball.
+    eigenvalues : array of shape (n, d)
+        a.
+    radius : float
+        S.
     """
-    rotated = eigenvalues * (points[:, None, :] @ eigenvectors)[:, 0]
-    mu = np.zeros(points.shape[0])
+    mu = np.zeros(numerators.shape[0])
     for _ in range(_MAX_NEWTON_STEPS):
         shifted = eigenvalues + mu[:, None]
-        theta = rotated / shifted
+        theta = numerators / shifted
         squared_norm = np.einsum("nd,nd->n", theta, theta)
         slope = np.einsum("nd,nd->n", theta, theta / shifted)
         step = (np.sqrt(squared_norm) / radius - 1.0) * squared_norm / slope

@@ -1,7 +1,8 @@
 r"""Online Newton Steps (Algorithm 1) for a stack of learners with many features.
 
 The same steps as in ``newton.py``, where every learner has a dense matrix and a dense inverse root; here each keeps its
-matrix as a :class:`~accous.core.metric.Metric`, so that a round writes little, and is projected by Lanczos' method.
+matrix as a :class:`~accous.core.metric.Metric`, so that a round writes little, and is projected by Lanczos' method. A
+:class:`~accous.core.sketch.Sketch` in its place has a bounded number of rows, and its own projection.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 from accous.core.arrays import FloatArray
 from accous.core.lanczos import project_by_lanczos
 from accous.core.metric import Metric, start_metric
+from accous.core.sketch import Sketch, start_sketch
 
-__all__ = ["WideStack", "start_wide_learners", "wide_newton_step"]
+__all__ = ["WideStack", "start_sketched_learners", "start_wide_learners", "wide_newton_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,12 @@ class WideStack:
     ----------
     coefs : array of shape (n_learners, d)
         theta.
-    metrics : tuple of n_learners Metric
+    metrics : tuple of n_learners Metric or Sketch
         A.
     """
 
     coefs: FloatArray
-    metrics: tuple[Metric, ...]
+    metrics: tuple[Metric | Sketch, ...]
 
     def __len__(self) -> int:
         """Return the number of learners."""
@@ -50,11 +52,20 @@ def start_wide_learners(n_learners: int, coef: FloatArray, ridge: float) -> Wide
     return WideStack(np.tile(coef, (n_learners, 1)), (start_metric(ridge, len(coef)),) * n_learners)
 
 
+def start_sketched_learners(n_learners: int, coef: FloatArray, ridge: float, rank: int) -> WideStack:
+    """Return the same learners with matrices of low rank beside the ridge."""
+    return WideStack(np.tile(coef, (n_learners, 1)), (start_sketch(ridge, len(coef), rank),) * n_learners)
+
+
 def wide_newton_step(stack: WideStack, gradients: FloatArray, step_size: float, radius: float) -> WideStack:
     """Give every learner its gradient and make one step; the arguments are those of ``newton_step``."""
     coefs, metrics = np.empty_like(stack.coefs), []
     for i, (coef, metric, gradient) in enumerate(zip(stack.coefs, stack.metrics, gradients, strict=True)):
         after, direction = metric.plus(gradient)
-        coefs[i] = project_by_lanczos(coef - step_size * direction, after, radius)
+        coefs[i] = _project(coef - step_size * direction, after, radius)
         metrics.append(after)
     return WideStack(coefs, tuple(metrics))
+
+
+def _project(point: FloatArray, metric: Metric | Sketch, radius: float) -> FloatArray:
+    return metric.project(point, radius) if isinstance(metric, Sketch) else project_by_lanczos(point, metric, radius)

@@ -8,11 +8,23 @@ from __future__ import annotations
 import numpy as np
 
 from accous.core.arrays import FloatArray
+from accous.core.learners import FULL, LOW_RANK
 
-__all__ = ["AUTO_META_RANGE", "AUTO_START", "default_feature_bound", "default_radius", "default_step_size"]
+__all__ = [
+    "AUTO_META_RANGE",
+    "AUTO_START",
+    "MAX_FULL_FEATURES",
+    "default_feature_bound",
+    "default_metric",
+    "default_radius",
+    "default_step_size",
+]
 
 AUTO_START = "handover"
 AUTO_META_RANGE = "running"
+
+MAX_FULL_FEATURES = 1024
+"""Features up to which learners keep their whole matrix; ``docs/performance.md`` has what it costs."""
 
 _BOUND_QUANTILE = 0.99
 _SMALLEST_BOUND = 1e-150
@@ -42,3 +54,8 @@ def default_step_size(n_batch: int, *, is_log_linear: bool) -> float:
     """
     # Departs from the paper: its 3 (1 + exp(S R)) throws every step onto the surface of the ball.
     return (10.0 if is_log_linear else 2.0) * min(n_batch**0.25, 2.0)
+
+
+def default_metric(n_features: int) -> str:
+    """Return what learners keep of their matrix; the intercept is not counted."""
+    return FULL if n_features <= MAX_FULL_FEATURES else LOW_RANK

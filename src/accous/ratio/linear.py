@@ -11,13 +11,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.core.arrays import FloatArray, IntArray
+from accous.core.learners import DIAGONAL, FULL, LOW_RANK
 from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
 from accous.core.reference import Reference, prepare_reference
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.blas import one_blas_thread
-from accous.ratio.defaults import default_radius, default_step_size
+from accous.ratio.defaults import default_metric, default_radius, default_step_size
 from accous.ratio.features import FeatureMap, fit_features
 from accous.ratio.inputs import count_rows
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
@@ -42,6 +43,8 @@ class LinearRatio(RatioEstimator):
     fit_intercept: bool
     step_size: float | str
     ridge: float
+    metric: str
+    metric_rank: int
     max_ratio: float
     max_reference: int | None
     dtype: str
@@ -54,6 +57,7 @@ class LinearRatio(RatioEstimator):
     loss_: Loss
     state_: Any
     radius_: float
+    metric_: str
     step_size_: float
     n_out_of_bound_: int
 
@@ -145,8 +149,11 @@ class LinearRatio(RatioEstimator):
         if gradient_indices is not None:
             some = features[gradient_indices]
             self.gradient_reference_ = prepare_reference(some, self.loss_, is_single=is_single)
-        self._is_free_of_blas = self.whole_reference_.is_free_of_blas and self.features_.is_free_of_blas
         n_coefs = features.shape[1]
+        self.metric_ = self._resolve_metric(n_coefs - bool(self.fit_intercept))
+        self._is_free_of_blas = (
+            self.whole_reference_.is_free_of_blas and self.features_.is_free_of_blas and self.metric_ == FULL
+        )
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0
@@ -205,6 +212,8 @@ class LinearRatio(RatioEstimator):
         require_choice("loss", self.loss, _LOSSES)
         require_number("ridge", self.ridge)
         require_number("max_ratio", self.max_ratio, above=1.0)
+        require_choice("metric", self.metric, ("auto", FULL, DIAGONAL, LOW_RANK))
+        require_integer("metric_rank", self.metric_rank, at_least=1)
         require_choice("dtype", self.dtype, ("float64", "float32"))
         if self.max_reference is not None:
             require_integer("max_reference", self.max_reference, at_least=2, or_else=" or None")
@@ -238,6 +247,9 @@ class LinearRatio(RatioEstimator):
                 f"got {self.radius!r}."
             )
         return float(self.radius)
+
+    def _resolve_metric(self, n_features: int) -> str:
+        return default_metric(n_features) if self.metric == "auto" else self.metric
 
     def _resolve_step_size(self, n_batch: int) -> float:
         if self.step_size == "auto":

@@ -70,6 +70,13 @@ class OnlineDensityRatio(LinearRatio):
     dtype : {"float64", "float32"}, default="float64"
         Precision of the products over the reference where features are wide (more than 95 columns); narrower ones are
         always double. Single precision halves their time and memory; docs/performance.md has the error.
+    metric : {"auto", "full", "diagonal", "low_rank"}, default="auto"
+        What each learner keeps of its matrix A: all of it, its diagonal, or the ridge and the ``metric_rank`` strongest
+        directions of the gradients. ``"auto"`` is ``"full"`` up to 1024 features, the intercept not counted, and
+        ``"low_rank"`` beyond. docs/performance.md has memory, speed and error of each.
+    metric_rank : int, default=32
+        k of ``"low_rank"``: a learner holds up to 2k rows of d numbers, and nothing is lost on gradients of at most k
+        directions, or in its first 2k rounds.
     random_state : int, RandomState or None, default=None
         Seed of the ``"rbf"`` map and of the sample of ``max_reference`` rows; nothing else is random.
 
@@ -85,6 +92,8 @@ class OnlineDensityRatio(LinearRatio):
         Rounds played.
     feature_bound_, radius_, step_size_ : float
         What the parameters resolved to; the step is that of the last round.
+    metric_ : str
+        What ``metric`` resolved to.
     n_out_of_bound_ : int
         Batch rows so far that were longer than ``feature_bound_``.
     n_gradient_rows_ : int
@@ -126,6 +135,8 @@ class OnlineDensityRatio(LinearRatio):
         max_ratio: float = 100.0,
         max_reference: int | None = None,
         dtype: str = "float64",
+        metric: str = "auto",
+        metric_rank: int = 32,
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -143,6 +154,8 @@ class OnlineDensityRatio(LinearRatio):
         self.max_ratio = max_ratio
         self.max_reference = max_reference
         self.dtype = dtype
+        self.metric = metric
+        self.metric_rank = metric_rank
         self.random_state = random_state
 
     @property
@@ -190,6 +203,8 @@ class OnlineDensityRatio(LinearRatio):
             min_interval=int(self.min_interval),
             horizon=None if self.horizon is None else int(self.horizon),
             start=AUTO_START if self.start == "auto" else self.start,
+            metric=self.metric_,
+            rank=int(self.metric_rank),
         )
         self.state_ = start_ensemble(self.settings_)
 

@@ -29,12 +29,12 @@ class SingleLearnerRatio(LinearRatio):
     Parameters
     ----------
     feature_map, loss, radius, feature_bound, scale_features, fit_intercept, step_size, ridge, max_ratio, max_reference,
-    dtype, random_state
+    dtype, metric, metric_rank, random_state
         As in :class:`accous.OnlineDensityRatio`.
 
     Attributes
     ----------
-    coef_, reference_ratio_, n_rounds_, feature_bound_, radius_, step_size_, n_out_of_bound_, n_features_in_,
+    coef_, reference_ratio_, n_rounds_, feature_bound_, radius_, step_size_, metric_, n_out_of_bound_, n_features_in_,
     feature_names_in_
         As in :class:`accous.OnlineDensityRatio`.
 
@@ -64,6 +64,8 @@ class SingleLearnerRatio(LinearRatio):
         max_ratio: float = 100.0,
         max_reference: int | None = None,
         dtype: str = "float64",
+        metric: str = "auto",
+        metric_rank: int = 32,
         random_state: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -77,6 +79,8 @@ class SingleLearnerRatio(LinearRatio):
         self.max_ratio = max_ratio
         self.max_reference = max_reference
         self.dtype = dtype
+        self.metric = metric
+        self.metric_rank = metric_rank
         self.random_state = random_state
 
     @property
@@ -90,7 +94,8 @@ class SingleLearnerRatio(LinearRatio):
         return self.state_.n_rounds
 
     def _start_learning(self, neutral: FloatArray) -> None:
-        self.state_ = SingleState(0, start_learners(1, neutral, float(self.ridge)))
+        learner = start_learners(1, neutral, float(self.ridge), self.metric_, int(self.metric_rank))
+        self.state_ = SingleState(0, learner)
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner

@@ -1,0 +1,217 @@
+"""Wide features: what a diagonal or low-rank metric saves in memory and time, and what it costs in accuracy.
+
+Two tables for each width. The first is of the ratio alone, around round 2,000 and around round 1,000,000: bytes that
+the learners hold, and the time of a round, all metrics in turns on the same batches; the learners are brought to their
+ages by gradients drawn at random. The second adapts classifiers along a stream that switches between two parts, with
+the model that never adapts and the one that knows the true ratio beside; each metric sees the same batches.
+
+The parts are the two halves of the paper's Gaussian stream, in 12 of the columns, beside columns of noise whose
+variance falls as in embeddings, and all of it rotated, so that no column is special. ``--embeddings A.npz B.npz`` takes
+rows of one's own instead: two files with arrays ``X`` and ``y`` of the same width and classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
+from accous.bench.oracle import Oracle
+from accous.core.arrays import FloatArray
+from accous.core.cover import active_lengths
+from accous.core.ensemble import EnsembleState
+from accous.core.learners import newton_step, start_learners
+from accous.core.meta import meta_weights, start_meta
+from accous.streams import ConstantShift, GaussianStream, MixtureStream, SquareShift
+
+WIDTHS = (512, 1280)
+METRICS: dict[str, dict[str, Any]] = {
+    "full": {"metric": "full"},
+    "low rank, 32": {"metric": "low_rank"},
+    "low rank, 8": {"metric": "low_rank", "metric_rank": 8},
+    "diagonal": {"metric": "diagonal"},
+}
+MEASURED = ("full", "low rank, 32", "diagonal")
+AGES = (2000, 1_000_000)
+N_REFERENCE, BATCH_SIZE, PERIOD, N_SIGNAL = 1000, 5, 100, 12
+POOL_SIZE, EVERY = 3000, 5
+RIDGES = (1.0, 0.1)
+Pool = tuple[FloatArray, NDArray[np.int64]]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=int, nargs="+", default=WIDTHS, help="(default 512 1280)")
+    parser.add_argument("--rounds", type=int, default=40, help="timed rounds of the ratio alone (default 40)")
+    parser.add_argument("--stream", type=int, default=250, help="rounds of the streams (default 250)")
+    parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="(default 1 0.1)")
+    parser.add_argument("--seeds", type=int, default=1, help="streams of each width (default 1)")
+    parser.add_argument("--embeddings", type=Path, nargs=2, metavar=("A", "B"), help="two .npz files with X and y")
+    arguments = parser.parse_args()
+    console = Console()
+    with threadpool_limits(1):
+        for width in arguments.features if arguments.rounds else ():
+            console.print(cost_table(width, arguments.rounds))
+        if arguments.stream and arguments.embeddings:
+            pools = [load_pool(path) for path in arguments.embeddings]
+            console.print(accuracy_table("embeddings", pools, arguments.ridges, arguments.stream, arguments.seeds))
+        elif arguments.stream:
+            for width in arguments.features:
+                rows = f"{width} features", make_pools(width)
+                console.print(accuracy_table(*rows, arguments.ridges, arguments.stream, arguments.seeds))
+
+
+# --- memory and time --------------------------------------------------------------------------------------------
+
+
+def cost_table(width: int, n_rounds: int) -> Table:
+    """Bytes of the learners and time of a round, by metric and age."""
+    table = Table(title=f"Ratio alone, {width} features, {N_REFERENCE} reference rows, batches of {BATCH_SIZE}")
+    for heading in ("after rounds", "metric", "learners", "their MiB", "ms a round", "rounds/s"):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
+    for age in AGES:
+        for name, (n_learners, size, seconds) in measure_costs(width, age, n_rounds).items():
+            cells = f"{n_learners}", f"{size / 2**20:.2f}", f"{1e3 * seconds:.2f}", f"{1.0 / seconds:.0f}"
+            table.add_row(f"{age:,}", name, *cells)
+    return table
+
+
+def measure_costs(width: int, age: int, n_rounds: int) -> dict[str, tuple[int, int, float]]:
+    """Learners, their bytes, and the median seconds of a round; the metrics take turns in one process."""
+    rng = np.random.default_rng(0)
+    X, direction = rng.normal(size=(N_REFERENCE, width)), rng.normal(scale=0.1, size=width)
+    ratios = {name: at_round(OnlineDensityRatio(**METRICS[name]).fit(X), age) for name in MEASURED}
+    sizes = {name: size_of(ratio.state_.learners) for name, ratio in ratios.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in MEASURED}
+    for _ in range(n_rounds):
+        batch = direction + rng.normal(size=(BATCH_SIZE, width))
+        for name, ratio in ratios.items():
+            start = time.process_time()
+            ratio.partial_fit(batch)
+            seconds[name].append(time.process_time() - start)
+    return {
+        name: (len(ratio.state_.learners), sizes[name], float(np.median(seconds[name])))
+        for name, ratio in ratios.items()
+    }
+
+
+def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
+    """Put a fitted ratio into a later round: learners of the ages that they have then, after gradients drawn at random.
+
+    Ages beyond that at which a matrix is as large as it gets are cut there.
+    """
+    settings, rng = ratio.settings_, np.random.default_rng(1)
+    n_coefs = len(settings.neutral)
+    lengths = active_lengths(n_rounds + 1, settings.min_interval)
+    ages = [min((n_rounds + 1) % int(length), n_coefs // 2 + 60) for length in lengths]
+    learner = start_learners(1, settings.neutral, settings.ridge, settings.metric, settings.rank)
+    at_age = {0: learner}
+    for age in range(1, max(ages) + 1):
+        gradient = rng.normal(scale=0.1 / np.sqrt(n_coefs), size=(1, n_coefs))
+        learner = newton_step(learner, gradient, 1.0, settings.radius)
+        if age in ages:
+            at_age[age] = learner
+    learners = at_age[ages[-1]]
+    for learner_age in reversed(ages[:-1]):
+        learners = learners.after(at_age[learner_age])
+    meta = start_meta(len(lengths), n_rounds)
+    weights = meta_weights(meta)
+    ratio.state_ = EnsembleState(n_rounds, weights @ learners.coefs, lengths, weights, learners, meta, 1.0)
+    return ratio
+
+
+def size_of(value: Any) -> int:
+    """Bytes of all arrays in nested dataclasses and tuples."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, tuple):
+        return sum(map(size_of, value))
+    return sum(size_of(getattr(value, part.name)) for part in fields(value)) if is_dataclass(value) else 0
+
+
+# --- accuracy ---------------------------------------------------------------------------------------------------
+
+
+def accuracy_table(label: str, pools: list[Pool], ridges: list[float], n_rounds: int, n_seeds: int) -> Table:
+    """Error on the streams, and of the ratio on the reference."""
+    table = Table(title=f"{label}, streams of {n_rounds} rounds, switching every {PERIOD}, seeds: {n_seeds}")
+    for heading in ("ridge", "model", "error, %", "mean error of the ratio"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for ridge in ridges:
+        found = [measure_errors(pools, ridge, n_rounds, seed) for seed in range(n_seeds)]
+        for name in found[0]:
+            error, ratio_error = np.mean([one[name] for one in found], axis=0)
+            table.add_row(f"{ridge:g}", name, f"{100 * error:.2f}", f"{ratio_error:.3f}")
+    return table
+
+
+def measure_errors(pools: list[Pool], ridge: float, n_rounds: int, seed: int) -> dict[str, tuple[float, float]]:
+    """Mean error of prediction before a round's batch is learned from, and mean |r - true r| on the reference.
+
+    The error is that on all rows of the pools, weighted by the mixture, in every fifth round.
+    """
+    stream = MixtureStream(
+        pools[0],
+        pools[1],
+        SquareShift(period=PERIOD),
+        n_rounds=n_rounds,
+        batch_size=BATCH_SIZE,
+        n_reference=N_REFERENCE,
+        alpha_0=0.9,
+        random_state=seed,
+    )
+    ratios: dict[str, Any] = {name: OnlineDensityRatio(ridge=ridge, **parts) for name, parts in METRICS.items()}
+    ratios = {"never adapting": NoShift()} | ratios
+    models = {name: AdaptiveClassifier(ratio=ratio, fallback="none") for name, ratio in ratios.items()}
+    oracle = Oracle()
+    oracle.fit(*stream.reference())
+    for model in models.values():
+        model.fit(*stream.reference())
+    errors: dict[str, list[tuple[float, float]]] = {name: [] for name in (*models, "true ratio")}
+    for batch in stream:
+        if batch.round % EVERY == 0:
+            truth = stream.reference_ratio(batch.alpha)
+            oracle.adapt_to(truth)
+            errors["true ratio"].append((stream.risk(oracle, batch.alpha), 0.0))
+            for name, model in models.items():
+                ratio_error = float(np.abs(model.ratio_.reference_ratio_ - truth).mean())
+                errors[name].append((stream.risk(model, batch.alpha), ratio_error))
+        for model in models.values():
+            model.adapt(batch.X)
+    return {name: tuple(np.mean(pairs, axis=0)) for name, pairs in errors.items()}
+
+
+def make_pools(width: int) -> list[Pool]:
+    """Rows of the two parts, among columns of noise, rotated."""
+    rng = np.random.default_rng(width)
+    rotation, _ = np.linalg.qr(rng.normal(size=(width, width)))
+    spread = 1.0 / np.sqrt(np.arange(1.0, width - N_SIGNAL + 1.0))
+    pools = []
+    for part in (0.0, 1.0):
+        stream = GaussianStream(
+            ConstantShift(part), n_features=N_SIGNAL, n_reference=POOL_SIZE, alpha_0=part, random_state=int(part)
+        )
+        signal, y = stream.reference()
+        rows = np.column_stack((signal, spread * rng.normal(size=(POOL_SIZE, len(spread)))))
+        pools.append((rows @ rotation, y))
+    return pools
+
+
+def load_pool(path: Path) -> Pool:
+    """Rows and labels of a file."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+
+
+if __name__ == "__main__":
+    main()
