@@ -55,19 +55,6 @@ def test_it_stops_after_patience_and_keeps_the_best_weights():
     np.testing.assert_array_equal(short.transform(X), long.transform(X))
 
 
-def test_steps_are_those_of_adam():
-    """Beside the textbook's formulas in plain numpy, on |x - target|^2 with a target that moves."""
-    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    descend = fine_tuning._adam([x], 0.1)
-    plain, mean, square = np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3)
-    for step in range(1, 20):
-        gradient = 2 * (plain - step)
-        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
-        plain = plain - 0.1 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
-        descend(((x - step) ** 2).sum())
-    np.testing.assert_allclose(x.detach().numpy(), plain, rtol=1e-12)
-
-
 def test_rows_set_aside_are_a_share_of_every_class():
     labels = np.repeat([0, 1, 2, 3], [50, 10, 2, 1])
     validating, training = fine_tuning.set_aside(labels, 0.2, np.random.default_rng(0))

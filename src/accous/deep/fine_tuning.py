@@ -13,7 +13,7 @@ smallest mean loss on them are kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,9 +32,6 @@ from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
 
 __all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
-
-_DECAY = (0.9, 0.999)
-_EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,14 @@ def fine_tune(
     total = tuning.max_epochs * n_steps
     with _reproducible(seed), LateBar("fine-tuning", total, verbose=verbose) as bar:
         head = _Head(backbone, rows, labels)
-        descend = _adam(head.parameters(), tuning.learning_rate)
+        optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
             backbone.module.train()
             # Pieces of nearly the same size: a last one of a single row has no variance for a normalisation to use.
             for indices in np.array_split(generator.permutation(training_indices), n_steps):
-                descend(head.mean_loss(indices))
+                optimizer.zero_grad()
+                head.mean_loss(indices).backward()
+                optimizer.step()
                 bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
@@ -130,27 +129,6 @@ class _Head:
 
     def _prepared(self, indices: IntArray) -> Tensor:
         return self.backbone.preparation.prepare(self._rows.take(indices))
-
-
-def _adam(parameters: list[Tensor], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return Adam's step; torch.optim has the same, but its first use takes seconds to import."""
-    means, squares = ([torch.zeros_like(parameter) for parameter in parameters] for _ in range(2))
-    n_steps = 0
-
-    def descend(loss: Tensor) -> None:
-        nonlocal n_steps
-        n_steps += 1
-        first, second = (1.0 - decay**n_steps for decay in _DECAY)
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        with torch.no_grad():
-            for parameter, gradient, mean, square in zip(parameters, gradients, means, squares, strict=True):
-                if gradient is None:  # a part of the module that the features do not use
-                    continue
-                mean.lerp_(gradient, 1.0 - _DECAY[0])
-                square.mul_(_DECAY[1]).addcmul_(gradient, gradient, value=1.0 - _DECAY[1])
-                parameter.addcdiv_(mean, (square / second).sqrt_().add_(_EPSILON), value=-learning_rate / first)
-
-    return descend
 
 
 def _validation_loss(head: _Head, indices: IntArray, tuning: Tuning) -> float:
