@@ -136,6 +136,18 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     assert "1 bad rows set aside; the first: row 2," in capsys.readouterr().err
 
 
+def test_an_embedding_that_is_dropped_may_be_anything():
+    for name, odd in (("reference", [1.0]), ("stream", [1.0, 2.0, 3.0])):
+        others = [[0.0, 1.0]] * 20 if name == "reference" else [[0.0] * 5] * 20
+        rows, _ = make_rows(21, seed=2)
+        frame = pl.DataFrame({"embedding": rows.tolist(), "other": [*others, odd], "y": [0, 1, 2] * 7})
+        frame.write_parquet(f"{name}.parquet")
+    assert main(["fit", "reference.parquet", "--label", "y", "-o", "model", "--drop", "other"]) == 0
+    assert load_pipeline("model").settings["widths"] == {"embedding": WIDTH}
+    assert main(["adapt", "model", "stream.parquet", "-o", "predictions.csv"]) == 0
+    assert pl.read_csv("predictions.csv").height == 21
+
+
 def test_labels_that_are_missing_or_too_few_are_named(capsys):
     np.save("labels.npy", np.array([np.nan, 1.0] + [0.0] * 78))
     assert main(FIT) == 1

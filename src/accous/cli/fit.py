@@ -145,8 +145,9 @@ def fit(
     _write_rejects(read.bad_rows, rejects, remarks, table.unit)
     compile_with_notice(remarks)
     settings = {"reference": table.name, "n_reference": len(read.y), "ratio": ratio, "C": C, "seed": seed}
-    if table.widths:
-        settings["widths"] = table.widths
+    used = {name.rpartition("_")[0] for name in read.preparation.used_columns}
+    if widths := {name: width for name, width in table.widths.items() if name in used}:
+        settings["widths"] = widths
     settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
     with remarks.status("Cross-validating"):
         settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)

@@ -62,9 +62,12 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
         raise no_such_column(table, label)
     if label in choices.drop:
         raise DataError(f"The label {label!r} cannot be dropped.")
-    pieces = [chunk for chunk in table.chunks(table.columns, Position()) if chunk is not None]
+    # What is dropped is not even read: nothing in it can make a row a bad one.
+    wanted = [name for name in table.columns if name not in choices.drop]
+    pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
-    frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=table.columns)
+    frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(table.columns)
     labels = to_texts(frame[label])
     is_good = labels.is_not_null().to_numpy().copy()
     bad_rows += [_bad_row(pieces, int(row), label, "the label is missing") for row in np.flatnonzero(~is_good)]
