@@ -21,11 +21,12 @@ import accous
 from accous.exceptions import MissingExtraError
 
 print(dir(accous.deep))
-model = clone(accous.deep.BackboneFeatures(n_jobs=1))
-try:
-    model.fit(np.zeros((4, 8, 8), dtype=np.uint8))
-except MissingExtraError as error:
-    print(error.name, "|", error)
+images = np.zeros((4, 8, 8), dtype=np.uint8)
+for use in (clone(accous.deep.BackboneFeatures(n_jobs=1)).fit, accous.deep.embeddings_of):
+    try:
+        use(images)
+    except MissingExtraError as error:
+        print(error.name, "|", error)
 
 rng = np.random.default_rng(0)
 embeddings, y = rng.normal(size=(40, 3)), np.arange(40) % 2
@@ -37,7 +38,8 @@ def test_without_torch_all_else_works_and_the_deep_part_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "['BackboneFeatures']",
+        "['BackboneFeatures', 'embeddings_of']",
         "torch | BackboneFeatures needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",
+        "torch | embeddings_of needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",
         "(5,)",
     ]
