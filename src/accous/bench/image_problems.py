@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +27,26 @@ YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
 
 _LOADERS: dict[str, Callable[[], Any]] = {
     "mnist_svhn": datasets.load_mnist_svhn,
-    "cifar_cinic": datasets.load_cifar_cinic,
-    "cifar_cinic_genuine": lambda: datasets.load_cifar_cinic("genuine"),
+    "cifar_cinic": lambda: _of_part("stand-in"),
+    "cifar_cinic_genuine": lambda: _of_part("genuine"),
     "cifar_cinic_full": lambda: datasets.load_cifar_cinic("full"),
     "yearbook": datasets.load_yearbook,
 }
 
 
+def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
+    """Load files that nobody publishes, and never other images under their title."""
+    if not datasets.has_cifar_cinic(part):
+        raise DataError(
+            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full instead, which "
+            "downloads the published ones."
+        )
+    return datasets.load_cifar_cinic(part)
+
+
 @cache
 def _images(name: str) -> ImagePair | ImageYears:
-    """Load the images, and refuse others than the problem's title says."""
     images: ImagePair | ImageYears = _LOADERS[name]()
-    if name == "cifar_cinic" and isinstance(images, ImagePair) and not images.has_stand_in:
-        raise DataError(
-            "The images that stand in for CIFAR-10 and CINIC-10 are not in ACCOUS_DATA: run cifar_cinic_full instead, "
-            "which downloads both."
-        )
     return images
 
 
@@ -72,21 +76,25 @@ def _features(name: str, reference: IntArray, labels: IntArray, seed: int, optio
 
 @lru_cache(maxsize=2)  # a seed's runs come one after the other, whatever their shifts and contenders
 def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
-    places = np.arange(len(_all_images(name)))[:, None]
+    places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
     rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
+
+
+def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
+    pair = _images(name)
+    assert isinstance(pair, ImagePair)
+    return pair.first.labels, pair.second.labels
 
 
 def _mixture(
     name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
 ) -> MixtureStream:
     """Mix the rows of both pools; which of them are the reference depends on the seed and on their number only."""
-    pair = _images(name)
-    assert isinstance(pair, ImagePair)
-    n_first = len(pair.first.labels)
+    first, second = _pool_labels(name)
     return MixtureStream(
-        (rows[:n_first], pair.first.labels),
-        (rows[n_first:], pair.second.labels),
+        (rows[: len(first)], first),
+        (rows[len(first) :], second),
         SHIFTS[shift],
         n_rounds=n_rounds,
         batch_size=batch_size,
@@ -110,19 +118,28 @@ def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Probl
 
 
 def _make_yearbook(setting: Setting) -> OrderedStream:
-    """Portraits in order of their years; another seed takes other nine tenths of them."""
+    """Portraits in order of their years, in none within a year; another seed takes other nine tenths of them."""
+    options = {"share": 0.9, **setting.options}
+    features, labels, n_first = _portraits(setting.seed, options.pop("share"), tuple(sorted(options.items())))
+    end = n_first + setting.n_rounds * setting.batch_size
+    return OrderedStream(features[:end], labels[:end], n_reference=n_first, batch_size=setting.batch_size)
+
+
+@lru_cache(maxsize=2)
+def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) -> tuple[FloatArray, IntArray, int]:
+    """Features and labels of the portraits that a seed takes, and how many of them are the reference."""
     portraits = _images("yearbook")
     assert isinstance(portraits, ImageYears)
-    generator = np.random.default_rng([setting.seed, 4])
-    kept = np.flatnonzero(generator.random(len(portraits.years)) < setting.options.get("share", 0.9))
+    generator = np.random.default_rng([seed, 4])
+    order = generator.permutation(len(portraits.years))  # in their files one sex comes after the other
+    order = order[np.argsort(portraits.years[order], kind="stable")]
+    kept = order[generator.random(len(order)) < share]
     n_first = int(np.count_nonzero(portraits.years[kept] < YEARBOOK_FROM))
     if not 2 <= n_first < len(kept):
         raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
     labels = portraits.labels[kept]
-    options = {name: setting.options[name] for name in ("n_components", "fine_tune") if name in setting.options}
-    features = _features("yearbook", kept[:n_first], labels[:n_first], setting.seed, options)[kept]
-    end = n_first + setting.n_rounds * setting.batch_size
-    return OrderedStream(features[:end], labels[:end], n_reference=n_first, batch_size=setting.batch_size)
+    features = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
+    return features[kept], labels, n_first
 
 
 IMAGE_PROBLEMS = (

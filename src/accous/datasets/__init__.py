@@ -7,7 +7,7 @@ Dataset(wine: 178 rows, 13 features, 3 classes)
 
 from accous.datasets.dataset import Dataset
 from accous.datasets.image_pools import ImagePair, ImagePool, ImageYears
-from accous.datasets.images import load_cifar_cinic, load_mnist_svhn
+from accous.datasets.images import has_cifar_cinic, load_cifar_cinic, load_mnist_svhn
 from accous.datasets.loaders import (
     list_datasets,
     load,
@@ -30,6 +30,7 @@ __all__ = [
     "ImagePair",
     "ImagePool",
     "ImageYears",
+    "has_cifar_cinic",
     "list",
     "load",
     "load_acs_employment",

@@ -11,7 +11,7 @@ from accous.datasets.image_files import PoolSource, find_at_hand, find_pool
 from accous.datasets.image_pools import ImagePair
 from accous.exceptions import ParameterError
 
-__all__ = ["CifarCinicPart", "load_cifar_cinic", "load_mnist_svhn"]
+__all__ = ["CifarCinicPart", "has_cifar_cinic", "load_cifar_cinic", "load_mnist_svhn"]
 
 CifarCinicPart = Literal["stand-in", "genuine", "full"]
 
@@ -74,9 +74,14 @@ def load_cifar_cinic(part: CifarCinicPart = "stand-in") -> ImagePair:
         raise ParameterError(f"part is {part!r}: name one of {', '.join(get_args(CifarCinicPart))}.")
     first, second = _OF_PART[part]
     # Never one of these and one of the full sets: lossy against lossless would tell the pools apart.
-    if not all(find_at_hand(str(pool.source.file_name)) for pool in (first, second)):
+    if part != "full" and not has_cifar_cinic(part):
         first, second = _OF_PART["full"]
     return _pair("cifar_cinic", (first,), (second,))
+
+
+def has_cifar_cinic(part: CifarCinicPart) -> bool:
+    """Whether both files of a part are in ``ACCOUS_DATA``."""
+    return all(find_at_hand(str(pool.source.file_name)) for pool in _OF_PART[part])
 
 
 def _pair(name: str, first: tuple[PoolSource, ...], second: tuple[PoolSource, ...]) -> ImagePair:

@@ -146,7 +146,7 @@ PAPER_RESULTS: dict[tuple[str, str, int, str], PaperResult] = {
 }
 
 # Two geometries stand for the paper's one synthetic data set, and "Accous (paper)" is the method as it was published.
-_SAME_DATASET = {"gaussian_published": "gaussian"}
+_SAME_DATASET = {"gaussian_published": "gaussian", "cifar_cinic_full": "cifar_cinic"}
 _SAME_CONTENDER = {"Accous (paper)": "Accous"}
 
 _HALVES_NOTE = (
@@ -154,8 +154,8 @@ _HALVES_NOTE = (
     "reference comes from one part and 10 % from the other."
 )
 _IMAGES_NOTE = (
-    "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here it is an "
-    "EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512, and 2,000 reference images."
+    "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here, unless the "
+    "spec says otherwise, it is an EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512."
 )
 _NOTES = {
     "gaussian": (
@@ -169,10 +169,12 @@ _NOTES = {
     ),
     "diabetes": _HALVES_NOTE,
     "breast": _HALVES_NOTE,
-    "mnist_svhn": _IMAGES_NOTE + " MNIST: the 10,000 test images; SVHN: 10,000 crops.",
+    "mnist_svhn": _IMAGES_NOTE
+    + " MNIST: the 10,000 test images; SVHN: 10,000 crops, which may be cut anew from whole numbers.",
     "cifar_cinic": _IMAGES_NOTE
     + " CIFAR-10: the 8,000 test images of eight classes, compressed as JPEG; CINIC-10: 8,250 images of Tiny-ImageNet "
     "stand in for it.",
+    "cifar_cinic_full": _IMAGES_NOTE,
 }
 
 
