@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -94,8 +94,8 @@ class DriftLog:
             Gives the main columns of a difference of thetas.
         """
         smoothed = self.coef + _SMOOTHING * (coef - self.coef)
-        if np.array_equal(smoothed, self.settled_coef):
-            return replace(self, coef=smoothed)
+        if (smoothed == self.settled_coef).all():
+            return DriftLog(smoothed, self.settled_coef, self.events, self.sizes, self.settled_weights)
         weights = weigh(smoothed)
         settled = weigh(self.settled_coef) if self.settled_weights is None else self.settled_weights
         size = weight_distance(weights, settled)
