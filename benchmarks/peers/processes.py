@@ -74,7 +74,7 @@ class Peer:
         arrays, version = self.ask(request, reference=problem.reference, batches=problem.batches)
         return Answer(arrays["times"], arrays["weights"], arrays["coefs"], json.loads(str(arrays["used"])), version)
 
-    def ask(self, request: dict[str, Any], **arrays: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], str]:
+    def ask(self, request: dict[str, Any], **arrays: Any) -> tuple[dict[str, NDArray[Any]], str]:
         """The arrays that the peer answers to a request with arrays, and its version."""
         folder = Path(self._folder.name)
         data, answer = folder / "data.npz", folder / "answer.npz"
