@@ -8,7 +8,7 @@ RUN    := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
 # Packages to compare with: never dependencies, each in an environment of its own.
-PEERS     := adapt densratio skada
+PEERS     := adapt densratio nannyml skada
 PEER_ENVS := benchmarks/.peers
 
 export MPLBACKEND := Agg
@@ -53,7 +53,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.trust_cost
 	$(RUN) -m benchmarks.trust_pictures
 
-bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios with those of other packages
+bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios and the label-free risk with those of other packages
 	$(RUN) -m benchmarks.peers
 
 sweep: $(STAMP) ## measure the accuracy of the default settings against their neighbours
@@ -76,7 +76,7 @@ $(STAMP): pyproject.toml
 	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]' $(DEEP)
 	@touch $@
 
-# Without resolving: the files pin everything, and ADAPT would ask for the whole of tensorflow.
+# Without resolving: the files pin everything; ADAPT would ask for the whole of tensorflow, NannyML for CUDA by xgboost.
 $(PEER_ENVS)/%/.installed: benchmarks/peers/requirements-%.txt
 	"$(PYTHON)" -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --requirement $<

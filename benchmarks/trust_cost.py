@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ CASES = ((1000, 12, 1), (1000, 12, 5), (10_000, 12, 1), (1000, 50, 1))
 
 class PlainRounds(AdaptiveClassifier):
     """The plain method, without all that is told."""
+
+    def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
+        ratio = copy(self.state_.ratio)
+        ratio._play(rows)
+        return self._next_state(ratio, None, len(rows))
 
     def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
         before = self.state_

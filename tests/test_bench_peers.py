@@ -12,6 +12,7 @@ from benchmarks.peers import objectives
 from benchmarks.peers.contests import verdict
 from benchmarks.peers.edges import summarise
 from benchmarks.peers.problems import gaussian_problem
+from benchmarks.peers.risks import look_at_stream, measure_risks, risk_grid
 from benchmarks.peers.serving import Contender, answer_request
 from benchmarks.peers.tables import BEGIN, END, PAGE, agreement_grid, edge_grid, milliseconds, speed_grid
 
@@ -195,3 +196,23 @@ def test_the_page_has_a_place_for_the_tables():
     text = PAGE.read_text(encoding="utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
     assert text.index(BEGIN) < text.index(END)
+
+
+class Pessimist:
+    """A peer that takes every second row for wrong, in a second."""
+
+    def ask(self, request, **arrays):
+        assert arrays["reference_probabilities"].shape == arrays["reference_labels"].shape == (1000,)
+        n_chunks, n_rows = arrays["chunk_probabilities"].shape
+        assert n_rows == 100
+        seconds = {"seconds": np.ones(n_chunks), "seconds_together": np.array(3.0)}
+        return {"errors": np.full(n_chunks, 0.5), **seconds}, "1.0"
+
+
+def test_risks_are_compared_with_the_true_error_of_the_same_looks():
+    row = measure_risks(Pessimist(), "none", n_references=1)
+    true = look_at_stream("none", seed=0)[0]["true_fixed"]
+    assert row["theirs_bias"] == pytest.approx(100.0 * (0.5 - true.mean()))
+    assert row["ours_error"] < 10.0 < row["theirs_error"]
+    assert (row["their_milliseconds"], row["their_milliseconds_together"]) == (1000.0, 500.0)
+    assert risk_grid([row]).lines[0][0] == "standing still"

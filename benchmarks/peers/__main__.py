@@ -1,4 +1,4 @@
-"""The one-step ratio estimators beside those of ADAPT, densratio and skada: ``make bench-peers``.
+"""The one-step ratios beside those of ADAPT, densratio and skada, risks beside NannyML's: ``make bench-peers``.
 
 Every peer runs in its own environment and process; ours and the peers' turns alternate, all on one thread.
 """
@@ -17,7 +17,9 @@ from benchmarks.peers.edges import METHODS, measure_edges
 from benchmarks.peers.freeze import freeze
 from benchmarks.peers.problems import gaussian_problem
 from benchmarks.peers.processes import Peer
-from benchmarks.peers.tables import agreement_grid, edge_grid, speed_grid, write_page
+from benchmarks.peers.risks import measure_risks, risk_grid
+from benchmarks.peers.tables import RISKS_BEGIN, RISKS_END, agreement_grid, edge_grid, speed_grid, write_page
+from benchmarks.problems import SHIFTS
 from benchmarks.record import write_results
 
 SHAPE = {"n_reference": 1000, "n_features": 12, "batch_size": 5, "n_batches": 3}
@@ -29,8 +31,14 @@ def main() -> None:
     """Measure, print and write down; or only freeze the peers' answers for the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--freeze", action="store_true", help="only write the peers' answers to small problems down")
+    parser.add_argument("--risks", action="store_true", help="only the error without labels, beside NannyML's")
+    parser.add_argument("--references", type=int, default=20, help="references per shift for it (default 20)")
     arguments = parser.parse_args()
-    console = Console()
+    console = Console(width=170)
+    if not arguments.freeze:
+        compare_risks(console, arguments.references)
+    if arguments.risks:
+        return
     with ExitStack() as stack:
         peers = {name: stack.enter_context(Peer(name)) for name in METHODS}
         if arguments.freeze:
@@ -38,6 +46,16 @@ def main() -> None:
         else:
             stack.enter_context(threadpool_limits(1))
             measure(peers, console)
+
+
+def compare_risks(console: Console, n_references: int) -> None:
+    """Error and time of estimates of the current error."""
+    with threadpool_limits(1), Peer("nannyml") as peer:
+        rows = [measure_risks(peer, shift, n_references) for shift in track(SHIFTS, "risks", console=console)]
+    grid = risk_grid(rows)
+    console.print(grid.rich())
+    write_page([grid], RISKS_BEGIN, RISKS_END)
+    console.print(f"Written to {write_results('peers_risks', rows)} and docs/peers.md")
 
 
 def measure(peers: dict[str, Peer], console: Console) -> None:

@@ -70,23 +70,20 @@ class Peer:
         self, method: str, problem: Problem, settings: Settings | None = None, at_least_seconds: float = 0.0
     ) -> Answer:
         """The peer's weights for every batch; its own defaults where ``settings`` has nothing."""
+        request = {"method": method, "settings": settings or {}, "at_least_seconds": at_least_seconds}
+        arrays, version = self.ask(request, reference=problem.reference, batches=problem.batches)
+        return Answer(arrays["times"], arrays["weights"], arrays["coefs"], json.loads(str(arrays["used"])), version)
+
+    def ask(self, request: dict[str, Any], **arrays: Any) -> tuple[dict[str, NDArray[Any]], str]:
+        """The arrays that the peer answers to a request with arrays, and its version."""
         folder = Path(self._folder.name)
         data, answer = folder / "data.npz", folder / "answer.npz"
-        np.savez(data, reference=problem.reference, batches=problem.batches)
-        reply = self._ask(
-            {
-                "method": method,
-                "data": str(data),
-                "answer": str(answer),
-                "settings": settings or {},
-                "at_least_seconds": at_least_seconds,
-            }
-        )
+        np.savez(data, **arrays)
+        reply = self._ask(request | {"data": str(data), "answer": str(answer)})
         if "error" in reply:
             raise PeerError(reply["error"])
-        with np.load(answer) as arrays:
-            used = json.loads(str(arrays["used"]))
-            return Answer(arrays["times"], arrays["weights"], arrays["coefs"], used, reply["version"])
+        with np.load(answer) as answered:
+            return dict(answered), reply["version"]
 
     def _ask(self, request: dict[str, Any]) -> dict[str, str]:
         assert self._process.stdin is not None

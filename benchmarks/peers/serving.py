@@ -45,7 +45,12 @@ MakeContender = Callable[[str, Settings], Contender]
 
 
 def serve(peer: str, make: MakeContender) -> None:
-    """Answer the requests of standard input until it ends."""
+    """Answer requests for weights by contenders."""
+    serve_answers(peer, lambda request: answer_request(request, make))
+
+
+def serve_answers(peer: str, answer_one: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer the requests of standard input, by arrays in a file, until it ends."""
     # Whatever the peer prints goes to standard error: standard output belongs to the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -54,7 +59,7 @@ def serve(peer: str, make: MakeContender) -> None:
         request = json.loads(line)
         np.random.seed(0)  # noqa: NPY002  (the peers draw their centres from numpy's global generator)
         try:
-            answer = answer_request(request, make)
+            answer = answer_one(request)
         except Exception as error:  # what a peer cannot do is a result, too
             reply = {"error": f"{type(error).__name__}: {error}"}
         else:

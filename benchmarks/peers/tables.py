@@ -11,6 +11,7 @@ from benchmarks.peers.processes import ROOT
 
 PAGE = ROOT / "docs" / "peers.md"
 BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
+RISKS_BEGIN, RISKS_END = "<!-- bench-peers risks: begin -->", "<!-- bench-peers risks: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,11 @@ def edge_grid(rows: list[dict[str, Any]]) -> Grid:
     return Grid(title, ("case", "method", "who", *headings), lines)
 
 
-def write_page(grids: list[Grid]) -> None:
+def write_page(grids: list[Grid], begin: str = BEGIN, end: str = END) -> None:
     """Put the tables between their marks in docs/peers.md."""
-    before, rest = PAGE.read_text().split(BEGIN)
+    before, rest = PAGE.read_text().split(begin)
     tables = "\n".join(grid.markdown() for grid in grids)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{rest.split(END)[1]}")
+    PAGE.write_text(f"{before}{begin}\n\n{tables}\n{end}{rest.split(end)[1]}")
 
 
 def span(extremes: list[float] | None) -> str:

@@ -23,7 +23,7 @@ from accous.fallback import Fallback, FixedModel, can_be_tempered, compare, next
 from accous.insight import Insight
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_choice, require_number
-from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
+from accous.ratio.base import LearnedAttributes, unchanged_on_failure
 from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
@@ -247,7 +247,7 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
         ratio = copy(self.state_.ratio)
         batch_ratios = None
-        is_read = self.estimator is None and isinstance(ratio, RatioEstimator) and ratio._reads_numbers
+        is_read = self.estimator is None and getattr(ratio, "_reads_numbers", False)
         if can_be_tempered(ratio):
             # The same columns have been read already, unless they are for a transformer.
             batch_ratios = ratio._play_and_tell(rows if is_read else ratio._read(X_batch, reset=False, min_rows=1))
@@ -262,7 +262,7 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         this_round = before.n_rounds + 1
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
         if batch_ratios is not None:
-            tempering = tempering.after_round(batch_ratios, 1.0 / float(ratio.max_ratio), ratios)
+            tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
         exponent = tempering.exponent
         weights = self._importance_weights(temper(ratios, exponent) if self.fallback == "auto" else ratios)
         watch = watch_round(

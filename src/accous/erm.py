@@ -144,7 +144,13 @@ def predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> Linear
 
 
 class LogisticErm:
-    """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round."""
+    """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
+
+    Attributes
+    ----------
+    rounds_between_checks : int
+        32 for few coefficients, up to 256 for many.
+    """
 
     refit_distance: ClassVar[float] = 0.04
     limits_blas: ClassVar[bool] = True
@@ -153,6 +159,9 @@ class LogisticErm:
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
         self._classes = classes
+        # Leaving out every row once costs time in the square of the number of coefficients, a round in their number.
+        n_coefs = self._problem.n_scores * self._problem.design.shape[1]
+        self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
@@ -171,15 +180,6 @@ class LogisticErm:
         point = descend_from(self._problem, weights, self._start(previous), effort)
         coefs = self._problem.from_design(point.coefs)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
-
-    @property
-    def rounds_between_checks(self) -> int:
-        """32 for few coefficients, up to 256 for many.
-
-        Leaving out every row once costs time in their square, a round in their number.
-        """
-        n_coefs = self._problem.n_scores * self._problem.design.shape[1]
-        return min(256, 32 * (1 + n_coefs // 64))
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Approximate leave-one-out; folds where its Hessian would be too large."""

@@ -84,12 +84,15 @@ def watch_round(
     if this_round % ROUNDS_BETWEEN_LOOKS:
         return Watch(n_recent, n_recent_out, watch.column_parts, watch.log)
     with nullcontext() if getattr(after, "_is_free_of_blas", False) else one_blas_thread():
-        parts = _LOOK_DECAY * watch.column_parts
-        if exponent:
-            parts += exponent**2 * _column_parts(after, columns)
-        log = watch.log
-        if log is not None:
-            log = _look(log, this_round, after, exponent, columns, names)
+        parts, log = _LOOK_DECAY * watch.column_parts, watch.log
+        if isinstance(after, LinearRatio) and log is not None:
+            neutral = after._neutral_coef
+            change = exponent * (after.coef_ - neutral)
+            if exponent:
+                parts += _parts_of_coef(after, change, columns)
+            log = _look(log, this_round, after, neutral + change, columns, names)
+        elif exponent:
+            parts += exponent**2 * columns.parts(_log(np.asarray(after.reference_ratio_, dtype=np.float64)))
     return Watch(n_recent, n_recent_out, parts, log)
 
 
@@ -97,12 +100,10 @@ def _look(
     log: DriftLog,
     this_round: int,
     ratio: LinearRatio,
-    exponent: float,
+    coef: FloatArray,
     columns: ReferenceColumns,
     names: Callable[[], list[str]],
 ) -> DriftLog:
-    neutral = ratio._neutral_coef
-    coef = neutral + exponent * (ratio.coef_ - neutral)
     return log.look(
         this_round,
         coef,
@@ -111,18 +112,12 @@ def _look(
     )
 
 
-def _column_parts(ratio: Any, columns: ReferenceColumns) -> FloatArray:
-    if isinstance(ratio, LinearRatio):
-        return _parts_of_coef(ratio, ratio.coef_ - ratio._neutral_coef, columns)
-    return columns.parts(_log(np.asarray(ratio.reference_ratio_, dtype=np.float64)))
-
-
 def _parts_of_coef(ratio: LinearRatio, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
-    features = ratio.reference_features_
     if isinstance(ratio.features_.row_map, (Identity, Standardize)):
         # Each feature is a column; the intercept comes last.
-        return linear_parts(features, coef)[: ratio.features_.n_columns]
-    return columns.parts(np.asarray(features @ coef, dtype=np.float64))
+        covariances = ratio.whole_reference_.score_covariances(coef)
+        return linear_parts(coef, covariances)[: ratio.features_.n_columns]
+    return columns.parts(np.asarray(ratio.reference_features_ @ coef, dtype=np.float64))
 
 
 def _log(ratios: FloatArray) -> FloatArray:

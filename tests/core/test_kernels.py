@@ -1,6 +1,7 @@
 """The compiled loops against their plain twins: any shape, extreme scores, hard matrices, read-only arrays."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from accous.core.ensemble import EnsembleState, _move, _move_compiled, start_ensemble
 from accous.core.kernels_features import make_features
 from accous.core.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
-from accous.core.logistic import _objective, _penalty, _solve_by_newton, _targets, make_problem
+from accous.core.logistic import _objective, _penalty, _solve_by_newton, _targets, leave_one_out_scores, make_problem
 from accous.core.losses import Logistic
 from accous.core.meta import MetaState, start_meta
 from accous.core.narrow_learners import step_narrow
@@ -120,6 +121,16 @@ def test_ratios_equal_their_twin(seed: int, n_rows: int, d: int, max_ratio: floa
     assert found.shape == (n_rows,)
     assert found.max() <= max_ratio
     np.testing.assert_allclose(found, Logistic().ratio(features @ coef, max_ratio), rtol=1e-12)
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths)
+@example(seed=0, n_rows=BLOCK + 1, d=13)
+def test_covariances_with_the_score_equal_their_twin(seed: int, n_rows: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    features, coef = rng.normal(1.0, size=(n_rows, d)), rng.normal(size=d)
+    wanted = (features - features.mean(axis=0)).T @ (features @ coef) / n_rows
+    assert_close(MatrixReference(features, Logistic()).score_covariances(coef), wanted)
+    assert_close(narrow(features).score_covariances(coef), wanted)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -284,6 +295,31 @@ def test_where_the_refit_gives_up_the_start_is_left() -> None:
     coefs = start.copy()
     assert not design.fit(coefs, weights, 1.0)
     np.testing.assert_array_equal(coefs, start)
+
+
+# --- fits without a row -------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds, n_rows=st.integers(60, 3 * BLOCK), d=widths, C=st.sampled_from([1e-2, 1.0, 100.0]))
+@example(seed=0, n_rows=BLOCK + 1, d=12, C=1.0)
+def test_scores_without_a_row_equal_their_twin(seed: int, n_rows: int, d: int, C: float) -> None:
+    rng = np.random.default_rng(seed)
+    problem, design, weights = narrow_problem(rng, n_rows, d, C)
+    weights[rng.random(n_rows) < 0.1] = 0.0
+    coefs = rng.normal(size=(1, d + 1)) / math.sqrt(d)
+    found = design.leave_one_out(coefs, weights, C)
+    assert found is not None
+    wanted = leave_one_out_scores(replace(problem, narrow=None), weights, coefs)
+    np.testing.assert_allclose(found, wanted[:, 0], rtol=1e-8, atol=1e-10)
+
+
+def test_scores_without_a_row_are_left_to_numpy_where_the_hessian_is_nearly_singular() -> None:
+    column = 1e9 * np.random.default_rng(4).normal(size=50)
+    problem = make_problem(np.stack((column, column), axis=1), (column > 0.0).astype(np.int64), 2, C=1.0)
+    coefs, weights = np.array([[1e-9, 0.0, 0.0]]), np.ones(50)
+    assert problem.narrow is not None
+    assert problem.narrow.leave_one_out(coefs, weights, 1.0) is None
+    assert np.all(np.isfinite(leave_one_out_scores(problem, weights, coefs)))
 
 
 # --- feature maps -------------------------------------------------------------------------------------------------

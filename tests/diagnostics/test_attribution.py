@@ -12,7 +12,8 @@ def test_parts_sum_to_the_variance_of_the_score() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(300, 4)) @ np.diag([1.0, 2.0, 3.0, 0.5])
     coef = np.array([1.0, 0.5, 0.0, -2.0])
-    parts = linear_parts(features, coef)
+    covariances = np.array([np.cov(column, features @ coef)[0, 1] for column in features.T])
+    parts = linear_parts(coef, covariances)
     assert parts.sum() == pytest.approx(np.var(features @ coef), rel=0.05)
     assert parts[2] == 0.0
     np.testing.assert_allclose(parts[[0, 1, 3]], [1.0, 1.0, 1.0], rtol=0.25)

@@ -20,7 +20,7 @@ def plain_terms(ratios: FloatArray) -> FloatArray:
 @given(ratios_of)
 def test_reference_terms_equal_their_plain_twin(ratios: FloatArray) -> None:
     terms = np.empty(len(EXPONENTS))
-    reference_terms(ratios, terms)
+    reference_terms(ratios, 1e6, terms)
     np.testing.assert_allclose(terms, plain_terms(ratios), rtol=1e-12, atol=1e-14)
 
 
@@ -37,8 +37,9 @@ def test_discounted_losses_equal_their_plain_twin(batch: FloatArray, decay: floa
 @pytest.mark.parametrize("ratio", [0.0, 1e-300, 1e30, 1e300])
 def test_extreme_ratios_give_finite_losses(ratio: float) -> None:
     ratios = np.full(1000, ratio)
-    tempering = start_tempering().after_round(ratios, 1e-5, ratios).after_round(ratios, 1e-5, ratios)
-    assert np.isfinite(tempering.losses).all()
+    for max_ratio in (1e5, 1e300):
+        tempering = start_tempering().after_round(ratios, ratios, max_ratio).after_round(ratios, ratios, max_ratio)
+        assert np.isfinite(tempering.losses).all()
 
 
 def test_before_the_first_round_the_ratio_counts_as_one() -> None:
@@ -46,9 +47,9 @@ def test_before_the_first_round_the_ratio_counts_as_one() -> None:
 
 
 def after_rounds(reference: FloatArray, batch: FloatArray, n_rounds: int) -> float:
-    tempering = start_tempering().after_round(np.ones(1), 0.01, reference)
+    tempering = start_tempering().after_round(np.ones(1), reference, 100.0)
     for _ in range(n_rounds):
-        tempering = tempering.after_round(batch, 0.01, reference)
+        tempering = tempering.after_round(batch, reference, 100.0)
     return tempering.exponent
 
 
@@ -69,11 +70,19 @@ def test_a_ratio_twice_too_steep_is_flattened() -> None:
 
 def test_a_loss_is_worth_half_after_the_half_life() -> None:
     one = np.ones(1)
-    quiet = start_tempering().after_round(one, 0.01, 4.0 * one).after_round(one, 0.01, one)
+    quiet = start_tempering().after_round(one, 4.0 * one, 100.0).after_round(one, one, 100.0)
     first = quiet.losses
     for _ in range(HALF_LIFE):
-        quiet = quiet.after_round(one, 0.01, one)
+        quiet = quiet.after_round(one, one, 100.0)
     np.testing.assert_allclose((quiet.losses - quiet.losses[0])[1:], 0.5 * (first - first[0])[1:], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_reference", [2, 300, 777, 1001])
+def test_while_the_ratio_is_one_the_exponent_stays_zero(n_reference: int) -> None:
+    tempering = start_tempering()
+    for _ in range(100):
+        tempering = tempering.after_round(np.ones(3), np.ones(n_reference), 100.0)
+        assert tempering.exponent == 0.0
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)

@@ -1,4 +1,4 @@
-"""Compiled passes over many rows of few columns: gradients of all learners, ratios, Newton steps of the refit.
+"""Compiled passes over many rows of few columns: gradients of all learners, ratios, the refit and fits without a row.
 
 Rows come in blocks, ``(n_blocks, d, BLOCK)``: within a block a column is contiguous, so that every inner loop runs over
 BLOCK neighbouring numbers, and one block with its scores stays in the fastest cache. What belongs to single rows has
@@ -17,9 +17,18 @@ import numpy as np
 from numba import float64, int64, types
 
 from accous.core.arrays import FloatArray
-from accous.core.compiled import IN1, IN2, IN3, OUT2, OUT3, inlined, inlined_sums, kernel
+from accous.core.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, inlined_sums, kernel
 
-__all__ = ["BLOCK", "evaluate_ratios", "fit_logistic", "sum_gradients", "to_blocks"]
+__all__ = [
+    "BLOCK",
+    "covary_scores",
+    "evaluate_ratios",
+    "evaluate_row_ratios",
+    "fit_logistic",
+    "leave_rows_out",
+    "sum_gradients",
+    "to_blocks",
+]
 
 BLOCK = 128
 
@@ -291,7 +300,54 @@ def evaluate_ratios(blocks: FloatArray, coef: FloatArray, max_ratio: float, rati
             ratios[block, i] = ratio if ratio < max_ratio else max_ratio
 
 
+@kernel(types.void, IN2, IN1, float64, OUT1)
+def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
+    """Do the same for a few rows as they come, (n_rows, d)."""
+    for row in range(rows.shape[0]):
+        score = 0.0
+        for j in range(rows.shape[1]):
+            score += rows[row, j] * coef[j]
+        ratio = _exp(-score)
+        ratios[row] = ratio if ratio < max_ratio else max_ratio
+
+
+@kernel(types.void, IN3, IN1, int64, OUT2, OUT1)
+def covary_scores(
+    blocks: FloatArray, coef: FloatArray, n_rows: int, scores: FloatArray, covariances: FloatArray
+) -> None:
+    """Covariance of every column with the score over the rows, into ``covariances``; ``scores`` is room."""
+    _score(blocks, coef, scores)
+    mean = _sum(scores) / n_rows
+    for block in range(blocks.shape[0]):
+        for i in range(BLOCK):
+            scores[block, i] -= mean
+    for j in range(covariances.shape[0]):
+        covariances[j] = 0.0
+    _add_product(blocks, scores, covariances)
+    for j in range(covariances.shape[0]):
+        covariances[j] /= n_rows
+
+
 # --- the weighted refit -----------------------------------------------------------------------------------------
+
+
+@inlined
+def _centre(coefs: FloatArray, centre: FloatArray, coef: FloatArray) -> None:
+    """Coefficients for centred columns, from those for columns as they are; the intercept is last."""
+    last = centre.shape[0]
+    coef[last] = coefs[0, last]
+    for j in range(last):
+        coef[j] = coefs[0, j]
+        coef[last] += coef[j] * centre[j]
+
+
+@inlined
+def _scale(weights: FloatArray, C: float, scaled: FloatArray) -> None:
+    """C s of every row, zero for those that fill up."""
+    for block in range(scaled.shape[0]):
+        for i in range(BLOCK):
+            row = block * BLOCK + i
+            scaled[block, i] = C * weights[row] if row < weights.shape[0] else 0.0
 
 
 @inlined
@@ -456,14 +512,8 @@ def fit_logistic(
     curvatures, moved, scaled = row_room[3], row_room[4], row_room[5]
     coef, direction, scale, gradient = column_room[0], column_room[1], column_room[2], column_room[3]
     hessian = column_room[4:]  # with a row to spare, because two are made at a time
-    coef[n_columns - 1] = coefs[0, n_columns - 1]
-    for j in range(n_columns - 1):
-        coef[j] = coefs[0, j]
-        coef[n_columns - 1] += coef[j] * centre[j]
-    for block in range(blocks.shape[0]):
-        for i in range(BLOCK):
-            row = block * BLOCK + i
-            scaled[block, i] = C * weights[row] if row < weights.shape[0] else 0.0
+    _centre(coefs, centre, coef)
+    _scale(weights, C, scaled)
     tolerance *= _sum(scaled)
     _score(blocks, coef, scores)
     largest_move = np.inf
@@ -501,3 +551,86 @@ def fit_logistic(
                 coefs[0, n_columns - 1] -= coef[j] * centre[j]
             return True
     return False
+
+
+# --- fits without a row -----------------------------------------------------------------------------------------
+
+
+@inlined
+def _leverages(
+    blocks: FloatArray, block: int, factor: FloatArray, scale: FloatArray, solved: FloatArray, leverages: FloatArray
+) -> None:
+    """x^T H^-1 x for the rows of a block, H given as ``_factorise`` leaves it; ``solved``, (d, BLOCK), is room."""
+    for i in range(BLOCK):
+        leverages[block, i] = 0.0
+    for j in range(scale.shape[0]):
+        for i in range(BLOCK):
+            solved[j, i] = scale[j] * blocks[block, j, i]
+        for m in range(j):
+            entry = factor[j, m]
+            for i in range(BLOCK):
+                solved[j, i] -= entry * solved[m, i]
+        pivot = 1.0 / factor[j, j]
+        for i in range(BLOCK):
+            solved[j, i] *= pivot
+            leverages[block, i] += solved[j, i] * solved[j, i]
+
+
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2)
+def leave_rows_out(
+    blocks: FloatArray,
+    centre: FloatArray,
+    targets: FloatArray,
+    weights: FloatArray,
+    C: float,
+    penalty: FloatArray,
+    coefs: FloatArray,
+    row_room: FloatArray,
+    block_room: FloatArray,
+    column_room: FloatArray,
+    scores: FloatArray,
+) -> bool:
+    r"""Score of every row by a fit without it, one Newton step away from the fit on all rows, into ``scores``.
+
+    .. math:: z_i + a_i g_i / (1 - k_i a_i), \qquad a_i = x_i^\top H^{-1} x_i,
+
+    with the first and second derivative g and k of the row's weighted loss in its score.
+
+    Parameters
+    ----------
+    blocks, centre, targets, weights, C, penalty : arrays and float
+        As for ``fit_logistic``.
+    coefs : array of shape (1, d)
+        The fit on all rows.
+    row_room : array of shape (5, n_blocks, BLOCK)
+        Room to work in, as are the next two.
+    block_room : array of shape (d + 2, BLOCK)
+    column_room : array of shape (d + 3, d)
+    scores : array of shape (n_blocks, BLOCK)
+
+    Returns
+    -------
+    bool
+        False where the Hessian is nearly singular; ``scores`` is then of no use.
+    """
+    n_columns = coefs.shape[1]
+    scaled, probabilities, slopes = row_room[0], row_room[1], row_room[2]
+    curvatures, leverages = row_room[3], row_room[4]
+    coef, scale = column_room[0], column_room[1]
+    hessian = column_room[2:]  # with a row to spare, because two are made at a time
+    _centre(coefs, centre, coef)
+    _scale(weights, C, scaled)
+    _score(blocks, coef, scores)
+    _differentiate(scores, targets, scaled, probabilities, slopes)
+    for j in range(n_columns):
+        for k in range(n_columns):
+            hessian[j, k] = penalty[j] if j == k else 0.0
+    _add_hessian(blocks, scaled, probabilities, curvatures, block_room[n_columns:], hessian)
+    if not _factorise(hessian, scale):
+        return False
+    for block in range(blocks.shape[0]):
+        _leverages(blocks, block, hessian, scale, block_room, leverages)
+        for i in range(BLOCK):
+            leverage = leverages[block, i]
+            scores[block, i] += leverage * slopes[block, i] / (1.0 - curvatures[block, i] * leverage)
+    return True

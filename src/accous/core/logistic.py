@@ -206,6 +206,9 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     -------
     array of shape (n_rows, n_scores)
     """
+    compiled = None if problem.narrow is None else problem.narrow.leave_one_out(coefs, weights, problem.C)
+    if compiled is not None:
+        return compiled[:, None]
     scaled = problem.C * weights
     scores = problem.scores(coefs)
     probabilities = _probabilities(scores)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_rows import BLOCK, fit_logistic, to_blocks
+from accous.core.kernels_rows import BLOCK, fit_logistic, leave_rows_out, to_blocks
 
 __all__ = ["NarrowDesign", "make_narrow_design"]
 
@@ -57,6 +57,25 @@ class NarrowDesign:
                 coefs,
             )
         )
+
+    def leave_one_out(self, coefs: FloatArray, weights: FloatArray, C: float) -> FloatArray | None:
+        """Score of every row by a fit without it, given the fit on all of them; None where H is nearly singular."""
+        n_blocks, n_columns, _ = self.blocks.shape
+        scores = np.empty((n_blocks, BLOCK))
+        is_done = leave_rows_out(
+            self.blocks,
+            self.centre,
+            self.targets,
+            np.ascontiguousarray(weights),
+            C,
+            self.penalty,
+            np.ascontiguousarray(coefs),
+            np.empty((5, n_blocks, BLOCK)),
+            np.empty((n_columns + 2, BLOCK)),
+            np.empty((n_columns + 3, n_columns)),
+            scores,
+        )
+        return scores.reshape(-1)[: len(weights)] if is_done else None
 
 
 def make_narrow_design(

@@ -8,7 +8,14 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from accous.core.arrays import FloatArray
-from accous.core.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
+from accous.core.kernels_rows import (
+    BLOCK,
+    covary_scores,
+    evaluate_ratios,
+    evaluate_row_ratios,
+    sum_gradients,
+    to_blocks,
+)
 from accous.core.losses import Logistic, Loss
 from accous.core.width import is_narrow
 
@@ -34,6 +41,12 @@ class Reference(Protocol):
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """Ratio of each reference row, cut at ``max_ratio``."""
+
+    def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """Ratio of each row of a batch, cut at ``max_ratio``."""
+
+    def score_covariances(self, coef: FloatArray) -> FloatArray:
+        """Covariance over the reference rows of each feature with the score."""
 
 
 def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:
@@ -67,6 +80,16 @@ class MatrixReference:
         """See :class:`Reference`."""
         scores = self.features @ coef.astype(self.features.dtype, copy=False)
         return self.loss.ratio(scores.astype(np.float64, copy=False), max_ratio)
+
+    def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """See :class:`Reference`."""
+        # By einsum: small products without BLAS, whose bits do not depend on the number of cores.
+        return self.loss.ratio(np.einsum("nd,d->n", batch, coef), max_ratio)
+
+    def score_covariances(self, coef: FloatArray) -> FloatArray:
+        """See :class:`Reference`."""
+        scores = self.features @ coef
+        return np.asarray((scores - scores.mean()) @ self.features / len(scores))
 
 
 @dataclass(frozen=True)
@@ -105,6 +128,19 @@ class NarrowReference:
         ratios = np.empty((self.blocks.shape[0], BLOCK))
         evaluate_ratios(self.blocks, coef, max_ratio, ratios)
         return ratios.reshape(-1)[: self.features.shape[0]]
+
+    def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """See :class:`Reference`."""
+        ratios = np.empty(batch.shape[0])
+        evaluate_row_ratios(np.ascontiguousarray(batch), coef, max_ratio, ratios)
+        return ratios
+
+    def score_covariances(self, coef: FloatArray) -> FloatArray:
+        """See :class:`Reference`."""
+        covariances = np.empty(self.features.shape[1])
+        room = np.empty((self.blocks.shape[0], BLOCK))
+        covary_scores(self.blocks, coef, self.features.shape[0], room, covariances)
+        return covariances
 
 
 def _gradients(

@@ -21,11 +21,11 @@ from accous.core.arrays import FloatArray, IntArray
 __all__ = ["ReferenceColumns", "linear_parts", "shares"]
 
 
-def linear_parts(features: FloatArray, coef: FloatArray) -> FloatArray:
-    """What each feature brings to the variance of the score; columns that work against it count as nothing."""
-    # Without BLAS, which a round of few columns does not use otherwise: waking it costs more than these products.
-    scores = np.einsum("nd,d->n", features, coef)
-    covariances = np.einsum("n,nd->d", scores - scores.mean(), features) / len(scores)
+def linear_parts(coef: FloatArray, covariances: FloatArray) -> FloatArray:
+    """What each feature brings to the variance of the score, given its covariance with the score.
+
+    Features that work against it count as nothing.
+    """
     return np.maximum(coef * covariances, 0.0)
 
 

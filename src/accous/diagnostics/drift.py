@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -94,22 +94,22 @@ class DriftLog:
             Gives the main columns of a difference of thetas.
         """
         smoothed = self.coef + _SMOOTHING * (coef - self.coef)
-        if np.array_equal(smoothed, self.settled_coef):
-            return replace(self, coef=smoothed)
+        if (smoothed == self.settled_coef).all():
+            return DriftLog(smoothed, self.settled_coef, self.events, self.sizes, self.settled_weights)
         weights = weigh(smoothed)
         settled = weigh(self.settled_coef) if self.settled_weights is None else self.settled_weights
         size = weight_distance(weights, settled)
         change = smoothed - self.settled_coef
         if not self.is_moving:
             if size <= _SMALLEST_CHANGE:
-                return replace(self, coef=smoothed, settled_weights=settled)
+                return DriftLog(smoothed, self.settled_coef, self.events, self.sizes, settled)
             event = DriftEvent(this_round, size, name(change), None)
             return DriftLog(smoothed, self.settled_coef, (*self.events, event)[-MAX_EVENTS:], (size,), settled)
         sizes = (*self.sizes, size)
         recent = sizes[-_RESTING_LOOKS:]
         is_resting = len(sizes) > _RESTING_LOOKS and max(recent) - min(recent) <= _RESTING_RANGE
         if not is_resting and len(sizes) < _MOST_LOOKS:
-            return replace(self, coef=smoothed, sizes=sizes, settled_weights=settled)
+            return DriftLog(smoothed, self.settled_coef, self.events, sizes, settled)
         n_looks = next(number for number, one in enumerate(sizes) if one >= _NEARLY_ALL * size)
         event = DriftEvent(self.events[-1].round, size, name(change), n_looks * ROUNDS_BETWEEN_LOOKS)
         return DriftLog(smoothed, smoothed, (*self.events[:-1], event), (), weights)

@@ -43,21 +43,21 @@ class Tempering:
     reference_terms: FloatArray
     exponent: float
 
-    def after_round(self, batch_ratios: FloatArray, smallest: float, reference_ratios: FloatArray) -> Tempering:
+    def after_round(self, batch_ratios: FloatArray, reference_ratios: FloatArray, max_ratio: float) -> Tempering:
         """Count the loss of a round and prepare for the next.
 
         Parameters
         ----------
         batch_ratios : array of shape (n_batch,)
             Ratios that the batch had before anything was learned from it.
-        smallest : float
-            What lower ones count as.
         reference_ratios : array of shape (n_reference,)
             Ratios for the round to come.
+        max_ratio : float
+            What larger ones count as, and its inverse what lower ones of the batch do.
         """
-        losses, terms = np.empty((2, len(EXPONENTS)))
-        best = discount_losses(self.losses, self.reference_terms, batch_ratios, smallest, _DECAY, losses)
-        reference_terms(reference_ratios, terms)
+        losses, terms = np.empty(len(EXPONENTS)), np.empty(len(EXPONENTS))
+        best = discount_losses(self.losses, self.reference_terms, batch_ratios, 1.0 / max_ratio, _DECAY, losses)
+        reference_terms(reference_ratios, max_ratio, terms)
         return Tempering(losses, terms, EXPONENTS[best])
 
 

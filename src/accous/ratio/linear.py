@@ -157,12 +157,12 @@ class LinearRatio(RatioEstimator):
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0
+        self._neutral_coef = self._make_neutral_coef(n_coefs)
         self._start_learning(self._neutral_coef)
 
-    @property
-    def _neutral_coef(self) -> FloatArray:
-        """The theta whose ratio is 1 everywhere."""
-        neutral = np.zeros(self.whole_reference_.features.shape[1])
+    def _make_neutral_coef(self, n_coefs: int) -> FloatArray:
+        """Return the theta whose ratio is 1 everywhere."""
+        neutral = np.zeros(n_coefs)
         # Departs from the paper: theta = 0 would mean ratio 0 for the losses whose score is the ratio. The intercept
         # column is last and, for these losses, exactly 1.
         neutral[-1] = self.loss_.neutral_score
@@ -191,8 +191,7 @@ class LinearRatio(RatioEstimator):
     def _play_and_tell(self, X: Any) -> FloatArray:
         """Play a round and return the ratios that its batch had before anything was learned from it."""
         batch, n_out_of_bound = self.features_.transform(X)
-        # By einsum: small products without BLAS, whose bits do not depend on the number of cores.
-        before = self.loss_.ratio(np.einsum("nd,d->n", batch, self.coef_), float(self.max_ratio))
+        before = self.whole_reference_.batch_ratios(self.coef_, batch, float(self.max_ratio))
         self._play_features(batch, n_out_of_bound)
         return before
 

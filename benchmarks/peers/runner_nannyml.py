@@ -1,0 +1,58 @@
+"""NannyML's CBPE; runs in NannyML's environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+os.environ["NML_DISABLE_USAGE_LOGGING"] = "1"
+
+import numpy as np
+import pandas as pd
+from nannyml import CBPE
+from numpy.typing import NDArray
+
+from benchmarks.peers.serving import Array, serve_answers
+
+
+def answer(request: dict[str, Any]) -> dict[str, Array]:
+    """Estimated error of every chunk, with the seconds of work that it took alone, and all of them together."""
+    with np.load(request["data"]) as data:
+        reference = frame(data["reference_probabilities"], labels=data["reference_labels"])
+        chunks = [frame(probabilities) for probabilities in data["chunk_probabilities"]]
+    estimator = CBPE(
+        problem_type="classification_binary",
+        y_pred_proba="probability",
+        y_pred="predicted",
+        y_true="label",
+        metrics=["accuracy"],
+        chunk_size=len(chunks[0]),
+    )
+    estimator.fit(reference)
+    errors, seconds = zip(*(estimate(estimator, chunk) for chunk in chunks), strict=True)
+    _, seconds_together = estimate(estimator, pd.concat(chunks, ignore_index=True))
+    return {
+        "errors": np.concatenate(errors),
+        "seconds": np.array(seconds),
+        "seconds_together": np.array(seconds_together),
+    }
+
+
+def estimate(estimator: CBPE, rows: pd.DataFrame) -> tuple[Array, float]:
+    """Error of each chunk of the rows, and the seconds of work."""
+    start = time.process_time()
+    result = estimator.estimate(rows)
+    seconds = time.process_time() - start
+    accuracies = result.filter(period="analysis").to_df()["accuracy", "value"]
+    return 1.0 - accuracies.to_numpy(dtype=np.float64), seconds
+
+
+def frame(probabilities: Array, labels: NDArray[np.int64] | None = None) -> pd.DataFrame:
+    """Rows as NannyML wants them."""
+    columns: dict[str, Any] = {"probability": probabilities, "predicted": (probabilities > 0.5).astype(np.int64)}
+    return pd.DataFrame(columns if labels is None else columns | {"label": labels})
+
+
+if __name__ == "__main__":
+    serve_answers("nannyml", answer)
