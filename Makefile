@@ -43,6 +43,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.wide
 	$(RUN) -m benchmarks.startup
 	$(RUN) -m benchmarks.large_references
+	$(RUN) -m benchmarks.embedding
 	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
 	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.cli_throughput

@@ -8,5 +8,6 @@ _NEED_TORCH = [
     "src/accous/deep/embedding.py",
     "src/accous/deep/fine_tuning.py",
     "src/accous/deep/pixels.py",
+    "tests/deep/networks.py",
 ]
 collect_ignore = [] if find_spec("torch") else _NEED_TORCH

@@ -25,6 +25,7 @@ LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*(\S+)|(?:src|href)=\"(
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
 MAKE_TARGET = re.compile(r"^([a-z][\w-]*)\s*:(?!=)", re.MULTILINE)
+NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch"}
 NAMES_OF_PYTHON = {"py", "py3", "python", "python3", "pycon", "ipython"}
 
 
@@ -64,6 +65,8 @@ def test_page_exists(path):
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_python_blocks_run(path, tmp_path, monkeypatch):
+    if path.name in NEED_EXTRA:
+        pytest.importorskip(NEED_EXTRA[path.name], reason="needs the extra: pip install 'accous[deep]'")
     monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))  # a block may register one
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}

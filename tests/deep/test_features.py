@@ -1,6 +1,7 @@
 """BackboneFeatures: the scikit-learn contract, its inputs, its bits, and its use with the rest of the package."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -62,6 +63,22 @@ def test_torch_keeps_its_number_of_threads():
         torch.set_num_threads(2)
         features(n_jobs=2).fit(images())
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_several_callers_at_once_get_their_own_features():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        model = features(n_jobs=2, batch_size=8).fit(images())
+        inputs = [images(30, seed=seed) for seed in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(model.transform, inputs))
+        for X, features_of_X in zip(inputs, found, strict=True):
+            np.testing.assert_array_equal(features_of_X, model.transform(X))
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
     finally:
         torch.set_num_threads(before)
 

@@ -231,6 +231,22 @@ def test_parameters_are_checked(parameters, message):
         BackboneFeatures(**{"backbone": small_convolution(), "image_size": 12, **parameters}).fit(images())
 
 
+def test_arrays_that_must_not_be_written_into():
+    model = fitted()
+    X = images(4).astype(np.float32)
+    expected = model.transform(X)
+    for image in (rows := list(X)):
+        image.flags.writeable = False
+    np.testing.assert_allclose(model.transform(rows), expected, atol=1e-5)
+    rows.append(images(1, size=7)[0])
+    np.testing.assert_allclose(model.transform(rows)[:4], expected, atol=1e-5)
+
+
+def test_booleans_are_black_and_white():
+    X = images(4, channels=None) > 127
+    np.testing.assert_array_equal(fitted().transform(X), fitted().transform(255 * X.astype(np.uint8)))
+
+
 def test_reading_rows_copies_nothing():
     X = images()
     assert read_rows(X).array is X

@@ -4,6 +4,7 @@ import contextlib
 import io
 import sys
 from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[
 from accous.deep import BackboneFeatures  # noqa: E402
 from accous.deep.backbones import load_backbone  # noqa: E402
 from accous.deep.rows import ArrayRows  # noqa: E402
-from accous.exceptions import MissingExtraError  # noqa: E402
+from accous.exceptions import DataError, MissingExtraError  # noqa: E402
 from tests.deep.networks import images  # noqa: E402
 
 
@@ -52,3 +53,19 @@ def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
 def test_resnet34_without_torchvision():
     with pytest.raises(MissingExtraError, match=r"resnet34.* needs torchvision, .* pip install 'torchvision'"):
         load_backbone("resnet34", None, ArrayRows(images(2)))
+
+
+def test_resnet34_whose_weights_cannot_be_had(monkeypatch):
+    class Weights:
+        url = "https://example.org/resnet34.pth"
+
+        def get_state_dict(self, **arguments):
+            assert arguments["weights_only"]
+            raise OSError("no network")
+
+    models = ModuleType("torchvision.models")
+    models.ResNet34_Weights = SimpleNamespace(IMAGENET1K_V1=Weights())
+    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    with pytest.raises(DataError, match=r"cannot be had \(no network\): download https://example\.org/resnet34\.pth"):
+        BackboneFeatures("resnet34").fit(images(4))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from accous.deep.missing import import_extra
 from accous.deep.pixels import Preparation, find_float_range
 from accous.deep.rows import Rows
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import DataError, MissingExtraError, ParameterError
 
 __all__ = ["Backbone", "load_backbone"]
 
@@ -61,10 +61,12 @@ class Backbone:
         for kind in sorted({type(part) for part in self.module.modules()}, key=_full_name):
             digest.update(f"\n{_full_name(kind)}\n{_source_of(kind)}".encode())
         for name, value in self.module.state_dict().items():
-            tensor = value.detach().cpu().contiguous() if isinstance(value, Tensor) else None
-            digest.update(f"\n{name} {value!r}".encode() if tensor is None else f"\n{name} {tensor.shape}".encode())
-            if tensor is not None:
+            if isinstance(value, Tensor):
+                tensor = value.detach().cpu().contiguous()
+                digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
                 digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+            else:  # what a module's get_extra_state adds
+                digest.update(f"\n{name} {value!r}".encode())
         return digest.hexdigest()
 
 
@@ -109,7 +111,12 @@ def _load_efficientnet_lite0(image_size: int) -> Backbone:
 
 
 def _load_resnet34(image_size: int) -> Backbone:
-    models = import_extra("torchvision.models", _USER.format("resnet34"))
+    user = _USER.format("resnet34")
+    try:
+        models = import_extra("torchvision.models", user)
+    except RuntimeError as error:  # one that was built for another torch cannot find its operators
+        message = f"{user} needs a torchvision that fits the installed torch {torch.__version__}: {error}"
+        raise MissingExtraError(message, name="torchvision") from error
     weights = models.ResNet34_Weights.IMAGENET1K_V1
     try:
         state = weights.get_state_dict(progress=False, check_hash=True, map_location="cpu", weights_only=True)

@@ -52,7 +52,7 @@ class Preparation:
         images = channels_last(images)
         _require_pixels(images)
         white = {"b": 1.0, "f": self.float_range}.get(images.dtype.kind, 255.0)
-        tensor = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)).permute(0, 3, 1, 2)
+        tensor = torch.from_numpy(_as_floats(images)).permute(0, 3, 1, 2)
         return (tensor if white == 255.0 else tensor * (255.0 / white)).expand(-1, 3, -1, -1)
 
 
@@ -106,13 +106,17 @@ def _require_pixels(images: NDArray[Any]) -> None:
 
 def _as_they_are(piece: Piece) -> NDArray[np.float32]:
     if isinstance(piece, np.ndarray):
-        return np.ascontiguousarray(piece, dtype=np.float32)
+        return _as_floats(piece)
     if len({row.shape for row in piece}) > 1:
         raise DataError("The rows have different shapes: set image_size, to which images are brought.")
     stacked = np.stack(piece)
     if stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
         stacked = stacked.transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(stacked, dtype=np.float32)
+    return _as_floats(stacked)
+
+
+def _as_floats(array: NDArray[Any]) -> NDArray[np.float32]:
+    return np.require(array, dtype=np.float32, requirements=["C", "W"])  # torch warns of what it must not write into
 
 
 def _resize(images: Tensor, size: int) -> Tensor:

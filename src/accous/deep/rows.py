@@ -124,7 +124,7 @@ def _range_of(arrays: list[NDArray[Any]]) -> tuple[float, float] | None:
     floats = [array for array in arrays if array.dtype.kind == "f" and array.size]
     if not floats:
         return None
-    return float(min(map(np.nanmin, floats))), float(max(map(np.nanmax, floats)))
+    return float(np.min([array.min() for array in floats])), float(np.max([array.max() for array in floats]))
 
 
 def _is_file_or_picture(item: Any) -> bool:
