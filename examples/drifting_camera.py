@@ -101,7 +101,7 @@ def draw(errors: np.ndarray, images: list[np.ndarray], path: Path) -> None:
     columns = [np.concatenate(images[this_round][:2]) for this_round in shown]  # two pictures of each of these rounds
     below.imshow(np.concatenate(columns, axis=1), aspect="auto")
     below.set(title="what the camera sees in these rounds", xticks=[], yticks=[])
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=90)
 
 
 def main() -> None:
@@ -110,6 +110,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, default=Path("drifting_camera.png"), help="where to save the picture")
     arguments = parser.parse_args()
+    if arguments.rounds < 20:
+        parser.error("--rounds must be at least 20, for every season to come")
 
     rng = np.random.default_rng(arguments.seed)
     nights = share_of_night(arguments.rounds)

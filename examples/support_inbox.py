@@ -28,16 +28,7 @@ SHARES_IN_REFERENCE = (0.8, 0.1, 0.1)
 SHARE_MISLABELLED = 0.05  # people disagree about what is urgent, at all times alike
 
 ITEMS = {
-    "everyday": (
-        "kettle",
-        "desk lamp",
-        "towel set",
-        "garden chair",
-        "rug",
-        "frying pan",
-        "bookshelf",
-        "coffee grinder",
-    ),
+    "everyday": ("kettle", "desk lamp", "towel set", "garden chair", "rug", "pan", "bookshelf", "coffee grinder"),
     "launch": ("Nova watch", "new Nova", "Nova smartwatch", "Nova I pre-ordered", "Nova watch from launch day"),
     "holidays": ("Christmas present for my son", "gift for my parents", "Advent calendar", "gift box for the holidays"),
 }
@@ -150,7 +141,7 @@ def draw(errors: np.ndarray, shares: np.ndarray, path: Path) -> None:
     above.set(ylabel="tickets judged wrongly (%)", ylim=(0, None), title="Urgent or not: a support inbox that drifts")
     above.legend(frameon=False, title=f"mean of {width} days", alignment="left")
     above.grid(alpha=0.25)
-    below.stackplot(days, 100.0 * shares.T, labels=KINDS, colors=("#DDDDDD", "#56B4E9", "#009E73"))
+    below.stackplot(days, 100.0 * shares.T, labels=KINDS, colors=("#DDDDDD", "#9AD0F0", "#8ED1B2"))
     below.set(xlabel="day", ylabel="tickets (%)", xlim=(1, len(errors)), ylim=(0, 100))
     for kind, name in enumerate(KINDS):
         day = shares[:, kind].argmax() + len(days) // 25
@@ -160,10 +151,12 @@ def draw(errors: np.ndarray, shares: np.ndarray, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Embeddings of a support inbox that drifts.")
-    parser.add_argument("--rounds", type=int, default=240, help="days to follow (default: 240)")
+    parser.add_argument("--rounds", type=int, default=200, help="days to follow (default: 200)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, default=Path("support_inbox.png"), help="where to save the picture")
     arguments = parser.parse_args()
+    if arguments.rounds < 20:
+        parser.error("--rounds must be at least 20, for every season to come")
 
     rng = np.random.default_rng(arguments.seed)
     shares = shares_over_time(arguments.rounds)
