@@ -83,7 +83,7 @@ def risk_grid(rows: list[dict[str, Any]]) -> Grid:
     """Errors in points and times in milliseconds, a line for every shift."""
     version, n_references = rows[0]["peer_version"], rows[0]["n_references"]
     title = f"Error without labels beside NannyML {version}, {n_references} references a shift"
-    headings = ("shift", "fixed model: accous", "NannyML", "transcription", "bias: accous", "NannyML")
+    headings: tuple[str, ...] = ("shift", "fixed model: accous", "NannyML", "transcription", "bias: accous", "NannyML")
     headings += ("adapted model: accous", "ms: accous", "NannyML, one chunk", "NannyML, six at once")
     lines = [
         [
