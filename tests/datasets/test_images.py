@@ -215,6 +215,19 @@ def test_what_was_changed_in_the_cache_is_refused(cache: Path, server: str) -> N
         find_pool(tiny_pool())
 
 
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_cache_that_cannot_be_written_is_a_warning(is_folder: bool, data: Path, cache: Path) -> None:
+    (data / "tiny.bin").write_bytes(CONTENT)
+    if is_folder:
+        (cache / "tiny.npz" / "in the way").mkdir(parents=True)
+    else:
+        cache.write_bytes(b"in the way")
+    with pytest.warns(RuntimeWarning, match=r"tiny.npz cannot be written .*: the data will be read from their source"):
+        pool, _ = find_pool(tiny_pool())
+    assert pool.labels.tolist() == [2, 0, 1]
+    assert not is_folder or [file.name for file in cache.iterdir()] == ["tiny.npz"]  # nothing unfinished
+
+
 def test_the_data_folder_comes_before_the_cache(data: Path, cache: Path) -> None:
     first, second = tiny_pool(), replace(tiny_pool(), source=replace(tiny_pool().source, file_name="other.npz"))
     images = np.zeros((3, 32, 32, 3), dtype=np.uint8)

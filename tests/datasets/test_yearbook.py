@@ -95,6 +95,13 @@ def test_what_was_changed_in_the_cache_is_refused(data: Path, tmp_path: Path) ->
         datasets.load_yearbook()
 
 
+def test_a_cache_that_cannot_be_written_is_a_warning(data: Path, tmp_path: Path) -> None:
+    write_archive(data, portraits())
+    (tmp_path / "cache").write_bytes(b"in the way")
+    with pytest.warns(RuntimeWarning, match=r"yearbook_32_.* cannot be written .*; set ACCOUS_CACHE to a folder"):
+        assert len(datasets.load_yearbook().years) == 16
+
+
 @pytest.mark.parametrize("write", [write_archive, write_folder])
 def test_a_corrupt_portrait_is_named(data: Path, write, tmp_path: Path) -> None:
     contents = portraits()

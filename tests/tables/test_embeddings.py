@@ -154,8 +154,9 @@ def test_lists_of_different_lengths_are_no_embeddings():
     assert open_table("rows.parquet").widths == {}
 
 
-def test_names_that_clash_are_refused():
-    write_parquet("rows.parquet", ROWS.tolist(), embedding_1=[0] * 23)
+@pytest.mark.parametrize("order", [["embedding", "embedding_1"], ["embedding_1", "embedding"]])
+def test_names_that_clash_are_refused(order):
+    pl.DataFrame({"embedding": ROWS.tolist(), "embedding_1": [0] * 23}).select(order).write_parquet("rows.parquet")
     with pytest.raises(DataError, match="the lists in 'embedding' need the name 'embedding_1'; rename one"):
         open_table("rows.parquet")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,7 +15,7 @@ from accous.datasets.dataset import Source, hash_arrays
 from accous.datasets.public import Arrays, fetch
 from accous.exceptions import DataError
 
-__all__ = ["cache_folder", "data_folders", "find_arrays", "read_npz", "write_npz"]
+__all__ = ["cache_folder", "data_folders", "find_arrays", "keep_npz", "read_npz"]
 
 _NOT_COLUMNS = ("X", "y", "names")
 
@@ -51,7 +52,7 @@ def find_arrays(source: Source) -> Arrays:
         if path.is_file():
             return _check(source, read_npz(path), str(path))
     arrays = _check(source, fetch(source, cache_folder()), source.url)
-    write_npz(cache_folder() / source.file_name, arrays)
+    keep_npz(cache_folder() / source.file_name, arrays)
     return arrays
 
 
@@ -66,12 +67,30 @@ def read_npz(path: Path, names: tuple[str, ...] | None = None) -> Arrays:
         raise DataError(f"{path} cannot be read ({error}): delete it, so that it is fetched anew.") from error
 
 
-def write_npz(path: Path, arrays: Arrays) -> None:
+def keep_npz(path: Path, arrays: Arrays) -> None:
+    """Write arrays to the cache; where that cannot be, warn and go on: they are at hand, only not the next time."""
+    try:
+        _write_npz(path, arrays)
+    except OSError as error:
+        warnings.warn(
+            f"{path} cannot be written ({error}): the data will be read from their source again; set ACCOUS_CACHE to "
+            "a folder that can be written to.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _write_npz(path: Path, arrays: Arrays) -> None:
     """Write to a file beside it and rename: a reader sees all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    Path(file.name).replace(path)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _check(source: Source, arrays: Arrays, place: str) -> Arrays:

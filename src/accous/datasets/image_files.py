@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from accous.datasets.dataset import Source
-from accous.datasets.files import cache_folder, data_folders, read_npz, write_npz
+from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
 from accous.datasets.image_pools import IMAGE_SHAPE, ImagePool, Images, hash_images
 from accous.datasets.public import Arrays
 from accous.exceptions import DataError
@@ -96,7 +96,7 @@ def find_pool(*candidates: PoolSource) -> tuple[ImagePool, Source]:
     images, labels = last.parse(*(fetch_published(file, last.source.title) for file in last.published))
     pool = _pool(last, (images, labels), ", ".join(file.name for file in last.published))
     arrays: Arrays = {"images": images, "labels": labels, "sha256": np.array(hash_images(images, labels))}
-    write_npz(cache_folder() / last.source.file_name, arrays)
+    keep_npz(cache_folder() / last.source.file_name, arrays)
     return pool
 
 

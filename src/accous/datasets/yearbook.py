@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.datasets.dataset import Source
-from accous.datasets.files import cache_folder, data_folders, read_npz, write_npz
+from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
 from accous.datasets.image_archives import reading
 from accous.datasets.image_files import PublishedFile, fetch_published
 from accous.datasets.image_pools import ImageYears, hash_images
@@ -56,7 +56,7 @@ def load_yearbook() -> ImageYears:
     else:
         images, labels, years = parse_yearbook(path)
         sha256 = np.array(hash_images(images, labels, years))
-        write_npz(cached, {"images": images, "labels": labels, "years": years, "sha256": sha256})
+        keep_npz(cached, {"images": images, "labels": labels, "years": years, "sha256": sha256})
     notes = []
     if len(years) != YEARBOOK.n_rows:
         notes.append(

@@ -58,12 +58,7 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     skips_bad : bool
         Whether rows that cannot be used are set aside, or are an error.
     """
-    if label not in table.columns:
-        raise no_such_column(table, label)
-    if label in choices.drop:
-        raise DataError(f"The label {label!r} cannot be dropped.")
-    # What is dropped is not even read: nothing in it can make a row a bad one.
-    wanted = [name for name in table.columns if name not in choices.drop]
+    wanted = _columns_to_read(table, label, choices)
     pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
     frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
@@ -101,6 +96,19 @@ def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: in
         predicted = model.predict(preparation.encode(reference.frame.filter(is_held)).X)
         is_right[is_held] = predicted == reference.y[is_held]
     return float(is_right.mean())
+
+
+def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
+    """Name the label and all that is not dropped."""
+    if label not in table.columns:
+        raise no_such_column(table, label)
+    if label in choices.drop:
+        raise DataError(f"The label {label!r} cannot be dropped.")
+    # What is dropped is not even read: nothing in it can make a row a bad one.
+    wanted = [name for name in table.columns if name not in choices.drop]
+    if wanted == [label]:
+        raise DataError(f"{table.name} has no column to learn from but the label {label!r}: drop fewer, or add some.")
+    return wanted
 
 
 def _folds(y: NDArray[Any], seed: int) -> NDArray[np.int64]:

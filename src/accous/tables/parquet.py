@@ -43,15 +43,8 @@ class ParquetTable:
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{path} is no Parquet file that can be read ({error}).") from None
         self.n_rows: int | None = self._n_rows
-        self._source_of = {
-            column: name
-            for name in self._schema
-            for column in (spread_names(name, self.widths[name]) if name in self.widths else [name])
-        }
+        self._source_of = self._find_sources()
         self.columns = list(self._source_of)
-        if len(self.columns) < sum(self.widths.get(name, 1) for name in self._schema):
-            twice = next(name for name in self._schema if self._source_of.get(name, name) != name)
-            raise DataError(f"{path}: the lists in {self._source_of[twice]!r} need the name {twice!r}; rename one.")
         self._n_read = 0
 
     def close(self) -> None:
@@ -96,6 +89,18 @@ class ParquetTable:
         good = np.setdiff1d(np.arange(frame.height), list(faults))
         spread = pl.concat(parts, how="horizontal").select(wanted)
         return chunk_of(spread[good] if faults else spread, first, good, faults, {})
+
+    def _find_sources(self) -> dict[str, str]:
+        """Name the file's column that each of the table's comes from."""
+        spread = {column: name for name, width in self.widths.items() for column in spread_names(name, width)}
+        for name in self._schema:
+            if name not in self.widths and name in spread:
+                raise DataError(f"{self.name}: the lists in {spread[name]!r} need the name {name!r}; rename one.")
+        return {
+            column: name
+            for name in self._schema
+            for column in (spread_names(name, self.widths[name]) if name in self.widths else [name])
+        }
 
     def _find_widths(self, expected: Mapping[str, int]) -> dict[str, int]:
         vectors = [name for name, dtype in self._schema.items() if is_vector(dtype)]
