@@ -25,7 +25,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     ''
     """
     by_lower_case = {each.lower(): each for each in list(known)[:_MOST_COMPARED]}
-    near = get_close_matches(name.lower(), by_lower_case, n=1)
+    near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.7)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
 
 

@@ -118,7 +118,7 @@ def test_what_is_no_contender_is_refused() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ParameterError, match="no contender 'OLR': name one of FIX, DANN, KMM"):
+    with pytest.raises(ParameterError, match=r"no contender 'OLR' \(did you mean 'OLRE'\?\): name one of FIX"):
         make_contender("OLR")
     with pytest.raises(ParameterError, match="no contender 'mine'"):
         unregister("mine")
