@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -260,6 +261,20 @@ def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
     assert "model is in the middle of a run on" in (error := capsys.readouterr().err)
     assert "with --batch-size 10: run that command again to finish it, or give it up with --new" in error
     assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
+
+
+def test_a_run_that_a_bad_row_ended_goes_on_when_such_rows_are_set_aside(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
+    shutil.copytree("model", "other")
+    assert main(ADAPT) == 1
+    assert main([*ADAPT, "--on-bad-row", "skip"]) == 0
+    assert "Going on after row" in capsys.readouterr().err
+    assert main(["adapt", "other", *ADAPT[2:-1], "at_once.csv", "--on-bad-row", "skip"]) == 0
+    assert (tmp_path / "predictions.csv").read_bytes() == (tmp_path / "at_once.csv").read_bytes()
+    assert (tmp_path / "predictions.csv.rejects.csv").read_bytes() == (
+        tmp_path / "at_once.csv.rejects.csv"
+    ).read_bytes()
 
 
 def test_a_stream_that_changed_before_the_place_reached_is_refused(tmp_path, capsys):

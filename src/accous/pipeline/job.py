@@ -41,6 +41,15 @@ class JobSpec:
                 return f"--{name} {value}"
         return ""
 
+    def is_taken_up_by(self, other: JobSpec) -> bool:
+        """Whether another one goes on with this: it is the same, or sets the bad rows aside that ended this.
+
+        Up to there no row was a bad one, so what was written is the same either way.
+        """
+        if self.options.get("on-bad-row") != "fail" or other.options.get("on-bad-row") != "skip":
+            return self == other
+        return replace(self, rejects=other.rejects, options={**self.options, "on-bad-row": "skip"}) == other
+
 
 @dataclass
 class Job:
@@ -105,6 +114,8 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
     is_same = before is not None and before.spec == spec and not is_new
     if before is not None and is_same and not (before.is_finished and spec.stream == STDIN):
         return replace(before, is_finished=False)
+    if before is not None and not before.is_finished and not is_new and before.spec.is_taken_up_by(spec):
+        return replace(before, spec=spec)
     if before is not None and not before.is_finished and not is_new and before.n_rounds:
         raise DataError(
             f"{folder} is in the middle of a run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
