@@ -38,3 +38,10 @@ def test_something_besides_the_label_must_be_left(path):
     assert read(path, ROWS, NAMES[1:]).X.shape == (12, 1)
     with pytest.raises(DataError, match=f"^{path} has no column to learn from but the label 'label': drop fewer"):
         read(path, ROWS, NAMES)
+
+
+@pytest.mark.parametrize(("path", "bad"), [("rows.npy", [5]), ("rows.parquet", [5]), ("rows.csv", [])])
+def test_a_dropped_column_is_not_read_but_an_embedding_is_checked_as_a_whole(path, bad):
+    rows = ROWS.copy()
+    rows[4, 1] = np.inf
+    assert [row.line for row in read(path, rows, NAMES[1:2]).bad_rows] == bad

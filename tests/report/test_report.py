@@ -77,6 +77,18 @@ def test_every_figure_is_one_that_plotly_accepts(page):
         assert go.Figure(figure).data
 
 
+def test_the_note_counts_the_columns_that_the_chart_shows():
+    random = np.random.default_rng(0)
+    X = np.hstack((random.normal(size=(200, 5)), np.zeros((200, 15))))
+    model, history = AdaptiveClassifier(random_state=0).fit(X, (X[:, 0] > 0.0).astype(int)), History()
+    for _ in range(25):
+        model.adapt(np.hstack((random.normal(size=(20, 5)) + 1.0, np.zeros((20, 15)))))
+        history.add(model, 20, 0, 0, 0)
+    page = render_page(Subject("model", model, history, [f"x{number}" for number in range(20)], {}, []))
+    assert len(figures_of(page)["moved"]["data"][0]["y"]) == 5
+    assert "These are the first 5 of 20; together they have 100%." in page
+
+
 def test_the_column_that_moved_leads(page):
     assert figures_of(page)["moved"]["data"][0]["y"][-1] == "age"
 

@@ -104,7 +104,8 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
         raise no_such_column(table, label)
     if label in choices.drop:
         raise DataError(f"The label {label!r} cannot be dropped.")
-    # What is dropped is not even read: nothing in it can make a row a bad one.
+    # A column of the file that is dropped is not even read: nothing in it can make a row a bad one. An embedding of
+    # which single numbers are dropped is read and checked as a whole.
     wanted = [name for name in table.columns if name not in choices.drop]
     if wanted == [label]:
         raise DataError(f"{table.name} has no column to learn from but the label {label!r}: drop fewer, or add some.")

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from accous.report.subject import Subject
 
 __all__ = [
-    "MOST_COLUMNS",
     "Figure",
     "error_figure",
     "lengths_figure",
+    "moved_columns",
     "moved_figure",
     "sample_size_figure",
     "weights_figure",
@@ -25,7 +25,7 @@ Figure = dict[str, Any]
 _ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#2fa58c", "#8b95a1"
 _BAND = "rgba(42,143,214,0.18)"
 _HEAT = [[0.0, "rgba(42,143,214,0)"], [1.0, "rgba(42,143,214,1)"]]
-MOST_COLUMNS = 12
+_MOST_COLUMNS = 12
 _MOST_MEASURED = 64
 
 
@@ -94,9 +94,14 @@ def lengths_figure(subject: Subject) -> Figure | None:
     return figure
 
 
+def moved_columns(subject: Subject) -> list[tuple[str, float]]:
+    """Columns that the chart of the drift has room for, with their shares; those without a share are left out."""
+    return [(name, share) for name, share in subject.column_shares() if share > 0.0][:_MOST_COLUMNS]
+
+
 def moved_figure(subject: Subject) -> Figure | None:
     """Which columns carry the drift."""
-    shares = [(name, share) for name, share in subject.column_shares() if share > 0.0][:MOST_COLUMNS]
+    shares = moved_columns(subject)
     if not shares:
         return None
     names, values = zip(*reversed(shares), strict=True)

@@ -8,10 +8,10 @@ from importlib.resources import files
 from typing import Any
 
 from accous.report.figures import (
-    MOST_COLUMNS,
     Figure,
     error_figure,
     lengths_figure,
+    moved_columns,
     moved_figure,
     sample_size_figure,
     weights_figure,
@@ -128,12 +128,12 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
 
 
 def _note_of_many(subject: Subject) -> str:
-    """Say how much of the drift is not in the picture, where that has too many columns to show."""
-    shares = [share for _, share in subject.column_shares()]
-    if len(shares) <= MOST_COLUMNS:
+    """Say how many columns are in the picture, and how much of the drift, where it does not show all of them."""
+    n_columns, shown = len(subject.column_shares()), moved_columns(subject)
+    if len(shown) == n_columns:
         return ""
-    of_shown = sum(shares[:MOST_COLUMNS])
-    return f" These are the first {MOST_COLUMNS} of {len(shares):,}; together they have {of_shown:.0%}."
+    of_shown = sum(share for _, share in shown)
+    return f" These are the first {len(shown)} of {n_columns:,}; together they have {of_shown:.0%}."
 
 
 def _events(subject: Subject) -> str:
