@@ -12,16 +12,13 @@ where s is such that the 99 % quantile of the reference's norms |z| is b.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from threadpoolctl import ThreadpoolController
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError
 
@@ -126,7 +123,7 @@ def _turned_components(centred: FloatArray, n_components: int, seed: int) -> Flo
     n_rows, width = centred.shape
     # The eigenvectors of a covariance are far quicker for many rows; for few the embeddings themselves are decomposed.
     solver = "covariance_eigh" if n_rows > width else "full"
-    with _one_blas_thread():
+    with one_blas_thread():
         pca = PCA(min(n_components, n_rows, width), svd_solver=solver).fit(centred)
         variances = pca.explained_variance_
         # Directions without variance are whatever rounding made them: nothing is to be read from them.
@@ -139,15 +136,5 @@ def _turned_components(centred: FloatArray, n_components: int, seed: int) -> Flo
 def _project(centred: FloatArray, directions: FloatArray | None) -> FloatArray:
     if directions is None:
         return centred
-    with _one_blas_thread():
+    with one_blas_thread():
         return centred @ directions
-
-
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Compute on one thread, or bits would depend on the number of cores."""
-    return _controller().limit(limits=1, user_api="blas")
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for the libraries takes longer than a small product
