@@ -138,6 +138,12 @@ def test_a_failed_fit_leaves_the_old_one():
     np.testing.assert_array_equal(model.transform(images(5)), before)
 
 
+def test_a_reference_of_one_image_again_and_again_is_refused():
+    X = np.repeat(images(1), 50, axis=0)
+    with pytest.raises(ValueError, match="same features"):
+        features(batch_size=16).fit(X)  # the last mini-batch is smaller, and rounds otherwise
+
+
 def test_features_feed_an_adaptive_classifier():
     X, y = two_classes_of_images()
     model = features(image_size=8)

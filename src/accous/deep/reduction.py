@@ -25,6 +25,7 @@ from accous.exceptions import DataError
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]
 
 _QUANTILE_AT_BOUND = 0.99
+_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
     rows = embeddings.astype(np.float64)
     mean = rows.mean(axis=0)
     centred = rows - mean
-    if np.abs(centred).max() <= 1e-12 * np.abs(mean).max():
+    # A row's features differ in the last bits of single precision between mini-batches of different sizes.
+    if np.abs(centred).max() <= _SAME * np.abs(mean).max():
         raise DataError("The backbone gives all rows of the reference the same features; nothing tells them apart.")
     directions = None if n_components is None else _turned_components(centred, n_components, seed)
     norms = np.linalg.norm(_project(centred, directions), axis=1)
