@@ -71,6 +71,21 @@ def test_frozen_parameters_of_a_module_stay():
     assert not torch.equal(kept[1].weight, module[1].weight)
 
 
+class WithNotes(torch.nn.Sequential):
+    """Its state has more than tensors."""
+
+    def get_extra_state(self):
+        return {"notes": "mine"}
+
+    def set_extra_state(self, state):
+        assert state == {"notes": "mine"}
+
+
+def test_a_state_of_more_than_tensors():
+    X, y = two_classes_of_images(40)
+    assert len(tuned(WithNotes(small_convolution()), max_epochs=2).fit(X, y).validation_losses_) == 2
+
+
 def test_clear_errors():
     X, y = two_classes_of_images(20)
     with pytest.raises(DataError, match="needs the reference's labels"):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ def fine_tune(
     validation_indices, training_indices = set_aside(labels, tuning.validation_share, generator)
     n_steps = math.ceil(len(training_indices) / tuning.batch_size)
     losses: list[float] = []
-    best: dict[str, Tensor] = {}
+    best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
     with _reproducible(seed), LateBar("fine-tuning", total, verbose=verbose) as bar:
         head = _Head(backbone, rows, labels)
@@ -71,7 +72,7 @@ def fine_tune(
                 bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
-                best = {name: value.clone() for name, value in backbone.module.state_dict().items()}
+                best = deepcopy(backbone.module.state_dict())  # not all of it need be tensors
     backbone.module.load_state_dict(best)
     return losses
 
