@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ def embed(
     DataError
         Where features are not finite.
     """
-    identity = "" if cache is None else backbone.identity
+    cache, identity = _usable(cache, backbone)
     pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
 
     def work(indices: IntArray) -> Embeddings:
@@ -61,6 +62,18 @@ def count_workers(n_jobs: int | None) -> int:
     if n_jobs is None or n_jobs == -1:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return n_jobs
+
+
+def _usable(cache: EmbeddingCache | None, backbone: Backbone) -> tuple[EmbeddingCache | None, str]:
+    """The cache, and the backbone's identity in it; no cache where the backbone cannot be told from another one."""
+    identity = None if cache is None else backbone.identity
+    if cache is not None and identity is None:
+        message = (
+            "The embeddings are not cached: the source code of the backbone's classes cannot be read, so that another "
+            "backbone could be taken for this one. Define them in a file."
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return (None, "") if identity is None else (cache, identity)
 
 
 def _embed_piece(
