@@ -145,8 +145,18 @@ def _read_item(item: Any, row: int) -> NDArray[Any]:
     name = f"The image in row {row}" if _is_picture(item) else os.fspath(item)
     try:
         if _is_picture(item):
-            return np.asarray(item.convert("RGB"))
+            return _to_colours(item, name)
         with pillow.open(item) as picture:
-            return np.asarray(picture.convert("RGB"))
+            return _to_colours(picture, name)
+    except DataError:
+        raise
     except Exception as error:  # a damaged file raises whatever its decoder stumbles over
         raise DataError(f"{name} cannot be read as an image ({error}): replace it or leave it out.") from error
+
+
+def _to_colours(picture: Any, name: str) -> NDArray[Any]:
+    if picture.mode[0] in "IF":  # Pillow would cut values at 255: images of 16 bits become white
+        raise DataError(
+            f"{name} has Pillow's mode {picture.mode!r}, whose values are not bound to 0 to 255: convert it to 8 bits."
+        )
+    return np.asarray(picture.convert("RGB"))
