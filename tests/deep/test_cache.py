@@ -1,6 +1,7 @@
 """The cache: found again by content, recomputed where damaged, never unpickled, shared without locks."""
 
 import importlib
+import os
 import sys
 import threading
 
@@ -131,6 +132,15 @@ def test_files_are_plain_arrays(tmp_path):
     np.testing.assert_array_equal(cache.read("ab12", 2), embeddings)
     assert cache.read("ab12", 3) is None
     assert cache.read("cd34", 2) is None
+
+
+def test_files_may_be_read_by_whom_the_umask_lets(tmp_path):
+    before = os.umask(0o022)
+    try:
+        EmbeddingCache(tmp_path).write("ab12", np.ones((2, 3), dtype=np.float32))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "ab" / "ab12.npy").stat().st_mode & 0o777 == 0o644
 
 
 def test_writers_and_readers_at_once_see_whole_files(tmp_path):

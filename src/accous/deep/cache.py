@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
+import secrets
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,11 +103,12 @@ def _user_folder() -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
+    # Made by open, not by tempfile, whose files nobody else may read: folders are shared.
+    part = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
             file.write(content)
-            file.close()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
