@@ -4,6 +4,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -136,6 +137,16 @@ def test_a_failed_fit_leaves_the_old_one():
     with pytest.raises(ValueError, match="same features"):
         model.fit(np.zeros_like(images()))
     np.testing.assert_array_equal(model.transform(images(5)), before)
+
+
+def test_a_table_that_is_refused_leaves_the_old_shape():
+    rng = np.random.default_rng(0)
+    model = BackboneFeatures(torch.nn.Identity(), n_jobs=1, random_state=0).fit(rng.normal(size=(9, 4)))
+    before = dict(vars(model))
+    with pytest.raises(TypeError, match="string"):
+        model.fit(pd.DataFrame(rng.normal(size=(9, 2)), columns=["a", 1]))
+    assert vars(model) == before
+    assert (model.row_shape_, model.n_features_in_) == ((4,), 4)
 
 
 def test_a_reference_of_one_image_again_and_again_is_refused():

@@ -207,18 +207,13 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         backbone = backbone.frozen()
         embeddings = self._embed(backbone, rows)
         reduction = fit_reduction(embeddings, self.n_components, float(self.max_norm), seed)
-        self._remember_shape(X, rows, is_prepared=backbone.preparation.image_size is not None)
-        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
-        return embeddings
-
-    def _remember_shape(self, X: Any, rows: Rows, *, is_prepared: bool) -> None:
+        shape, columns = _shape_and_columns(X, rows, is_prepared=backbone.preparation.image_size is not None)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
-        self.row_shape_ = None
-        if isinstance(rows, ArrayRows) and not is_prepared:
-            self.row_shape_ = rows.array.shape[1:]
-            if rows.array.ndim == 2:
-                validate_data(self, _table_of(X, rows), reset=True, skip_check_array=True)
+        self.__dict__.update(columns)
+        self.row_shape_ = shape
+        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
+        return embeddings
 
     def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
         """Refuse rows of another shape than the reference's, and other columns."""
@@ -272,6 +267,16 @@ def _require_values(rows: ArrayRows) -> None:
         raise DataError(
             f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
         )
+
+
+def _shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
+    """The shape that all rows must have, and what scikit-learn remembers of a table's columns."""
+    if not isinstance(rows, ArrayRows) or is_prepared:
+        return None, {}
+    seen = BaseEstimator()  # stands in for the estimator, which a table that is refused must not change
+    if rows.array.ndim == 2:
+        validate_data(seen, _table_of(X, rows), reset=True, skip_check_array=True)
+    return rows.array.shape[1:], dict(vars(seen))
 
 
 def _table_of(X: Any, rows: ArrayRows) -> Any:
