@@ -1,6 +1,7 @@
 """BackboneFeatures: the scikit-learn contract, its inputs, its bits, and its use with the rest of the package."""
 
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +16,7 @@ from accous import AdaptiveClassifier, OnlineDensityRatio
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
+from accous.deep.embedding import one_torch_thread  # noqa: E402
 from accous.deep.reduction import fit_reduction  # noqa: E402
 from tests.deep.networks import images, small_convolution, small_linear, two_classes_of_images  # noqa: E402
 
@@ -80,6 +82,33 @@ def test_several_callers_at_once_get_their_own_features():
             np.testing.assert_array_equal(features_of_X, model.transform(X))
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(torch.get_num_threads).result() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_every_thread_keeps_its_own_number_of_torch_threads():
+    before = torch.get_num_threads()
+    both = threading.Barrier(2, timeout=30)
+
+    def counts(n_threads):
+        if n_threads is not None:
+            torch.get_num_threads()  # the first use makes the number the thread's own
+            torch.set_num_threads(n_threads)
+        both.wait()
+        with one_torch_thread():
+            both.wait()
+            inside = torch.get_num_threads()
+        both.wait()
+        return inside, torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(4)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(counts, (2, 3))) == [(1, 2), (1, 3)]
+        torch.set_num_threads(4)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(counts, (None, None))) == [(1, 4), (1, 4)]
+        assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
 
