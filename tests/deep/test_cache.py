@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from accous.deep.cache import EmbeddingCache, key_of, open_cache
+from accous.deep.rows import Pictures
 from accous.exceptions import ParameterError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
@@ -166,7 +167,15 @@ def test_writers_and_readers_at_once_see_whole_files(tmp_path):
 
 def test_keys_tell_shape_and_type_apart():
     zeros = np.zeros((4, 4), dtype=np.uint8)
-    pieces = [zeros, zeros.reshape(2, 8), zeros.astype(np.int8), [zeros], list(zeros), zeros + np.uint8(1)]
+    pieces = [
+        zeros,
+        zeros.reshape(2, 8),
+        zeros.astype(np.int8),
+        [zeros],
+        list(zeros),
+        Pictures(zeros),
+        zeros + np.uint8(1),
+    ]
     assert len({key_of("backbone", piece) for piece in pieces}) == len(pieces)
     assert key_of("another", zeros) != key_of("backbone", zeros)
     assert key_of("backbone", np.asfortranarray(zeros)) == key_of("backbone", zeros)

@@ -131,6 +131,14 @@ def test_files_for_a_module_without_an_image_size(tmp_path):
     np.testing.assert_allclose(plain.transform(paths), expected, atol=1e-5)
 
 
+def test_without_an_image_size_arrays_stay_as_they_are_whatever_their_types():
+    X = images(6, size=4)
+    mixed = [*X[:5], X[5].astype(float)]
+    found = [embeddings_of(form, torch.nn.Flatten(), n_jobs=1) for form in (X, list(X), mixed)]
+    for embeddings in found:
+        np.testing.assert_array_equal(embeddings, X.reshape(6, -1))
+
+
 @pytest.mark.parametrize("content", [b"", b"no image", None])
 def test_a_corrupt_file_is_named(tmp_path, content):
     path = tmp_path / "broken.png"

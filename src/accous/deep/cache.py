@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.deep.rows import Piece
+from accous.deep.rows import Pictures, Piece
 from accous.exceptions import ParameterError
 
 __all__ = ["EmbeddingCache", "key_of", "open_cache"]
@@ -86,7 +86,8 @@ def key_of(identity: str, piece: Piece) -> str:
     """SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
     digest = hashlib.sha256(identity.encode())
     arrays = [piece] if isinstance(piece, np.ndarray) else piece
-    digest.update(f"\n{'one array' if isinstance(piece, np.ndarray) else 'row by row'}".encode())
+    form = "one array" if isinstance(piece, np.ndarray) else "pictures" if isinstance(piece, Pictures) else "row by row"
+    digest.update(f"\n{form}".encode())
     for array in arrays:
         digest.update(f"\n{array.shape} {array.dtype.str}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())

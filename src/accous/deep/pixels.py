@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from accous.deep.rows import Piece, Rows
+from accous.deep.rows import Pictures, Piece, Rows
 from accous.exceptions import DataError
 
 __all__ = ["Preparation", "find_float_range"]
@@ -122,7 +122,7 @@ def _as_they_are(piece: Piece) -> NDArray[np.float32]:
     if len({row.shape for row in piece}) > 1:
         raise DataError("The rows have different shapes: set image_size, to which images are brought.")
     stacked = np.stack(piece)
-    if stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
+    if isinstance(piece, Pictures) and stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
         stacked = stacked.transpose(0, 3, 1, 2)
     return _as_floats(stacked)
 

@@ -14,10 +14,14 @@ from accous.core.arrays import IntArray
 from accous.deep.missing import import_extra
 from accous.exceptions import DataError
 
-__all__ = ["ArrayRows", "ItemRows", "Piece", "Rows", "read_rows"]
+__all__ = ["ArrayRows", "ItemRows", "Pictures", "Piece", "Rows", "read_rows"]
 
 Piece = NDArray[Any] | list[NDArray[Any]]
 """Some rows: one array, or one array a row where their shapes may differ."""
+
+
+class Pictures(list[NDArray[Any]]):
+    """Rows that were files or pictures: of these alone it is known that they are (h, w, 3)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class ItemRows:
 
     def take(self, indices: IntArray) -> list[NDArray[Any]]:
         """Return the rows at these places; files are read now."""
-        return [_read_item(self.items[index], int(index)) for index in indices]
+        found = [_read_item(self.items[index], int(index)) for index in indices]
+        return Pictures(found) if _is_file_or_picture(self.items[0]) else found
 
     def float_range(self) -> tuple[float, float] | None:
         """Smallest and largest value of the rows that are floats; None where none is."""
