@@ -1,5 +1,7 @@
 """Fine-tuning: it learns, stops in time, keeps the best weights, and repeats bit for bit."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,13 @@ def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
     assert results[0][1] == results[1][1]
     other = tuned(dropping(), random_state=1).fit(X, y)
     assert other.validation_losses_ != results[0][1]
+
+
+def test_fits_in_several_threads_do_not_take_each_others_random_numbers():
+    X, y = two_classes_of_images(40)
+    fit = lambda seed: tuned(max_epochs=2, random_state=seed).fit(X, y).validation_losses_  # noqa: E731
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(fit, (0, 1))) == [fit(0), fit(1)]
 
 
 def test_it_stops_after_patience_and_keeps_the_best_weights():

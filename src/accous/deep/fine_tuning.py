@@ -13,6 +13,7 @@ smallest mean loss on them are kept.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -33,6 +34,8 @@ from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
 
 __all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
+
+_random_numbers = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def fine_tune(
     losses: list[float] = []
     best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
-    with _reproducible(seed), LateBar("fine-tuning", total, verbose=verbose) as bar:
+    with _reproducible(seed, backbone.module), LateBar("fine-tuning", total, verbose=verbose) as bar:
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
@@ -152,8 +155,17 @@ def _is_stuck(losses: list[float], patience: int) -> bool:
 
 
 @contextmanager
-def _reproducible(seed: int) -> Iterator[Any]:
-    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards."""
-    with one_torch_thread(), torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
-        torch.manual_seed(seed)
-        yield
+def _reproducible(seed: int, module: nn.Module) -> Iterator[Any]:
+    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards.
+
+    Random numbers belong to the process: fits in several threads take turns. Only the generators of the CPU and of the
+    module's own devices are used, so only these are seeded and restored.
+    """
+    devices = sorted({str(parameter.device) for parameter in module.parameters() if parameter.device.type == "cuda"})
+    with _random_numbers, one_torch_thread(), torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
