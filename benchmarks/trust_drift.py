@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous import AdaptiveClassifier
-from accous.ratio.blas import one_blas_thread
+from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
 from accous.streams.shifts import Shift
 

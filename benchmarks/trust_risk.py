@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
+from accous.blas import one_blas_thread
 from accous.diagnostics.sets import conformal_sets
-from accous.ratio.blas import one_blas_thread
 from accous.streams import ConstantShift, GaussianStream
 from benchmarks.problems import SHIFTS, TableProblem
 

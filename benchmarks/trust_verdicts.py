@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.ratio.blas import one_blas_thread
+from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
 from benchmarks.problems import SHIFTS
 

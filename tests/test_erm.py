@@ -12,11 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.logistic import MAX_HESSIAN_COEFS
 from accous.erm import ForeignErm, LinearPredictor, LogisticErm, require_sample_weight
 from accous.exceptions import ParameterError
-from accous.ratio.blas import one_blas_thread
 from tests.classifiers import customer_encoder, customers, labelled_rows
 
 NAMES = np.array(["ash", "birch", "cedar"])

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from accous.adaptation_state import AdaptationState, complete, state_from_plain, state_to_plain
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.core.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
@@ -24,7 +25,6 @@ from accous.insight import Insight
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows, require_finite
 from accous.ratio.online import OnlineDensityRatio
 from accous.watching import start_watch, watch_round

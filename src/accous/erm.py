@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray, IntArray
 from accous.core.descent import FULL, ONE_FOLD, ONE_ROUND, Point
 from accous.core.logistic import (
@@ -33,7 +34,6 @@ from accous.core.logistic import (
     solve_compiled,
 )
 from accous.exceptions import ParameterError
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import own_copy
 
 __all__ = [

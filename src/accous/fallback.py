@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray, IntArray
 from accous.diagnostics.risk import error_difference
 from accous.diagnostics.tempering import Tempering, start_tempering
 from accous.erm import WeightedErm
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.online import OnlineDensityRatio
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray, IntArray
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
@@ -22,7 +23,6 @@ from accous.exceptions import DataError, ParameterError
 from accous.fallback import FixedModel, can_be_tempered, compare
 from accous.labels import read_known_labels
 from accous.parameters import require_number_in
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.inputs import count_rows
 from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, start_log
 from accous.diagnostics.tempering import HALF_LIFE
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.linear import LinearRatio
 from accous.ratio.maps import Identity, Standardize
 

@@ -1,16 +1,22 @@
 """The cache: found again by content, recomputed where damaged, never unpickled, shared without locks."""
 
+import importlib
+import os
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from accous.deep.cache import EmbeddingCache, key_of, open_cache
+from accous.deep.rows import Pictures
 from accous.exceptions import ParameterError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
+from accous.deep.backbones import Backbone  # noqa: E402
+from accous.deep.pixels import Preparation  # noqa: E402
 from tests.deep.networks import images, small_convolution  # noqa: E402
 
 
@@ -57,6 +63,55 @@ def test_what_is_different_is_computed(tmp_path):
     assert rows_computed(tmp_path, X)[0] == 0
 
 
+class Base(torch.nn.Module):
+    def __init__(self, layer=2, table=(1.0, 2.0)):
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("table", torch.tensor(table), persistent=False)
+
+
+class Derived(Base):
+    def forward(self, rows):
+        return rows * self.layer * self.table.sum()
+
+
+def identity(module):
+    return Backbone(module, Preparation(None)).identity
+
+
+def test_attributes_and_buffers_outside_the_state_tell_backbones_apart():
+    others = [Derived(layer=3), Derived(table=(1.0, 3.0)), Derived(layer=(2,)), Base()]
+    assert len({identity(module) for module in [Derived(), *others]}) == 5
+    assert identity(Derived()) == identity(Derived()) is not None
+    doubled, tripled = Derived(layer=lambda x: 2 * x), Derived(layer=lambda x: 3 * x)
+    assert identity(doubled) != identity(tripled)
+
+
+def test_inherited_code_tells_backbones_apart(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number in (2, 3):
+        name = f"network_of_a_user_{number}"
+        base = f"class Base(torch.nn.Module):\n    def forward(self, rows):\n        return {number} * rows\n"
+        (tmp_path / f"{name}.py").write_text(f"import torch\n\n{base}\nclass Net(Base):\n    pass\n")
+        module = importlib.import_module(name)
+        monkeypatch.delitem(sys.modules, name)
+        for kind in (module.Base, module.Net):
+            kind.__module__ = "network_of_a_user"
+        monkeypatch.setitem(sys.modules, "network_of_a_user", module)
+        found.append(identity(module.Net()))
+    assert None not in found
+    assert found[0] != found[1]
+
+
+def test_without_source_code_nothing_is_cached(tmp_path):
+    names = {"torch": torch, "__name__": "typed_at_a_prompt"}
+    exec("class Net(torch.nn.Module):\n    def forward(self, rows):\n        return rows.flatten(1)", names)
+    with pytest.warns(RuntimeWarning, match="not cached: the source code"):
+        BackboneFeatures(names["Net"](), cache=tmp_path, n_jobs=1, random_state=0).fit(images(8))
+    assert not list(tmp_path.rglob("*.npy"))
+
+
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda _: b"", lambda b: b[:200] + b"\x01" + b[201:]])
 def test_a_damaged_file_is_computed_anew(tmp_path, damage):
     X = images(20)
@@ -78,6 +133,15 @@ def test_files_are_plain_arrays(tmp_path):
     np.testing.assert_array_equal(cache.read("ab12", 2), embeddings)
     assert cache.read("ab12", 3) is None
     assert cache.read("cd34", 2) is None
+
+
+def test_files_may_be_read_by_whom_the_umask_lets(tmp_path):
+    before = os.umask(0o022)
+    try:
+        EmbeddingCache(tmp_path).write("ab12", np.ones((2, 3), dtype=np.float32))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "ab" / "ab12.npy").stat().st_mode & 0o777 == 0o644
 
 
 def test_writers_and_readers_at_once_see_whole_files(tmp_path):
@@ -103,7 +167,15 @@ def test_writers_and_readers_at_once_see_whole_files(tmp_path):
 
 def test_keys_tell_shape_and_type_apart():
     zeros = np.zeros((4, 4), dtype=np.uint8)
-    pieces = [zeros, zeros.reshape(2, 8), zeros.astype(np.int8), [zeros], list(zeros), zeros + np.uint8(1)]
+    pieces = [
+        zeros,
+        zeros.reshape(2, 8),
+        zeros.astype(np.int8),
+        [zeros],
+        list(zeros),
+        Pictures(zeros),
+        zeros + np.uint8(1),
+    ]
     assert len({key_of("backbone", piece) for piece in pieces}) == len(pieces)
     assert key_of("another", zeros) != key_of("backbone", zeros)
     assert key_of("backbone", np.asfortranarray(zeros)) == key_of("backbone", zeros)

@@ -1,9 +1,11 @@
 """BackboneFeatures: the scikit-learn contract, its inputs, its bits, and its use with the rest of the package."""
 
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -14,6 +16,7 @@ from accous import AdaptiveClassifier, OnlineDensityRatio
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
+from accous.deep.embedding import one_torch_thread  # noqa: E402
 from accous.deep.reduction import fit_reduction  # noqa: E402
 from tests.deep.networks import images, small_convolution, small_linear, two_classes_of_images  # noqa: E402
 
@@ -83,6 +86,33 @@ def test_several_callers_at_once_get_their_own_features():
         torch.set_num_threads(before)
 
 
+def test_every_thread_keeps_its_own_number_of_torch_threads():
+    before = torch.get_num_threads()
+    both = threading.Barrier(2, timeout=30)
+
+    def counts(n_threads):
+        if n_threads is not None:
+            torch.get_num_threads()  # the first use makes the number the thread's own
+            torch.set_num_threads(n_threads)
+        both.wait()
+        with one_torch_thread():
+            both.wait()
+            inside = torch.get_num_threads()
+        both.wait()
+        return inside, torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(4)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(counts, (2, 3))) == [(1, 2), (1, 3)]
+        torch.set_num_threads(4)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(counts, (None, None))) == [(1, 4), (1, 4)]
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_the_module_passed_is_not_changed():
     module = small_convolution()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -136,6 +166,22 @@ def test_a_failed_fit_leaves_the_old_one():
     with pytest.raises(ValueError, match="same features"):
         model.fit(np.zeros_like(images()))
     np.testing.assert_array_equal(model.transform(images(5)), before)
+
+
+def test_a_table_that_is_refused_leaves_the_old_shape():
+    rng = np.random.default_rng(0)
+    model = BackboneFeatures(torch.nn.Identity(), n_jobs=1, random_state=0).fit(rng.normal(size=(9, 4)))
+    before = dict(vars(model))
+    with pytest.raises(TypeError, match="string"):
+        model.fit(pd.DataFrame(rng.normal(size=(9, 2)), columns=["a", 1]))
+    assert vars(model) == before
+    assert (model.row_shape_, model.n_features_in_) == ((4,), 4)
+
+
+def test_a_reference_of_one_image_again_and_again_is_refused():
+    X = np.repeat(images(1), 50, axis=0)
+    with pytest.raises(ValueError, match="same features"):
+        features(batch_size=16).fit(X)  # the last mini-batch is smaller, and rounds otherwise
 
 
 def test_features_feed_an_adaptive_classifier():

@@ -1,5 +1,7 @@
 """Fine-tuning: it learns, stops in time, keeps the best weights, and repeats bit for bit."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,13 @@ def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
     assert other.validation_losses_ != results[0][1]
 
 
+def test_fits_in_several_threads_do_not_take_each_others_random_numbers():
+    X, y = two_classes_of_images(40)
+    fit = lambda seed: tuned(max_epochs=2, random_state=seed).fit(X, y).validation_losses_  # noqa: E731
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(fit, (0, 1))) == [fit(0), fit(1)]
+
+
 def test_it_stops_after_patience_and_keeps_the_best_weights():
     X, y = two_classes_of_images(40)
     y = np.random.default_rng(0).permutation(y)  # nothing to learn: the validation loss soon rises
@@ -69,6 +78,21 @@ def test_frozen_parameters_of_a_module_stay():
     kept = tuned(module, max_epochs=2).fit(X, y).backbone_.module
     assert torch.equal(kept[0].weight, module[0].weight)
     assert not torch.equal(kept[1].weight, module[1].weight)
+
+
+class WithNotes(torch.nn.Sequential):
+    """Its state has more than tensors."""
+
+    def get_extra_state(self):
+        return {"notes": "mine"}
+
+    def set_extra_state(self, state):
+        assert state == {"notes": "mine"}
+
+
+def test_a_state_of_more_than_tensors():
+    X, y = two_classes_of_images(40)
+    assert len(tuned(WithNotes(small_convolution()), max_epochs=2).fit(X, y).validation_losses_) == 2
 
 
 def test_clear_errors():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'accous[deep]'")
 
-from accous.deep import BackboneFeatures  # noqa: E402
+from accous.deep import BackboneFeatures, embeddings_of  # noqa: E402
 from accous.deep.pixels import Preparation, find_float_range  # noqa: E402
 from accous.deep.rows import ArrayRows, read_rows  # noqa: E402
 from accous.exceptions import DataError, ParameterError  # noqa: E402
@@ -99,7 +99,25 @@ def test_floats_from_0_to_1_are_pixels_too():
     np.testing.assert_allclose(unit.transform(X[:3]), fitted().transform(X[:3]), atol=1e-4)
     assert find_float_range(ArrayRows(X / 255.0)) == 1.0
     assert find_float_range(ArrayRows(X.astype(float))) == 255.0
-    assert find_float_range(ArrayRows(X)) == 255.0
+    assert find_float_range(ArrayRows(X)) is None
+
+
+def test_floats_from_0_to_1_after_a_reference_of_integers_are_refused():
+    X, model = images(), fitted()
+    for batch in (X[:3] / 255, [X[0] / 255, X[1, :5] / 255]):
+        with pytest.raises(DataError, match="reference was made of integers from 0 to 255: multiply them by 255"):
+            model.transform(batch)
+    np.testing.assert_array_equal(model.transform(np.zeros((2, 12, 12, 3))), model.transform(0 * X[:2]))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_pictures_of_more_than_8_bits_are_refused(tmp_path, dtype):
+    picture = Image.fromarray((200 * images(1, channels=None)[0].astype(int)).astype(dtype))
+    picture.save(tmp_path / "deep.tiff")
+    with pytest.raises(DataError, match=r"deep\.tiff has Pillow's mode '[IF].*convert it to 8 bits"):
+        fitted().transform([tmp_path / "deep.tiff"])
+    with pytest.raises(DataError, match=r"^The image in row 1 has Pillow's mode"):
+        fitted().transform([Image.fromarray(images(1)[0]), picture])
 
 
 def test_files_for_a_module_without_an_image_size(tmp_path):
@@ -111,6 +129,14 @@ def test_files_for_a_module_without_an_image_size(tmp_path):
     plain = BackboneFeatures(small_convolution(), random_state=0).fit(paths)
     expected = BackboneFeatures(small_convolution(), random_state=0).fit_transform(X.transpose(0, 3, 1, 2))
     np.testing.assert_allclose(plain.transform(paths), expected, atol=1e-5)
+
+
+def test_without_an_image_size_arrays_stay_as_they_are_whatever_their_types():
+    X = images(6, size=4)
+    mixed = [*X[:5], X[5].astype(float)]
+    found = [embeddings_of(form, torch.nn.Flatten(), n_jobs=1) for form in (X, list(X), mixed)]
+    for embeddings in found:
+        np.testing.assert_array_equal(embeddings, X.reshape(6, -1))
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", None])
@@ -229,6 +255,12 @@ def test_a_module_whose_width_depends_on_the_rows():
 def test_parameters_are_checked(parameters, message):
     with pytest.raises(ParameterError, match=message):
         BackboneFeatures(**{"backbone": small_convolution(), "image_size": 12, **parameters}).fit(images())
+
+
+@pytest.mark.parametrize("parameter", ["image_size", "batch_size", "n_jobs"])
+def test_parameters_of_embeddings_alone_are_checked(parameter):
+    with pytest.raises(ParameterError, match=parameter):
+        embeddings_of(images(4), small_convolution(), **{"image_size": 12, parameter: 0})
 
 
 def test_arrays_that_must_not_be_written_into():

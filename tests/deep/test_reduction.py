@@ -1,10 +1,16 @@
 """The map from embeddings to features, beside a slow version of it."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from accous.blas import one_blas_thread
+from accous.deep import reduction as reduction_module
 from accous.deep.reduction import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
 
@@ -111,3 +117,31 @@ def test_another_width_is_refused():
     reduction = fit_reduction(correlated(20, 5), 3, 5.0, seed=0)
     with pytest.raises(DataError, match="gives 4 features a row, but gave 5"):
         reduction.transform(correlated(2, 4))
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_a_reduction_that_ends_inside_a_round_of_another_thread_leaves_it_its_one_blas_thread(monkeypatch):
+    is_reducing, may_end = threading.Event(), threading.Event()
+
+    class Waiting(PCA):
+        def fit(self, X, y=None):
+            is_reducing.set()
+            assert may_end.wait(timeout=30)
+            return super().fit(X, y)
+
+    monkeypatch.setattr(reduction_module, "PCA", Waiting)
+    with threadpool_limits(2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip(f"BLAS does not take two threads here: {blas_threads()}")
+        thread = threading.Thread(target=fit_reduction, args=(correlated(20, 5), 3, 5.0, 0))
+        thread.start()
+        assert is_reducing.wait(timeout=30)
+        with one_blas_thread():
+            may_end.set()
+            thread.join()
+            inside = blas_threads()
+        assert inside == {1}
+        assert blas_threads() == {2}

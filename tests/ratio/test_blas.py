@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
-from accous.ratio.blas import one_blas_thread
+from accous.blas import one_blas_thread
 
 N_BEFORE = 2
 

@@ -19,9 +19,9 @@ from accous.bench.contenders import Contender
 from accous.bench.problem import Problem, Setting
 from accous.bench.provenance import commit, machine, versions
 from accous.bench.scores import RoundScores, expected_excess_loss
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.exceptions import AccousError, DataError
-from accous.ratio.blas import one_blas_thread
 
 __all__ = ["Measures", "Run", "play"]
 

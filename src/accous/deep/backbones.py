@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from accous.deep.identity import identity_of
 from accous.deep.missing import import_extra
 from accous.deep.pixels import Preparation, find_float_range
 from accous.deep.rows import Rows
@@ -55,19 +54,9 @@ class Backbone:
         return replace(self, module=self.module.eval().requires_grad_(False))
 
     @cached_property
-    def identity(self) -> str:
-        """SHA-256 of what the features depend on: weights, structure, code, and preparation."""
-        digest = hashlib.sha256(f"{self.preparation}\n{self.module!r}".encode())
-        for kind in sorted({type(part) for part in self.module.modules()}, key=_full_name):
-            digest.update(f"\n{_full_name(kind)}\n{_source_of(kind)}".encode())
-        for name, value in self.module.state_dict().items():
-            if isinstance(value, Tensor):
-                tensor = value.detach().cpu().contiguous()
-                digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-                digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-            else:  # what a module's get_extra_state adds
-                digest.update(f"\n{name} {value!r}".encode())
-        return digest.hexdigest()
+    def identity(self) -> str | None:
+        """Digest of what the features depend on; None where the code of the module's classes cannot be read."""
+        return identity_of(self.module, self.preparation)
 
 
 def load_backbone(backbone: Any, image_size: int | None, rows: Rows) -> Backbone:
@@ -145,17 +134,3 @@ def _flatten(output: Any, n_rows: int) -> Tensor:
             f"The backbone must return a tensor of shape ({n_rows}, d) or ({n_rows}, d, h, w), got {found}."
         )
     return output.mean(dim=(2, 3)) if output.dim() == 4 else output
-
-
-def _full_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _source_of(kind: type) -> str:
-    """The class's code, where there is any to see and it is not torch's: an edited `forward` is another backbone."""
-    if kind.__module__.startswith("torch."):
-        return ""
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        return ""

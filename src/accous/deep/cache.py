@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
+import secrets
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.deep.rows import Piece
+from accous.deep.rows import Pictures, Piece
 from accous.exceptions import ParameterError
 
 __all__ = ["EmbeddingCache", "key_of", "open_cache"]
@@ -86,7 +86,8 @@ def key_of(identity: str, piece: Piece) -> str:
     """SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
     digest = hashlib.sha256(identity.encode())
     arrays = [piece] if isinstance(piece, np.ndarray) else piece
-    digest.update(f"\n{'one array' if isinstance(piece, np.ndarray) else 'row by row'}".encode())
+    form = "one array" if isinstance(piece, np.ndarray) else "pictures" if isinstance(piece, Pictures) else "row by row"
+    digest.update(f"\n{form}".encode())
     for array in arrays:
         digest.update(f"\n{array.shape} {array.dtype.str}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -103,11 +104,12 @@ def _user_folder() -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
+    # Made by open, not by tempfile, whose files nobody else may read: folders are shared.
+    part = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
             file.write(content)
-            file.close()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,14 +37,14 @@ def embed(
     DataError
         Where features are not finite.
     """
-    identity = "" if cache is None else backbone.identity
+    cache, identity = _usable(cache, backbone)
     pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
 
     def work(indices: IntArray) -> Embeddings:
         return _embed_piece(backbone, rows, indices, cache, identity)
 
     found: list[Embeddings] = []
-    with one_torch_thread(), ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with one_torch_thread(), ThreadPoolExecutor(n_workers, initializer=_set_for_this_thread, initargs=(1,)) as pool:
         try:
             for embeddings in pool.map(work, pieces):
                 found.append(embeddings)
@@ -61,6 +62,18 @@ def count_workers(n_jobs: int | None) -> int:
     if n_jobs is None or n_jobs == -1:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return n_jobs
+
+
+def _usable(cache: EmbeddingCache | None, backbone: Backbone) -> tuple[EmbeddingCache | None, str]:
+    """The cache, and the backbone's identity in it; no cache where the backbone cannot be told from another one."""
+    identity = None if cache is None else backbone.identity
+    if cache is not None and identity is None:
+        message = (
+            "The embeddings are not cached: the source code of the backbone's classes cannot be read, so that another "
+            "backbone could be taken for this one. Define them in a file."
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return (None, "") if identity is None else (cache, identity)
 
 
 def _embed_piece(
@@ -89,21 +102,29 @@ def _require_finite(embeddings: Embeddings, first_row: int) -> None:
 
 
 _lock = threading.Lock()
-_inside: list[int] = []
 
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Compute on one torch thread a worker, so that bits do not depend on the number of cores; leave torch as it was.
-
-    torch's number of threads is shared: of several callers at once the first remembers it, the last restores it.
-    """
-    with _lock:
-        _inside.append(_inside[0] if _inside else torch.get_num_threads())
-        torch.set_num_threads(1)
+    """Compute on one torch thread, so that bits do not depend on the number of cores; leave torch as it was."""
+    before = _set_for_this_thread(1)
     try:
         yield
     finally:
-        with _lock:
-            before = _inside.pop()
-            torch.set_num_threads(1 if _inside else before)
+        _set_for_this_thread(before)
+
+
+def _set_for_this_thread(count: int) -> int:
+    """Set how many threads torch uses for what this thread computes; return how many it was.
+
+    Each thread has a number of its own from its first use of torch on, and then takes it from what was set last, by
+    whomever. That is read and put back by a new thread, or others that begin meanwhile would go on with this number.
+    """
+    with _lock, ThreadPoolExecutor(1) as new_thread:
+        for_new_threads = new_thread.submit(torch.get_num_threads).result()
+        before = torch.get_num_threads()  # a first use, without which the number set next would not last
+        torch.set_num_threads(count)
+        new_thread.submit(torch.set_num_threads, for_new_threads).result()
+        if torch.get_num_threads() != count:  # a torch without OpenMP has one number for all
+            torch.set_num_threads(count)
+    return before

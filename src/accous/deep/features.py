@@ -9,9 +9,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accous.core.arrays import FloatArray
-from accous.deep.cache import open_cache
 from accous.deep.missing import import_extra
-from accous.deep.progress import LateBar
+from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction
 from accous.deep.rows import ArrayRows, Rows, read_rows
 from accous.exceptions import DataError, ParameterError
@@ -176,6 +175,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         rows = read_rows(X)
         if self.row_shape_ is not None:
             self._check_shape(X, rows, self.row_shape_)
+        self.backbone_.preparation.require_known_range(rows)
         return self.reduction_.transform(self._embed(self.backbone_, rows))
 
     @property
@@ -207,18 +207,13 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         backbone = backbone.frozen()
         embeddings = self._embed(backbone, rows)
         reduction = fit_reduction(embeddings, self.n_components, float(self.max_norm), seed)
-        self._remember_shape(X, rows, is_prepared=backbone.preparation.image_size is not None)
-        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
-        return embeddings
-
-    def _remember_shape(self, X: Any, rows: Rows, *, is_prepared: bool) -> None:
+        shape, columns = _shape_and_columns(X, rows, is_prepared=backbone.preparation.image_size is not None)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
-        self.row_shape_ = None
-        if isinstance(rows, ArrayRows) and not is_prepared:
-            self.row_shape_ = rows.array.shape[1:]
-            if rows.array.ndim == 2:
-                validate_data(self, _table_of(X, rows), reset=True, skip_check_array=True)
+        self.__dict__.update(columns)
+        self.row_shape_ = shape
+        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
+        return embeddings
 
     def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
         """Refuse rows of another shape than the reference's, and other columns."""
@@ -245,29 +240,26 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return training.fine_tune(backbone, rows, labels, tuning, seed=seed, verbose=bool(self.verbose))
 
     def _embed(self, backbone: Any, rows: Rows) -> Any:
-        embedding = import_extra("accous.deep.embedding", type(self).__name__)
-        with LateBar("embedding", len(rows), verbose=bool(self.verbose)) as bar:
-            return embedding.embed(
-                backbone,
-                rows,
-                batch_size=self.batch_size,
-                n_workers=embedding.count_workers(self.n_jobs),
-                cache=open_cache(self.cache),
-                bar=bar,
-            )
+        return embed_rows(
+            backbone,
+            rows,
+            batch_size=self.batch_size,
+            cache=self.cache,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            user=type(self).__name__,
+        )
 
     def _check_parameters(self) -> None:
-        for name in ("image_size", "n_components"):
-            if getattr(self, name) is not None:
-                require_integer(name, getattr(self, name), at_least=1, or_else=" or None")
-        for name in ("max_epochs", "patience", "batch_size"):
+        check_embedding_parameters(self.image_size, self.batch_size, self.n_jobs)
+        if self.n_components is not None:
+            require_integer("n_components", self.n_components, at_least=1, or_else=" or None")
+        for name in ("max_epochs", "patience"):
             require_integer(name, getattr(self, name), at_least=1)
         for name in ("max_norm", "learning_rate"):
             require_number(name, getattr(self, name))
         if require_number("validation_share", self.validation_share) >= 1:
             raise ParameterError(f"validation_share must be below 1, got {self.validation_share!r}.")
-        if self.n_jobs is not None and self.n_jobs != -1:
-            require_integer("n_jobs", self.n_jobs, at_least=1, or_else=", -1 or None")
 
 
 def _require_values(rows: ArrayRows) -> None:
@@ -275,6 +267,16 @@ def _require_values(rows: ArrayRows) -> None:
         raise DataError(
             f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
         )
+
+
+def _shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
+    """The shape that all rows must have, and what scikit-learn remembers of a table's columns."""
+    if not isinstance(rows, ArrayRows) or is_prepared:
+        return None, {}
+    seen = BaseEstimator()  # stands in for the estimator, which a table that is refused must not change
+    if rows.array.ndim == 2:
+        validate_data(seen, _table_of(X, rows), reset=True, skip_check_array=True)
+    return rows.array.shape[1:], dict(vars(seen))
 
 
 def _table_of(X: Any, rows: ArrayRows) -> Any:

@@ -13,8 +13,10 @@ smallest mean loss on them are kept.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,8 @@ from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
 
 __all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
+
+_random_numbers = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,9 @@ def fine_tune(
     validation_indices, training_indices = set_aside(labels, tuning.validation_share, generator)
     n_steps = math.ceil(len(training_indices) / tuning.batch_size)
     losses: list[float] = []
-    best: dict[str, Tensor] = {}
+    best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
-    with _reproducible(seed), LateBar("fine-tuning", total, verbose=verbose) as bar:
+    with _reproducible(seed, backbone.module), LateBar("fine-tuning", total, verbose=verbose) as bar:
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
@@ -71,7 +75,7 @@ def fine_tune(
                 bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
-                best = {name: value.clone() for name, value in backbone.module.state_dict().items()}
+                best = deepcopy(backbone.module.state_dict())  # not all of it need be tensors
     backbone.module.load_state_dict(best)
     return losses
 
@@ -151,8 +155,17 @@ def _is_stuck(losses: list[float], patience: int) -> bool:
 
 
 @contextmanager
-def _reproducible(seed: int) -> Iterator[Any]:
-    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards."""
-    with one_torch_thread(), torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
-        torch.manual_seed(seed)
-        yield
+def _reproducible(seed: int, module: nn.Module) -> Iterator[Any]:
+    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards.
+
+    Random numbers belong to the process: fits in several threads take turns. Only the generators of the CPU and of the
+    module's own devices are used, so only these are seeded and restored.
+    """
+    devices = sorted({str(parameter.device) for parameter in module.parameters() if parameter.device.type == "cuda"})
+    with _random_numbers, one_torch_thread(), torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        with torch.inference_mode(False), torch.enable_grad():
+            yield

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from accous.deep.rows import Piece, Rows
+from accous.deep.rows import Pictures, Piece, Rows
 from accous.exceptions import DataError
 
 __all__ = ["Preparation", "find_float_range"]
@@ -29,14 +29,14 @@ class Preparation:
         Height and width of the images; None hands rows over as they are.
     centre, scale : tuple of float
         Pixel values x in [0, 255] become (x - centre) / scale, by channel.
-    float_range : float
-        What white is in images of floats: 1 or 255.
+    float_range : float or None
+        What white is in images of floats: 1 or 255; None where the reference had none to tell.
     """
 
     image_size: int | None
     centre: tuple[float, ...] = (0.0,)
     scale: tuple[float, ...] = (1.0,)
-    float_range: float = 255.0
+    float_range: float | None = None
 
     def prepare(self, piece: Piece) -> Tensor:
         """Return rows as a float32 tensor, images as (n, 3, size, size)."""
@@ -47,17 +47,29 @@ class Preparation:
         centre, scale = (torch.tensor(values).reshape(1, -1, 1, 1) for values in (self.centre, self.scale))
         return ((images - centre) / scale).contiguous(memory_format=torch.channels_last)
 
+    def require_known_range(self, rows: Rows) -> None:
+        """Refuse images of floats from 0 to 1 after a reference of integers: they would be taken for nearly black ones.
+
+        Black is the same in both ranges.
+        """
+        found = None if self.image_size is None or self.float_range is not None else rows.float_range()
+        if found is not None and found != (0.0, 0.0) and found[1] <= 2:
+            raise DataError(
+                f"The images hold floats from {found[0]:.3g} to {found[1]:.3g}, but the reference was made of integers "
+                "from 0 to 255: multiply them by 255."
+            )
+
     def _to_tensor(self, images: NDArray[Any]) -> Tensor:
         """Images as float32 in [0, 255], channels first."""
         images = channels_last(images)
         _require_pixels(images)
-        white = {"b": 1.0, "f": self.float_range}.get(images.dtype.kind, 255.0)
+        white = {"b": 1.0, "f": self.float_range or 255.0}.get(images.dtype.kind, 255.0)
         tensor = torch.from_numpy(_as_floats(images)).permute(0, 3, 1, 2)
         return (tensor if white == 255.0 else tensor * (255.0 / white)).expand(-1, 3, -1, -1)
 
 
-def find_float_range(rows: Rows) -> float:
-    """Return what white is in a reference of floats: 1 where no value is above 2, else 255.
+def find_float_range(rows: Rows) -> float | None:
+    """Return what white is in a reference of floats: 1 where no value is above 2, else 255; None without floats.
 
     Raises
     ------
@@ -66,7 +78,7 @@ def find_float_range(rows: Rows) -> float:
     """
     found = rows.float_range()
     if found is None:
-        return 255.0
+        return None
     low, high = found
     if low < -0.5 and high < 20:
         raise DataError(
@@ -110,7 +122,7 @@ def _as_they_are(piece: Piece) -> NDArray[np.float32]:
     if len({row.shape for row in piece}) > 1:
         raise DataError("The rows have different shapes: set image_size, to which images are brought.")
     stacked = np.stack(piece)
-    if stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
+    if isinstance(piece, Pictures) and stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
         stacked = stacked.transpose(0, 3, 1, 2)
     return _as_floats(stacked)
 

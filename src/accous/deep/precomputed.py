@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from accous.deep.cache import open_cache
 from accous.deep.missing import import_extra
 from accous.deep.progress import LateBar
-from accous.deep.rows import read_rows
+from accous.deep.rows import Rows, read_rows
+from accous.parameters import require_integer
 
-__all__ = ["embeddings_of"]
+__all__ = ["check_embedding_parameters", "embed_rows", "embeddings_of"]
 
 
 def embeddings_of(
@@ -41,11 +42,21 @@ def embeddings_of(
     >>> embeddings_of(np.zeros((2, 32, 32), dtype=np.uint8)).shape  # doctest: +SKIP
     (2, 1280)
     """
+    check_embedding_parameters(image_size, batch_size, n_jobs)
     backbones = import_extra("accous.deep.backbones", "embeddings_of")
-    embedding = import_extra("accous.deep.embedding", "embeddings_of")
     rows = read_rows(X)
     frozen = backbones.load_backbone(backbone, image_size, rows).frozen()
-    with LateBar("embedding", len(rows), verbose=verbose) as bar:
+    return embed_rows(
+        frozen, rows, batch_size=batch_size, cache=cache, n_jobs=n_jobs, verbose=verbose, user="embeddings_of"
+    )
+
+
+def embed_rows(
+    frozen: Any, rows: Rows, *, batch_size: int, cache: Any, n_jobs: int | None, verbose: bool, user: str
+) -> NDArray[np.float32]:
+    """Return a frozen backbone's features of rows, with a bar; ``user`` is who needs PyTorch for it."""
+    embedding = import_extra("accous.deep.embedding", user)
+    with LateBar("embedding", len(rows), verbose=bool(verbose)) as bar:
         embeddings: NDArray[np.float32] = embedding.embed(
             frozen,
             rows,
@@ -55,3 +66,12 @@ def embeddings_of(
             bar=bar,
         )
     return embeddings
+
+
+def check_embedding_parameters(image_size: Any, batch_size: Any, n_jobs: Any) -> None:
+    """Refuse parameters of the way through the backbone that cannot be."""
+    if image_size is not None:
+        require_integer("image_size", image_size, at_least=1, or_else=" or None")
+    require_integer("batch_size", batch_size, at_least=1)
+    if n_jobs is not None and n_jobs != -1:
+        require_integer("n_jobs", n_jobs, at_least=1, or_else=", -1 or None")

@@ -12,22 +12,20 @@ where s is such that the 99 % quantile of the reference's norms |z| is b.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from threadpoolctl import ThreadpoolController
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError
 
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]
 
 _QUANTILE_AT_BOUND = 0.99
+_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
     rows = embeddings.astype(np.float64)
     mean = rows.mean(axis=0)
     centred = rows - mean
-    if np.abs(centred).max() <= 1e-12 * np.abs(mean).max():
+    # A row's features differ in the last bits of single precision between mini-batches of different sizes.
+    if np.abs(centred).max() <= _SAME * np.abs(mean).max():
         raise DataError("The backbone gives all rows of the reference the same features; nothing tells them apart.")
     directions = None if n_components is None else _turned_components(centred, n_components, seed)
     norms = np.linalg.norm(_project(centred, directions), axis=1)
@@ -126,7 +125,7 @@ def _turned_components(centred: FloatArray, n_components: int, seed: int) -> Flo
     n_rows, width = centred.shape
     # The eigenvectors of a covariance are far quicker for many rows; for few the embeddings themselves are decomposed.
     solver = "covariance_eigh" if n_rows > width else "full"
-    with _one_blas_thread():
+    with one_blas_thread():
         pca = PCA(min(n_components, n_rows, width), svd_solver=solver).fit(centred)
         variances = pca.explained_variance_
         # Directions without variance are whatever rounding made them: nothing is to be read from them.
@@ -139,15 +138,5 @@ def _turned_components(centred: FloatArray, n_components: int, seed: int) -> Flo
 def _project(centred: FloatArray, directions: FloatArray | None) -> FloatArray:
     if directions is None:
         return centred
-    with _one_blas_thread():
+    with one_blas_thread():
         return centred @ directions
-
-
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Compute on one thread, or bits would depend on the number of cores."""
-    return _controller().limit(limits=1, user_api="blas")
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for the libraries takes longer than a small product

@@ -14,10 +14,14 @@ from accous.core.arrays import IntArray
 from accous.deep.missing import import_extra
 from accous.exceptions import DataError
 
-__all__ = ["ArrayRows", "ItemRows", "Piece", "Rows", "read_rows"]
+__all__ = ["ArrayRows", "ItemRows", "Pictures", "Piece", "Rows", "read_rows"]
 
 Piece = NDArray[Any] | list[NDArray[Any]]
 """Some rows: one array, or one array a row where their shapes may differ."""
+
+
+class Pictures(list[NDArray[Any]]):
+    """Rows that were files or pictures: of these alone it is known that they are (h, w, 3)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class ItemRows:
 
     def take(self, indices: IntArray) -> list[NDArray[Any]]:
         """Return the rows at these places; files are read now."""
-        return [_read_item(self.items[index], int(index)) for index in indices]
+        found = [_read_item(self.items[index], int(index)) for index in indices]
+        return Pictures(found) if _is_file_or_picture(self.items[0]) else found
 
     def float_range(self) -> tuple[float, float] | None:
         """Smallest and largest value of the rows that are floats; None where none is."""
@@ -145,8 +150,18 @@ def _read_item(item: Any, row: int) -> NDArray[Any]:
     name = f"The image in row {row}" if _is_picture(item) else os.fspath(item)
     try:
         if _is_picture(item):
-            return np.asarray(item.convert("RGB"))
+            return _to_colours(item, name)
         with pillow.open(item) as picture:
-            return np.asarray(picture.convert("RGB"))
+            return _to_colours(picture, name)
+    except DataError:
+        raise
     except Exception as error:  # a damaged file raises whatever its decoder stumbles over
         raise DataError(f"{name} cannot be read as an image ({error}): replace it or leave it out.") from error
+
+
+def _to_colours(picture: Any, name: str) -> NDArray[Any]:
+    if picture.mode[0] in "IF":  # Pillow would cut values at 255: images of 16 bits become white
+        raise DataError(
+            f"{name} has Pillow's mode {picture.mode!r}, whose values are not bound to 0 to 255: convert it to 8 bits."
+        )
+    return np.asarray(picture.convert("RGB"))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.core.gaussian_kernel import (
     gaussian_basis,
@@ -23,7 +24,6 @@ from accous.core.gaussian_kernel import (
 from accous.exceptions import DataError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
 __all__ = ["CV_WIDTHS", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.core.losses import Logistic
 from accous.core.ratio_regression import fit_ratio_regression
@@ -14,7 +15,6 @@ from accous.core.wide_ratio_regression import WideReference, fit_wide_ratio_regr
 from accous.core.width import is_wide
 from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
-from accous.ratio.blas import one_blas_thread
 from accous.ratio.features import FeatureMap, fit_features
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 

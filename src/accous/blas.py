@@ -1,4 +1,4 @@
-"""One BLAS thread inside a round, so that the same seed gives the same bits on any number of cores."""
+"""One BLAS thread inside a round or a reduction, so that the same seed gives the same bits on any number of cores."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _limit = _OneBlasThread()
 def one_blas_thread() -> AbstractContextManager[None]:
     """Limit BLAS to one thread; whoever leaves last restores what was set before.
 
-    Most pools belong to the process: they are limited while any Python thread is inside, since two rounds that overlap
+    Most pools belong to the process: they are limited while any Python thread is inside, since two callers that overlap
     in time would otherwise restore each other's limit. Pools of OpenMP belong to the thread that uses them.
     """
     return _limit
