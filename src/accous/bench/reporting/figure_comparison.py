@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from accous.bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, in_order
 from accous.bench.reporting.figure_style import line_style, marker_style, new_figure, tidy
-from accous.bench.reporting.paper import paper_result
+from accous.bench.reporting.paper import is_papers_length, paper_result
 from accous.bench.reporting.wording import drawn
 
 __all__ = ["draw_comparison"]
@@ -61,7 +61,10 @@ def _names(cells: list[Cell], measure: str) -> list[str]:
 
 
 def _published(cell: Cell, name: str, measure: str) -> float | None:
-    found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name) if measure == "error" else None
+    # Of streams of another length the paper's numbers are of another experiment, and may lie far off.
+    if measure != "error" or not is_papers_length(cell.n_rounds):
+        return None
+    found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name)
     return None if found is None else found.mean
 
 
