@@ -23,7 +23,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 _PREFIX = "results-"
 _INTRODUCTION = (
     "The paper's experiments on synthetic data, tables and images, run with this package: all contenders on the same "
-    "streams, the paper's numbers beside ours. The page is generated from measurements; nothing on it is written by hand."
+    "streams, the paper's numbers beside ours. The page is generated from measurements; nothing on it "
+    "is written by hand."
 )
 
 
