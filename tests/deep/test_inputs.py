@@ -155,6 +155,7 @@ def test_a_corrupt_file_is_named(tmp_path, content):
     [
         (images(3, channels=4), "1 or 3 channels"),
         (images(3, channels=2), "1 or 3 channels"),
+        (images(1)[0], "a single image: pass"),
         (np.zeros((3, 5)), "Images of shape"),
         (np.zeros((0, 12, 12, 3)), "empty input"),
         ([], "empty input"),

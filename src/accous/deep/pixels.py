@@ -17,6 +17,7 @@ from accous.exceptions import DataError
 __all__ = ["Preparation", "find_float_range"]
 
 _CHANNELS = (1, 3)
+_FEWEST_LINES = 8  # a grey image with so many is wider than three pixels
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ def channels_last(images: NDArray[Any]) -> NDArray[Any]:
 
     The last axis counts channels where it has one or three entries; otherwise the second does.
     """
+    if images.ndim == 3 and images.shape[2] in _CHANNELS and images.shape[1] >= _FEWEST_LINES:
+        raise DataError(
+            f"Rows of shape {images.shape[1:]} look like the lines of a single image: pass image[None], or a list of "
+            "images."
+        )
     if images.ndim == 3:
         return images[..., None]
     if images.ndim != 4:
