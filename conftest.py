@@ -1,4 +1,4 @@
-"""Which files pytest leaves out: those that cannot be imported without an optional dependency."""
+"""Which files pytest leaves out: those that cannot be imported, or have examples, that need an optional dependency."""
 
 from importlib.util import find_spec
 
@@ -8,6 +8,7 @@ _NEED_TORCH = [
     "src/accous/deep/embedding.py",
     "src/accous/deep/fine_tuning.py",
     "src/accous/deep/pixels.py",
+    "src/accous/deep/precomputed.py",
     "tests/deep/networks.py",
 ]
 collect_ignore = [] if find_spec("torch") else _NEED_TORCH

@@ -38,9 +38,10 @@ def embeddings_of(
     Examples
     --------
     >>> import numpy as np
-    >>> from accous.deep import embeddings_of  # doctest: +SKIP
-    >>> embeddings_of(np.zeros((2, 32, 32), dtype=np.uint8)).shape  # doctest: +SKIP
-    (2, 1280)
+    >>> import torch
+    >>> from accous.deep import embeddings_of
+    >>> embeddings_of(np.ones((2, 4)), torch.nn.Flatten()).shape
+    (2, 4)
     """
     check_embedding_parameters(image_size, batch_size, n_jobs)
     backbones = import_extra("accous.deep.backbones", "embeddings_of")
