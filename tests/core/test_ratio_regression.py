@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from accous.core.ratio_regression import fit_ratio_regression
 from tests.builders import Array
-from tests.oracles import logistic_gradient, logistic_loss
+from tests.core.regressions import draw_rows, penalised_gradient, penalised_loss
+from tests.oracles import logistic_gradient
 
 MANY_STEPS = 100
 
@@ -21,16 +21,6 @@ def features(n_rows: int, n_features: int, seed: int, shift: float = 0.0) -> Arr
     rows = np.random.default_rng(seed).normal(shift, size=(n_rows, n_features))
     rows[:, -1] = 1.0
     return rows
-
-
-def penalised_loss(theta: Array, reference: Array, batch: Array, ridge: float) -> float:
-    return logistic_loss(theta, reference, batch) + 0.5 * ridge * float(theta[:-1] @ theta[:-1])
-
-
-def penalised_gradient(theta: Array, reference: Array, batch: Array, ridge: float) -> Array:
-    penalty = ridge * theta
-    penalty[-1] = 0.0
-    return np.asarray(logistic_gradient(theta, reference, batch) + penalty)
 
 
 def fit(reference: Array, batch: Array, ridge: float, start: Array | None = None, max_steps: int = MANY_STEPS) -> Array:
@@ -72,13 +62,7 @@ def test_the_minimum_is_scikit_learns(ridge: float) -> None:
 @settings(max_examples=50)
 @given(data=st.data(), ridge=st.sampled_from([1e-3, 0.1, 10.0]), scale=st.sampled_from([0.1, 1.0, 30.0]))
 def test_the_gradient_vanishes_for_any_rows(data: st.DataObject, ridge: float, scale: float) -> None:
-    n_features = data.draw(st.integers(1, 4))
-    numbers = st.integers(-10, 10).map(lambda value: scale * value / 10.0)
-    reference, batch = (
-        data.draw(hnp.arrays(np.float64, (data.draw(st.integers(1, 6)), n_features), elements=numbers))
-        for _ in range(2)
-    )
-    reference[:, -1] = batch[:, -1] = 1.0
+    reference, batch = draw_rows(data, scale)
     theta = fit(reference, batch, ridge)
     gradient = penalised_gradient(theta, reference, batch, ridge)
     assert np.abs(gradient).max() <= 1e-7

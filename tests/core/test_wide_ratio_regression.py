@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from sklearn.linear_model import LogisticRegression
 
 from accous import LogisticRatio
 from accous.core.ratio_regression import fit_ratio_regression
 from accous.core.wide_ratio_regression import fit_wide_ratio_regression, make_wide_reference
 from tests.builders import Array
-from tests.oracles import logistic_gradient, logistic_loss
+from tests.core.regressions import draw_rows, penalised_gradient, penalised_loss
 
 
 def correlated_features(n_rows: int, n_features: int, seed: int, shift: float = 0.0) -> Array:
@@ -28,14 +27,6 @@ def fit(reference: Array, batch: Array, ridge: float, max_steps: int = 100) -> A
 
 def fit_with_hessian(reference: Array, batch: Array, ridge: float) -> Array:
     return fit_ratio_regression(reference, batch, ridge, np.zeros(reference.shape[1]), 100)
-
-
-def penalised_loss(theta: Array, reference: Array, batch: Array, ridge: float) -> float:
-    return logistic_loss(theta, reference, batch) + 0.5 * ridge * float(theta[:-1] @ theta[:-1])
-
-
-def penalised_gradient(theta: Array, reference: Array, batch: Array, ridge: float) -> Array:
-    return np.asarray(logistic_gradient(theta, reference, batch) + ridge * np.append(theta[:-1], 0.0))
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.2, 10.0])
@@ -62,13 +53,7 @@ def test_the_minimum_is_scikit_learns() -> None:
 @settings(max_examples=50)
 @given(data=st.data(), ridge=st.sampled_from([1e-3, 0.1, 10.0]), scale=st.sampled_from([0.1, 1.0, 30.0]))
 def test_the_gradient_vanishes_for_any_rows(data: st.DataObject, ridge: float, scale: float) -> None:
-    n_features = data.draw(st.integers(1, 4))
-    numbers = st.integers(-10, 10).map(lambda value: scale * value / 10.0)
-    reference, batch = (
-        data.draw(hnp.arrays(np.float64, (data.draw(st.integers(1, 6)), n_features), elements=numbers))
-        for _ in range(2)
-    )
-    reference[:, -1] = batch[:, -1] = 1.0
+    reference, batch = draw_rows(data, scale)
     gradient = penalised_gradient(fit(reference, batch, ridge), reference, batch, ridge)
     assert np.abs(gradient).max() <= 1e-7
 
