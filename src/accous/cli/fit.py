@@ -80,7 +80,10 @@ _Ratio = Annotated[
 _FeatureMap = Annotated[
     str | None,
     typer.Option(
-        "--feature-map", metavar="identity|standardize|rbf", help="Features of the ratio.", rich_help_panel=_MODEL
+        "--feature-map",
+        metavar="auto|identity|standardize|principal|rbf",
+        help="Features of the ratio.",
+        rich_help_panel=_MODEL,
     ),
 ]
 _Loss = Annotated[

@@ -14,7 +14,9 @@ __all__ = [
     "AUTO_META_RANGE",
     "AUTO_START",
     "MAX_FULL_FEATURES",
+    "MAX_STANDARDIZED_COLUMNS",
     "default_feature_bound",
+    "default_feature_map",
     "default_metric",
     "default_radius",
     "default_step_size",
@@ -23,11 +25,19 @@ __all__ = [
 AUTO_START = "handover"
 AUTO_META_RANGE = "running"
 
+MAX_STANDARDIZED_COLUMNS = 100
+"""Columns up to which all directions count alike; ``docs/defaults.md`` has what is gained beyond."""
+
 MAX_FULL_FEATURES = 1024
 """Features up to which learners keep their whole matrix; ``docs/performance.md`` has what it costs."""
 
 _BOUND_QUANTILE = 0.99
 _SMALLEST_BOUND = 1e-150
+
+
+def default_feature_map(n_columns: int) -> str:
+    """Return the name of the map: of many columns, as embeddings have, the strong directions count more."""
+    return "standardize" if n_columns <= MAX_STANDARDIZED_COLUMNS else "principal"
 
 
 def default_feature_bound(norms: FloatArray) -> float:

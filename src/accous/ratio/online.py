@@ -29,10 +29,12 @@ class OnlineDensityRatio(LinearRatio):
 
     Parameters
     ----------
-    feature_map : {"identity", "standardize", "rbf"} or transformer, default="standardize"
-        Map before the linear model, fitted on the reference. ``"rbf"`` is up to 100 Nystroem features of a
-        Gaussian kernel on standardised columns, its width by the median rule. A transformer is cloned, and frames
-        reach it unconverted.
+    feature_map : {"auto", "identity", "standardize", "principal", "rbf"} or transformer, default="auto"
+        Map before the linear model, fitted on the reference. ``"principal"`` is the principal components of the
+        standardised columns, each multiplied by the fourth root of its variance: what moves along strong directions
+        counts more; components that hardly vary are left out. ``"rbf"`` is up to 100 Nystroem features of a Gaussian
+        kernel on standardised columns, its width by the median rule. A transformer is cloned, and frames reach it
+        unconverted. ``"auto"`` is ``"standardize"`` up to 100 columns and ``"principal"`` beyond.
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
     radius : float, optional
@@ -119,7 +121,7 @@ class OnlineDensityRatio(LinearRatio):
 
     def __init__(
         self,
-        feature_map: Any = "standardize",
+        feature_map: Any = "auto",
         *,
         loss: str = "logistic",
         radius: float | None = None,

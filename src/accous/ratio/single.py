@@ -52,7 +52,7 @@ class SingleLearnerRatio(LinearRatio):
 
     def __init__(
         self,
-        feature_map: Any = "standardize",
+        feature_map: Any = "auto",
         *,
         loss: str = "logistic",
         radius: float | None = None,
