@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from accous.bench import contenders
+from accous.bench.problems import get_problem
 from accous.bench.spec import find_spec, prepare, read_spec, spec_names
 from accous.exceptions import DataError, ParameterError
 
@@ -154,3 +156,12 @@ def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> 
     run = changed.only(contenders=["Accous"]).runs()[0]
     assert run.model().ratio.step_size == 2.0
     assert run.identity() != plain.identity()
+
+
+def test_what_takes_minutes_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    slow = replace(get_problem("gaussian"), patience="takes minutes", prepare=lambda: told.append("prepared"))
+    monkeypatch.setattr("accous.bench.spec.get_problem", lambda _: slow)
+    prepare(read_spec(find_spec("table3")), tell=told.append)
+    assert told == ["gaussian: takes minutes", "prepared"]
+    assert "minutes" in get_problem("mnist_svhn").patience

@@ -23,6 +23,7 @@ __all__ = ["IMAGE_PROBLEMS"]
 
 N_REFERENCE = 2000
 N_COMPONENTS = 512  # the width of the paper's features
+PATIENCE = "images are embedded, which takes minutes the first time"
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
 
 _LOADERS: dict[str, Callable[[], Any]] = {
@@ -114,7 +115,7 @@ def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Probl
         return _mixture(name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed)
 
     options = ("n_reference", "n_components", "fine_tune")
-    return Problem(name, title, MIXED, make, options, lambda: _embeddings(name))
+    return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
 
 
 def _make_yearbook(setting: Setting) -> OrderedStream:
@@ -149,6 +150,6 @@ IMAGE_PROBLEMS = (
     _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
     Problem(
         "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
-        ("share", "n_components", "fine_tune"), lambda: _embeddings("yearbook"),
+        ("share", "n_components", "fine_tune"), lambda: _embeddings("yearbook"), PATIENCE,
     ),
 )  # fmt: skip

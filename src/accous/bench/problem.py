@@ -63,6 +63,8 @@ class Problem:
         What a spec may set besides.
     prepare : callable
         Called once before any run; fetches the data, or says why it cannot.
+    patience : str
+        What is told before that, where it may take minutes.
     """
 
     name: str
@@ -71,3 +73,4 @@ class Problem:
     make: Callable[[Setting], Any]
     options: tuple[str, ...] = ()
     prepare: Callable[[], object] = lambda: None
+    patience: str = ""

@@ -303,8 +303,10 @@ def _available_contender(name: str) -> Contender:
     return contender
 
 
-def prepare(spec: Spec) -> None:
-    """Have the data of every problem at hand, or say what is missing."""
+def prepare(spec: Spec, tell: Callable[[str], None] = lambda _: None) -> None:
+    """Have the data of every problem at hand, or say what is missing; tell before what may take long."""
     for name in spec.datasets:
         problem: Problem = get_problem(name)
+        if problem.patience:
+            tell(f"{name}: {problem.patience}")
         problem.prepare()

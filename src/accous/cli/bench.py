@@ -116,7 +116,7 @@ def run(
     wanted = _with_rounds(read_spec(find_spec(spec)).only(**chosen), rounds)
     folder = output or Path("results") / wanted.name
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
-    prepare(wanted)
+    prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder, "accous bench run"):
         return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, dask, remarks, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import ParameterError
 from accous.suggestions import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def chosen_columns(
     for name in names:
         if name not in columns:
             meant = did_you_mean(name, columns)
-            raise DataError(f"{option} {name}: {table} has no such column{meant}; it has {listed(columns)}.")
+            raise ParameterError(f"{option} {name}: {table} has no such column{meant}; it has {listed(columns)}.")
     return list(dict.fromkeys(names))
 
 

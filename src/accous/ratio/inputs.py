@@ -25,6 +25,7 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
         rows: FloatArray = X
     else:
         _require_two_dimensions(X)
+        _require_no_images(X)
         rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
     require_finite(rows, X)
     if reset:
@@ -100,6 +101,15 @@ def _require_two_dimensions(X: Any) -> None:
         raise DataError(
             "Rows and columns are needed, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
             "frame.iloc[[0]]."
+        )
+
+
+def _require_no_images(X: Any) -> None:
+    n_dimensions = len(getattr(X, "shape", ()))
+    if n_dimensions > 2:
+        raise DataError(
+            f"Found array with dim {n_dimensions}, but rows and columns are needed: accous.deep.BackboneFeatures makes "
+            "rows of images."
         )
 
 

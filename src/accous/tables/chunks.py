@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.suggestions import did_you_mean, listed
 
 __all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column"]
@@ -110,10 +110,10 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
 
 
-def no_such_column(table: TableReader, name: str) -> DataError:
-    """Return the error for a column that a table does not have."""
+def no_such_column(table: TableReader, name: str) -> ParameterError:
+    """Return the error for a column that was named and that a table does not have."""
     meant = did_you_mean(name, table.columns)
-    return DataError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
+    return ParameterError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
 
 
 class TableReader(Protocol):
