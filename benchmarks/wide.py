@@ -54,7 +54,7 @@ def compare_precisions(n_rounds: int = 300) -> tuple[float, float, float]:
     """Largest difference of log ratios over a stream, and the best time of a round in both precisions."""
     rng = np.random.default_rng(0)
     X, _, directions = make_reference(rng, N_CLASSES)
-    double, single = (OnlineDensityRatio("standardize", dtype=dtype).fit(X) for dtype in ("float64", "float32"))
+    double, single = (OnlineDensityRatio(dtype=dtype).fit(X) for dtype in ("float64", "float32"))
     error, best = 0.0, [np.inf, np.inf]
     for number in range(n_rounds):
         batch = make_batch(rng, number, directions)
@@ -76,7 +76,7 @@ def measure(radius: float | None, n_warm_up: int, n_rounds: int, n_classes: int)
     """Best time of a round and of the bare arithmetic, and their quotients, of best and of median times."""
     rng = np.random.default_rng(0)
     X, y, directions = make_reference(rng, n_classes)
-    ratio = OnlineDensityRatio("standardize", radius=radius, min_interval=MIN_INTERVAL)
+    ratio = OnlineDensityRatio(radius=radius, min_interval=MIN_INTERVAL)
     model = AdaptiveClassifier(ratio=ratio, refit=10**9, fallback="none").fit(X, y)
     for number in range(n_warm_up):
         model.adapt(make_batch(rng, number, directions))

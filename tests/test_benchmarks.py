@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.ratio.maps import fit_map
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import SHIFTS, TABLES, TableProblem
@@ -15,8 +14,7 @@ from benchmarks.trust_cost import PlainRounds
 from benchmarks.trust_drift import measure_alarms
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
 from benchmarks.trust_risk import Setting, insight_row, measure_insights
-from benchmarks.wide_maps import Emphasis
-from benchmarks.wide_metrics import make_pools, make_stream, measure_costs, measure_errors
+from benchmarks.wide_metrics import make_pools, measure_costs, measure_errors
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -177,15 +175,6 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
     assert {n_learners for n_learners, _, _ in costs.values()} == {9}
     assert sizes["diagonal"] == 9 * 2 * 101 * 8
     assert sizes["diagonal"] < sizes["low rank, 32"] < sizes["full"]
-    stream = make_stream(make_pools(20), SquareShift(period=5), 10, 0)
-    errors = measure_errors(stream, {"full": OnlineDensityRatio()})
+    errors = measure_errors(make_pools(20), 1.0, 10, 0)
     assert all(0.1 < error < 0.5 for error, _ in errors.values())
     assert 0.0 == errors["true ratio"][1] < errors["full"][1]
-
-
-def test_the_default_of_wide_rows_is_the_emphasis_that_the_page_names() -> None:
-    (rows, _), _ = make_pools(120)
-    expected = Emphasis(0.25).fit_transform(rows)
-    found = fit_map("principal", rows, None).transform(rows)
-    np.testing.assert_allclose(np.abs(found), np.abs(expected[:, : found.shape[1]]), atol=1e-8)
-    assert found.shape[1] < 120

@@ -15,7 +15,7 @@ from accous.diagnostics.attribution import ReferenceColumns, linear_parts, share
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, start_log
 from accous.diagnostics.tempering import HALF_LIFE
 from accous.ratio.linear import LinearRatio
-from accous.ratio.maps import Identity, Principal, Standardize
+from accous.ratio.maps import Identity, Standardize
 
 __all__ = ["Watch", "start_watch", "watch_from_plain", "watch_round", "watch_to_plain"]
 
@@ -113,15 +113,10 @@ def _look(
 
 
 def _parts_of_coef(ratio: LinearRatio, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
-    row_map, n_columns = ratio.features_.row_map, ratio.features_.n_columns  # the intercept comes last
-    if isinstance(row_map, (Identity, Standardize)):
-        # Each feature is a column.
+    if isinstance(ratio.features_.row_map, (Identity, Standardize)):
+        # Each feature is a column; the intercept comes last.
         covariances = ratio.whole_reference_.score_covariances(coef)
-        return linear_parts(coef, covariances)[:n_columns]
-    if isinstance(row_map, Principal):
-        # Features are combinations of columns. That long rows were brought back to the bound is left out of account.
-        change = coef[:n_columns]
-        return linear_parts(row_map.directions @ change, row_map.directions @ (row_map.variances * change))
+        return linear_parts(coef, covariances)[: ratio.features_.n_columns]
     return columns.parts(np.asarray(ratio.reference_features_ @ coef, dtype=np.float64))
 
 

@@ -10,6 +10,7 @@ from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from accous.blas import one_blas_thread
+from accous.deep import reduction as reduction_module
 from accous.deep.reduction import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
 
@@ -131,7 +132,7 @@ def test_a_reduction_that_ends_inside_a_round_of_another_thread_leaves_it_its_on
             assert may_end.wait(timeout=30)
             return super().fit(X, y)
 
-    monkeypatch.setattr("accous.principal.PCA", Waiting)
+    monkeypatch.setattr(reduction_module, "PCA", Waiting)
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
             pytest.skip(f"BLAS does not take two threads here: {blas_threads()}")

@@ -36,7 +36,7 @@ def stack_of(model: Any) -> Any:
 @pytest.mark.parametrize(("n_extra", "metric"), [(0, "full"), (1, "low_rank")])
 def test_auto_keeps_the_whole_matrix_up_to_a_width(make: Any, fit_intercept: bool, n_extra: int, metric: str) -> None:
     rows = normal_rows(5, MAX_FULL_FEATURES + n_extra)
-    model = make("standardize", fit_intercept=fit_intercept).fit(rows)
+    model = make(fit_intercept=fit_intercept).fit(rows)
     assert model.metric_ == metric
     for row in rows:
         model.partial_fit(row[None])

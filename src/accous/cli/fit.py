@@ -80,10 +80,7 @@ _Ratio = Annotated[
 _FeatureMap = Annotated[
     str | None,
     typer.Option(
-        "--feature-map",
-        metavar="auto|identity|standardize|principal|rbf",
-        help="Features of the ratio.",
-        rich_help_panel=_MODEL,
+        "--feature-map", metavar="auto|identity|standardize|rbf", help="Features of the ratio.", rich_help_panel=_MODEL
     ),
 ]
 _Loss = Annotated[

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from accous.blas import one_blas_thread
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError
-from accous.principal import principal_directions
 
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]
 
@@ -122,9 +122,16 @@ def _turn_to_mean(high: float, low: float, product: float, mean: float) -> Float
 
 
 def _turned_components(centred: FloatArray, n_components: int, seed: int) -> FloatArray:
-    variances, components = principal_directions(centred, n_components)
+    n_rows, width = centred.shape
+    # The eigenvectors of a covariance are far quicker for many rows; for few the embeddings themselves are decomposed.
+    solver = "covariance_eigh" if n_rows > width else "full"
     with one_blas_thread():
-        rotation = equal_variance_rotation(variances, np.random.default_rng(seed))
+        pca = PCA(min(n_components, n_rows, width), svd_solver=solver).fit(centred)
+        variances = pca.explained_variance_
+        # Directions without variance are whatever rounding made them: nothing is to be read from them.
+        is_null = variances <= np.finfo(np.float64).eps * max(n_rows, width) * variances.max()
+        components = np.where(is_null[:, None], 0.0, pca.components_)
+        rotation = equal_variance_rotation(np.where(is_null, 0.0, variances), np.random.default_rng(seed))
         return np.ascontiguousarray(components.T @ rotation)
 
 

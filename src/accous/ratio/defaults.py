@@ -14,30 +14,36 @@ __all__ = [
     "AUTO_META_RANGE",
     "AUTO_START",
     "MAX_FULL_FEATURES",
-    "MAX_STANDARDIZED_COLUMNS",
+    "MAX_UNSHORTENED_COLUMNS",
     "default_feature_bound",
-    "default_feature_map",
     "default_metric",
     "default_radius",
+    "default_shortening",
     "default_step_size",
 ]
 
 AUTO_START = "handover"
 AUTO_META_RANGE = "running"
 
-MAX_STANDARDIZED_COLUMNS = 100
-"""Columns up to which all directions count alike; ``docs/defaults.md`` has what is gained beyond."""
+MAX_UNSHORTENED_COLUMNS = 100
+"""Columns up to which standardised rows stay as long as they are; ``docs/defaults.md`` has what is gained beyond."""
 
 MAX_FULL_FEATURES = 1024
 """Features up to which learners keep their whole matrix; ``docs/performance.md`` has what it costs."""
 
 _BOUND_QUANTILE = 0.99
+_USUAL_COLUMNS = 12  # of the streams that the other defaults were found on
 _SMALLEST_BOUND = 1e-150
 
 
-def default_feature_map(n_columns: int) -> str:
-    """Return the name of the map: of many columns, as embeddings have, the strong directions count more."""
-    return "standardize" if n_columns <= MAX_STANDARDIZED_COLUMNS else "principal"
+def default_shortening(n_columns: int) -> float:
+    """What standardised rows are divided by, so that many columns make them no longer than a dozen do.
+
+    A standardised row of d columns is sqrt(d) long and the intercept beside it is 1: among hundreds of columns there is
+    next to no intercept, and the ratio of a small part of the reference can fall only if that of the rest grows too.
+    """
+    # Departs from the paper: it has no intercept at all.
+    return 1.0 if n_columns <= MAX_UNSHORTENED_COLUMNS else float(np.sqrt(n_columns / _USUAL_COLUMNS))
 
 
 def default_feature_bound(norms: FloatArray) -> float:

@@ -59,7 +59,7 @@ class KMM(KernelRatio):
 
     Parameters
     ----------
-    feature_map : {"standardize", "auto", "identity", "principal", "rbf"} or transformer, default="standardize"
+    feature_map : {"standardize", "auto", "identity", "rbf"} or transformer, default="standardize"
         What kernels see of a row; fitted on the reference.
     width : float, "median" or "cv", default="median"
         sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows

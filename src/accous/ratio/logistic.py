@@ -42,7 +42,7 @@ class LogisticRatio(RatioEstimator):
 
     Parameters
     ----------
-    feature_map : {"standardize", "auto", "identity", "principal", "rbf"} or transformer, default="standardize"
+    feature_map : {"standardize", "auto", "identity", "rbf"} or transformer, default="standardize"
         phi before the intercept; fitted on the reference.
     ridge : float, default=1.0
         lambda: a batch of N_t rows is worth N_t times as much as the penalty.

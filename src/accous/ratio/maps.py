@@ -1,4 +1,4 @@
-"""The maps from input rows to feature columns: identity, standardize, principal, rbf, or a scikit-learn transformer.
+"""The maps from input rows to feature columns: identity, standardize, rbf, or any scikit-learn transformer.
 
 Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row.
 """
@@ -16,8 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous.core.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
-from accous.principal import principal_directions
-from accous.ratio.defaults import default_feature_map
+from accous.ratio.defaults import default_shortening
 from accous.ratio.inputs import count_rows, own_copy, require_finite
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "LARGEST_FEATURE",
     "Foreign",
     "Identity",
-    "Principal",
     "RadialBasis",
     "RowMap",
     "Standardize",
@@ -34,12 +32,8 @@ __all__ = [
     "map_to_plain",
 ]
 
-BUILT_IN_MAPS = ("auto", "identity", "standardize", "principal", "rbf")
+BUILT_IN_MAPS = ("auto", "identity", "standardize", "rbf")
 LARGEST_FEATURE = 1e100
-
-# A direction of variance v is multiplied by v to this power, and the strongest ones are kept that have this share.
-_EMPHASIS = 0.25
-_SHARE_KEPT = 0.99
 
 _RBF_COMPONENTS = 100
 _RBF_MEDIAN_ROWS = 500
@@ -63,7 +57,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Standardize:
-    """Columns brought to mean 0 and variance 1 on the reference; constant columns are only centred."""
+    """Columns brought to mean 0 and, by default, variance 1 on the reference; constant columns have no variance."""
 
     mean: FloatArray
     scale: FloatArray
@@ -72,33 +66,6 @@ class Standardize:
         """Map rows."""
         with np.errstate(over="ignore"):
             return _away_from_overflow((X - self.mean) / self.scale)
-
-
-@dataclass(frozen=True)
-class Principal:
-    r"""Standardised rows z along the principal directions of the reference, the strong ones made stronger.
-
-    .. math:: \mathrm{map}(x)_j = (v_j / v_1)^{1/4} \; u_j^\top z(x)
-
-    with u_j the directions and v_j their variances, in descending order; the first ones that hold 99 % of the mapped
-    rows' variance are kept. Rows that vary equally in all directions are only turned, but for that share.
-
-    Attributes
-    ----------
-    standardize : Standardize
-    directions : array of shape (n_columns, n_kept)
-        The directions, each multiplied by its power of the variance.
-    variances : array of shape (n_kept,)
-        v_j.
-    """
-
-    standardize: Standardize
-    directions: FloatArray
-    variances: FloatArray
-
-    def transform(self, X: Any) -> FloatArray:
-        """Map rows."""
-        return _away_from_overflow(self.standardize.transform(X) @ self.directions)
 
 
 @dataclass(frozen=True)
@@ -145,7 +112,7 @@ def map_to_plain(row_map: RowMap) -> dict[str, Any]:
     match row_map:
         case Foreign(transformer):
             return {"kind": "foreign", "class": type(transformer).__name__}
-        case Identity() | Standardize() | Principal() | RadialBasis():
+        case Identity() | Standardize() | RadialBasis():
             return {"kind": type(row_map).__name__, **asdict(row_map)}
         case _:
             raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
@@ -161,8 +128,6 @@ def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
             return Identity()
         case "Standardize":
             return Standardize(**parts)
-        case "Principal":
-            return Principal(**parts | {"standardize": Standardize(**parts["standardize"])})
         case "RadialBasis":
             return RadialBasis(**parts | {"standardize": Standardize(**parts["standardize"])})
         case kind:
@@ -178,29 +143,13 @@ def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
             f"feature_map must be one of {', '.join(map(repr, BUILT_IN_MAPS))} or a scikit-learn transformer, "
             f"got {feature_map!r}."
         )
-    kind = default_feature_map(X.shape[1]) if feature_map == "auto" else feature_map
-    if kind == "identity":
+    if feature_map == "identity":
         return Identity()
     scaler = StandardScaler().fit(X)
+    if feature_map == "auto":
+        return Standardize(scaler.mean_, scaler.scale_ * default_shortening(X.shape[1]))
     standardize = Standardize(scaler.mean_, scaler.scale_)
-    match kind:
-        case "principal":
-            return _fit_principal(standardize, X)
-        case "rbf":
-            return _fit_rbf(standardize, X, random_state)
-        case _:
-            return standardize
-
-
-def _fit_principal(standardize: Standardize, X: FloatArray) -> Principal:
-    # Departs from the paper: its features are those of the backbone, all of one weight. A round's few rows say little
-    # about each of hundreds of directions, and along the weak ones nearly all that they say is noise.
-    variances, directions = principal_directions(standardize.transform(X))
-    emphasis = (variances / (variances[0] or 1.0)) ** _EMPHASIS
-    shares = np.cumsum(variances * emphasis**2)
-    n_kept = int(np.searchsorted(shares, _SHARE_KEPT * shares[-1])) + 1
-    kept = (directions * emphasis[:, None])[:n_kept]
-    return Principal(standardize, np.ascontiguousarray(kept.T), variances[:n_kept])
+    return standardize if feature_map == "standardize" else _fit_rbf(standardize, X, random_state)
 
 
 def _fit_rbf(standardize: Standardize, X: FloatArray, random_state: Any) -> RadialBasis:

@@ -29,12 +29,11 @@ class OnlineDensityRatio(LinearRatio):
 
     Parameters
     ----------
-    feature_map : {"auto", "identity", "standardize", "principal", "rbf"} or transformer, default="auto"
-        Map before the linear model, fitted on the reference. ``"principal"`` is the principal components of the
-        standardised columns, each multiplied by the fourth root of its variance: what moves along strong directions
-        counts more; components that hardly vary are left out. ``"rbf"`` is up to 100 Nystroem features of a Gaussian
-        kernel on standardised columns, its width by the median rule. A transformer is cloned, and frames reach it
-        unconverted. ``"auto"`` is ``"standardize"`` up to 100 columns and ``"principal"`` beyond.
+    feature_map : {"auto", "identity", "standardize", "rbf"} or transformer, default="auto"
+        Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"``, except that beyond 100
+        columns rows are divided by sqrt(columns / 12) besides: as long as rows of a dozen columns, beside an intercept
+        of 1. ``"rbf"`` is up to 100 Nystroem features of a Gaussian kernel on standardised columns, its width by the
+        median rule. A transformer is cloned, and frames reach it unconverted.
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
     radius : float, optional
