@@ -33,6 +33,7 @@ __all__ = [
     "Problem",
     "TableProblem",
     "data_folder",
+    "table_parts",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -151,6 +152,12 @@ def data_folder() -> Path | None:
     """Folder with the tables, from the environment variable ACCOUS_DATA."""
     folder = os.environ.get("ACCOUS_DATA")
     return Path(folder) if folder else None
+
+
+def table_parts(table: str) -> list[tuple[FloatArray, NDArray[Any]]]:
+    """Rows and labels of the two parts of a table."""
+    X, y = _load_table(table)
+    return [(X[rows], y[rows]) for rows in _split_in_two(X)]
 
 
 def _load_table(table: str) -> tuple[FloatArray, NDArray[Any]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from accous.core.cover import active_lengths
 from accous.core.ensemble import EnsembleState
 from accous.core.learners import newton_step, start_learners
 from accous.core.meta import meta_weights, start_meta
-from accous.streams import ConstantShift, GaussianStream, MixtureStream, SquareShift
+from accous.ratio.base import RatioEstimator
+from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift
 
 WIDTHS = (512, 1280)
 METRICS: dict[str, dict[str, Any]] = {
@@ -148,30 +150,35 @@ def accuracy_table(label: str, pools: list[Pool], ridges: list[float], n_rounds:
     for heading in ("ridge", "model", "error, %", "mean error of the ratio"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for ridge in ridges:
-        found = [measure_errors(pools, ridge, n_rounds, seed) for seed in range(n_seeds)]
+        ratios = {name: OnlineDensityRatio(ridge=ridge, **parts) for name, parts in METRICS.items()}
+        streams = [make_stream(pools, SquareShift(period=PERIOD), n_rounds, seed) for seed in range(n_seeds)]
+        found = [measure_errors(stream, ratios) for stream in streams]
         for name in found[0]:
             error, ratio_error = np.mean([one[name] for one in found], axis=0)
             table.add_row(f"{ridge:g}", name, f"{100 * error:.2f}", f"{ratio_error:.3f}")
     return table
 
 
-def measure_errors(pools: list[Pool], ridge: float, n_rounds: int, seed: int) -> dict[str, tuple[float, float]]:
-    """Mean error of prediction before a round's batch is learned from, and mean |r - true r| on the reference.
-
-    The error is that on all rows of the pools, weighted by the mixture, in every fifth round.
-    """
-    stream = MixtureStream(
+def make_stream(pools: list[Pool], shift: Shift, n_rounds: int, seed: int) -> MixtureStream:
+    """Rows of two pools, nine tenths of the reference from the second."""
+    return MixtureStream(
         pools[0],
         pools[1],
-        SquareShift(period=PERIOD),
+        shift,
         n_rounds=n_rounds,
         batch_size=BATCH_SIZE,
         n_reference=N_REFERENCE,
         alpha_0=0.9,
         random_state=seed,
     )
-    ratios: dict[str, Any] = {name: OnlineDensityRatio(ridge=ridge, **parts) for name, parts in METRICS.items()}
-    ratios = {"never adapting": NoShift()} | ratios
+
+
+def measure_errors(stream: MixtureStream, adapting: Mapping[str, RatioEstimator]) -> dict[str, tuple[float, float]]:
+    """Mean error of prediction before a round's batch is learned from, and mean |r - true r| on the reference.
+
+    The error is that on all rows of the pools, weighted by the mixture, in every fifth round.
+    """
+    ratios = {"never adapting": NoShift(), **adapting}
     models = {name: AdaptiveClassifier(ratio=ratio, fallback="none") for name, ratio in ratios.items()}
     oracle = Oracle()
     oracle.fit(*stream.reference())
@@ -191,18 +198,18 @@ def measure_errors(pools: list[Pool], ridge: float, n_rounds: int, seed: int) ->
     return {name: tuple(np.mean(pairs, axis=0)) for name, pairs in errors.items()}
 
 
-def make_pools(width: int) -> list[Pool]:
-    """Rows of the two parts, among columns of noise, rotated."""
+def make_pools(width: int, *, strength: float = 1.0, power: float = 0.5) -> list[Pool]:
+    """Rows of the two parts, times ``strength``, among columns of noise whose spread falls with a power, rotated."""
     rng = np.random.default_rng(width)
     rotation, _ = np.linalg.qr(rng.normal(size=(width, width)))
-    spread = 1.0 / np.sqrt(np.arange(1.0, width - N_SIGNAL + 1.0))
+    spread = np.arange(1.0, width - N_SIGNAL + 1.0) ** -power
     pools = []
     for part in (0.0, 1.0):
         stream = GaussianStream(
             ConstantShift(part), n_features=N_SIGNAL, n_reference=POOL_SIZE, alpha_0=part, random_state=int(part)
         )
         signal, y = stream.reference()
-        rows = np.column_stack((signal, spread * rng.normal(size=(POOL_SIZE, len(spread)))))
+        rows = np.column_stack((strength * signal, spread * rng.normal(size=(POOL_SIZE, len(spread)))))
         pools.append((rows @ rotation, y))
     return pools
 

@@ -14,7 +14,8 @@ from benchmarks.trust_cost import PlainRounds
 from benchmarks.trust_drift import measure_alarms
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
 from benchmarks.trust_risk import Setting, insight_row, measure_insights
-from benchmarks.wide_metrics import make_pools, measure_costs, measure_errors
+from benchmarks.wide_metrics import make_pools, make_stream, measure_costs, measure_errors
+from benchmarks.wide_rows import MAPS
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -175,6 +176,13 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
     assert {n_learners for n_learners, _, _ in costs.values()} == {9}
     assert sizes["diagonal"] == 9 * 2 * 101 * 8
     assert sizes["diagonal"] < sizes["low rank, 32"] < sizes["full"]
-    errors = measure_errors(make_pools(20), 1.0, 10, 0)
+    stream = make_stream(make_pools(20), SquareShift(period=5), 10, 0)
+    errors = measure_errors(stream, {"full": OnlineDensityRatio()})
     assert all(0.1 < error < 0.5 for error, _ in errors.values())
     assert 0.0 == errors["true ratio"][1] < errors["full"][1]
+
+
+def test_the_shortened_rows_that_are_measured_are_those_of_the_default() -> None:
+    (rows, _), _ = make_pools(300)
+    shortened, default = (OnlineDensityRatio(each).fit(rows[:50]) for each in (MAPS["shortened"], "auto"))
+    np.testing.assert_allclose(shortened.reference_features_, default.reference_features_, rtol=1e-9, atol=1e-12)

@@ -25,7 +25,7 @@ __all__ = [
 AUTO_START = "handover"
 AUTO_META_RANGE = "running"
 
-MAX_UNSHORTENED_COLUMNS = 100
+MAX_UNSHORTENED_COLUMNS = 256
 """Columns up to which standardised rows stay as long as they are; ``docs/defaults.md`` has what is gained beyond."""
 
 MAX_FULL_FEATURES = 1024

@@ -30,7 +30,7 @@ class OnlineDensityRatio(LinearRatio):
     Parameters
     ----------
     feature_map : {"auto", "identity", "standardize", "rbf"} or transformer, default="auto"
-        Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"``, except that beyond 100
+        Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"``, except that beyond 256
         columns rows are divided by sqrt(columns / 12) besides: as long as rows of a dozen columns, beside an intercept
         of 1. ``"rbf"`` is up to 100 Nystroem features of a Gaussian kernel on standardised columns, its width by the
         median rule. A transformer is cloned, and frames reach it unconverted.
