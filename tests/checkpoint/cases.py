@@ -162,6 +162,7 @@ def make_ratio_cases() -> dict[str, Case]:
             OnlineDensityRatio(StandardScaler()), named_by_row, given={"feature_map": StandardScaler()}
         ),
         "foreign map pandas": Case(OnlineDensityRatio(encoder()), mixed_pandas, given={"feature_map": encoder()}),
+        "wide ratio, long rows": Case(OnlineDensityRatio("standardize"), wide),
         "wide ratio": Case(OnlineDensityRatio(radius=0.2, min_interval=1), wide),
         "wide roots": Case(OnlineDensityRatio(ridge=1e-9), wide),
         "diagonal": Case(OnlineDensityRatio(metric="diagonal", radius=0.5), numbers),

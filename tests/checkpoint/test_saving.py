@@ -68,7 +68,7 @@ def test_the_files_of_a_save(saved: Path) -> None:
     assert manifest.keys() == {"format", "version", "accous", "model", "reference", "state", "attached", "checksum"}
     assert (manifest["format"], manifest["version"]) == ("accous", 1)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
-    assert manifest["model"]["parameters"]["feature_map"] == "standardize"
+    assert manifest["model"]["parameters"]["feature_map"] == "auto"
     for kind, prefix in [("reference", "reference-"), ("state", "state-1-")]:
         content = (saved / manifest[kind]["name"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == manifest[kind]["sha256"]

@@ -7,10 +7,12 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from accous.bench.problems import get_problem
 from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
 
@@ -82,6 +84,18 @@ def test_a_bad_spec_is_one_sentence_with_the_line(spec: Path, capsys: pytest.Cap
     assert main(["bench", "run", str(spec)]) == 2
     assert f"{spec}, line 5: There is no contender 'Acous'" in capsys.readouterr().err
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_what_takes_minutes_is_told_unless_quiet(
+    is_quiet: bool, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = replace(get_problem("gaussian"), patience="takes minutes")
+    monkeypatch.setattr("accous.bench.spec.get_problem", lambda _: slow)
+    assert main(["bench", "run", str(spec), "--json", *(["-q"] if is_quiet else [])]) == 0
+    printed = capsys.readouterr()
+    assert ("gaussian: takes minutes" in printed.err) is not is_quiet
+    assert json.loads(printed.out)["done"] == 4
 
 
 def test_failed_runs_give_exit_code_1_and_are_named(

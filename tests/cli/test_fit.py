@@ -144,6 +144,8 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
     [
         (["fit", "reference.csv", "--label", "y", "-o", "m"], "reference.csv has no column 'y'"),
         ([*FIT, "--drop", "nothing"], "--drop nothing: reference.csv has no such column"),
+        ([*FIT, "--categorical", "nothing"], "--categorical nothing: reference.csv has no such column"),
+        ([*FIT, "--drop", "label"], "The label 'label' cannot be dropped"),
         ([*FIT, "--ratio", "best"], "--ratio must be one of"),
         ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss does not go with --ratio kmm"),
         ([*FIT, "--on-bad-row", "cry"], "--on-bad-row must be one of"),

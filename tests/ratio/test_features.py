@@ -28,7 +28,7 @@ from tests.ratio.online_cases import features_by_hand, with_one
 Array = NDArray[np.float64]
 
 LOSSES = ["logistic", "least_squares", "kl"]
-MAPS = ["identity", "standardize", "rbf"]
+MAPS = ["auto", "identity", "standardize", "rbf"]
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_map = pytest.mark.parametrize("feature_map", MAPS)
 

@@ -22,7 +22,7 @@ MakeInput = Callable[[Array], Any]
 
 NAMES = ["age", "height", "weight"]
 LOSSES = ["logistic", "least_squares", "kl"]
-MAPS = ["identity", "standardize", "rbf"]
+MAPS = ["auto", "identity", "standardize", "rbf"]
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_map = pytest.mark.parametrize("feature_map", MAPS)
@@ -203,7 +203,7 @@ NOT_ROWS = {
     "too wide": (np.ones((2, 4)), "4 features.* 3 features"),
     "too narrow": (np.ones((2, 2)), "2 features.* 3 features"),
     "1-D": (np.ones(3), "one dimension"),
-    "3-D": (np.ones((2, 3, 1)), "dim 3.*BackboneFeatures makes rows of images"),
+    "3-D": (np.ones((2, 3, 1)), "dim 3.*if these are images, accous.deep.BackboneFeatures"),
     "scalar": (1.0, "2D array"),
     "None": (None, "2D array"),
     "empty list": ([], "2D array"),

@@ -65,3 +65,14 @@ def test_goes_on_bit_for_bit_after_saving(tmp_path):
     again = load(tmp_path / "ratio")
     batch = normal_rows(5, 260, seed=50)
     assert np.array_equal(ratio.partial_fit(batch).reference_ratio_, again.partial_fit(batch).reference_ratio_)
+
+
+@each_estimator
+@pytest.mark.parametrize(
+    "parameters",
+    [{"fit_intercept": False}, {"scale_features": False}, {"feature_bound": 20.0}],
+    ids=["no intercept", "unscaled", "bound given"],
+)
+def test_rows_are_not_shortened_without_an_intercept_or_where_their_unit_matters(make, parameters):
+    auto, named = (make(each, **parameters).fit(normal_rows(60, 300)) for each in ("auto", "standardize"))
+    assert auto.reference_features_.tobytes() == named.reference_features_.tobytes()

@@ -213,7 +213,6 @@ def test_labels_keep_to_their_rows_where_some_are_bad_and_after_a_break():
         (np.zeros(23, dtype="M8[s]"), "labels.npy", "labels are whole numbers or texts"),
         (None, "nothing.npy", "nothing.npy cannot be read"),
         (None, "wide.csv", "wide.csv has 2 columns: name one, --label wide.csv:COLUMN"),
-        (None, "wide.csv:label", r"wide.csv has no column 'label' \(did you mean 'labels'\?\)"),
         (None, "y", r"rows.npy has embeddings and no column 'y': give the file of its labels"),
     ],
 )
@@ -224,6 +223,13 @@ def test_labels_that_do_not_fit_are_refused(labels, argument, sentence):
         np.save("labels.npy", labels)
     with pytest.raises((DataError, ParameterError), match=sentence):
         with_labels(open_table("rows.npy"), argument)
+
+
+def test_a_column_of_labels_that_is_misspelt_is_a_wrong_argument():
+    np.save("rows.npy", ROWS)
+    pl.DataFrame({"id": range(23), "labels": range(23)}).write_csv("wide.csv")
+    with pytest.raises(ParameterError, match=r"wide.csv has no column 'label' \(did you mean 'labels'\?\)"):
+        with_labels(open_table("rows.npy"), "wide.csv:label")
 
 
 def test_a_text_has_its_labels_among_its_columns():

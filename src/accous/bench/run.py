@@ -100,7 +100,8 @@ class Run:
     def identity(self) -> str:
         """Sixteen hexadecimal digits that differ if anything in names or settings does.
 
-        Of a contender's parameters those count that are not the default: a new one leaves finished runs finished.
+        Of a contender's parameters those count that are not the default: a new one leaves finished runs finished. So
+        does a default that changes: rows that it concerns have to be deleted by hand.
         """
         settings = {**self.settings(), "contender": _text(self.model())}
         text = json.dumps([FORMAT, self._names, settings], sort_keys=True)

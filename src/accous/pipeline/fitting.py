@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.adaptation import AdaptiveClassifier
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.preparation.learning import Choices
 from accous.preparation.preparation import Preparation
 from accous.ratio.no_shift import NoShift
@@ -103,7 +103,7 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     if label not in table.columns:
         raise no_such_column(table, label)
     if label in choices.drop:
-        raise DataError(f"The label {label!r} cannot be dropped.")
+        raise ParameterError(f"The label {label!r} cannot be dropped.")
     # A column of the file that is dropped is not even read: nothing in it can make a row a bad one. An embedding of
     # which single numbers are dropped is read and checked as a whole.
     wanted = [name for name in table.columns if name not in choices.drop]

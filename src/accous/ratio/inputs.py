@@ -108,8 +108,8 @@ def _require_no_images(X: Any) -> None:
     n_dimensions = len(getattr(X, "shape", ()))
     if n_dimensions > 2:
         raise DataError(
-            f"Found array with dim {n_dimensions}, but rows and columns are needed: accous.deep.BackboneFeatures makes "
-            "rows of images."
+            f"Found array with dim {n_dimensions}, but rows and columns are needed; if these are images, "
+            "accous.deep.BackboneFeatures makes rows of them."
         )
 
 

@@ -124,7 +124,8 @@ class LinearRatio(RatioEstimator):
 
     def _start(self, X: Any) -> None:
         self._check_parameters()
-        self._start_with(fit_map(self.feature_map, X, self.random_state), self._choose_rows(count_rows(X)), X)
+        row_map = fit_map(self._resolve_feature_map(), X, self.random_state)
+        self._start_with(row_map, self._choose_rows(count_rows(X)), X)
 
     def _choose_rows(self, n_reference: int) -> IntArray | None:
         """Reference rows that gradients are summed over; None for all of them."""
@@ -247,6 +248,12 @@ class LinearRatio(RatioEstimator):
             )
         return float(self.radius)
 
+    def _resolve_feature_map(self) -> Any:
+        # Rows are shortened beside an intercept and before they are divided by a bound that is found on them: a bound
+        # of the user's is for rows as long as they are.
+        is_shortened = self.fit_intercept and self.scale_features and self.feature_bound is None
+        return self.feature_map if is_shortened or not _is_auto(self.feature_map) else "standardize"
+
     def _resolve_metric(self, n_features: int) -> str:
         return default_metric(n_features) if self.metric == "auto" else self.metric
 
@@ -256,6 +263,10 @@ class LinearRatio(RatioEstimator):
         if self.step_size == "theory":
             return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
         return float(self.step_size)
+
+
+def _is_auto(feature_map: Any) -> bool:
+    return isinstance(feature_map, str) and feature_map == "auto"
 
 
 def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The maps from input rows to feature columns: identity, standardize, rbf, or any scikit-learn transformer.
+"""The maps from input rows to feature columns: auto, identity, standardize, rbf, or any scikit-learn transformer.
 
 Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row.
 """
@@ -57,7 +57,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Standardize:
-    """Columns brought to mean 0 and, by default, variance 1 on the reference; constant columns have no variance."""
+    """Columns centred on the reference and divided by their deviation there, times what ``"auto"`` shortens rows by.
+
+    Constant columns have the deviation 1.
+    """
 
     mean: FloatArray
     scale: FloatArray

@@ -32,8 +32,9 @@ class OnlineDensityRatio(LinearRatio):
     feature_map : {"auto", "identity", "standardize", "rbf"} or transformer, default="auto"
         Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"``, except that beyond 256
         columns rows are divided by sqrt(columns / 12) besides: as long as rows of a dozen columns, beside an intercept
-        of 1. ``"rbf"`` is up to 100 Nystroem features of a Gaussian kernel on standardised columns, its width by the
-        median rule. A transformer is cloned, and frames reach it unconverted.
+        of 1 (not without the intercept, for unscaled features or with a ``feature_bound``). ``"rbf"`` is up to 100
+        Nystroem features of a Gaussian kernel on standardised columns, its width by the median rule. A transformer is
+        cloned, and frames reach it unconverted.
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
     radius : float, optional
