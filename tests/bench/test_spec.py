@@ -128,7 +128,7 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
     part = spec.only(contenders=["Accous"], seeds=[1])
     assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("Accous", 1)}
-    with pytest.raises(ParameterError, match="has no contenders 'KMM', only FIX, uLSIF, Accous, oracle"):
+    with pytest.raises(ParameterError, match="has no contender 'KMM', only FIX, uLSIF, Accous, oracle"):
         spec.only(contenders=["KMM"])
 
 

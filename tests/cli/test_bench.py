@@ -65,8 +65,8 @@ def test_only_a_part_and_json(spec: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--seeds", "one"], "--seeds takes integers separated by commas, got 'one'"),
-        (["--seeds", "7"], "has no seeds 7"),
-        (["--contenders", "KMM"], "has no contenders 'KMM'"),
+        (["--seeds", "7"], "has no seed 7"),
+        (["--contenders", "KMM"], "has no contender 'KMM'"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(

@@ -22,8 +22,8 @@ FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]
         ([*FIT, "--drop", "color"], "has no such column (did you mean 'colour'?); it has 'x0', 'x1',"),
         (["fit", "reference.csv", "--label", "Labels", "-o", "m"], "no column 'Labels' (did you mean 'label'?): it"),
         (["bench", "run", "table33"], "There is no spec 'table33' (did you mean 'table3'?): give"),
-        (["bench", "run", "smoke", "--contenders", "Acous"], "no contenders 'Acous' (did you mean 'Accous'?), only"),
-        (["bench", "run", "smoke", "--datasets", "gausian"], "no datasets 'gausian' (did you mean 'gaussian'?), only"),
+        (["bench", "run", "smoke", "--contenders", "Acous"], "no contender 'Acous' (did you mean 'Accous'?), only"),
+        (["bench", "run", "smoke", "--datasets", "gausian"], "no dataset 'gausian' (did you mean 'gaussian'?), only"),
     ],
 )
 def test_the_nearest_name_is_named(arguments, sentence, tmp_path, monkeypatch, capsys):

@@ -77,7 +77,10 @@ class Spec:
             if missing:
                 has = [str(entry) for entry in getattr(self, key)]
                 meant = did_you_mean(str(missing[0]), has) if isinstance(missing[0], str) else ""
-                raise ParameterError(f"The spec {self.name} has no {key} {missing[0]!r}{meant}, only {', '.join(has)}.")
+                what = key.removesuffix("s").replace("_", " ")
+                raise ParameterError(
+                    f"The spec {self.name} has no {what} {missing[0]!r}{meant}, only {', '.join(has)}."
+                )
         parts: dict[str, Any] = {key: tuple(entries) for key, entries in chosen.items()}
         return replace(self, **parts)
 
