@@ -7,6 +7,7 @@ from scipy import stats
 from accous.bench.reporting.aggregate import aggregate_rows
 from accous.bench.reporting.cells import Panel, make_panels, split_regret
 from accous.bench.reporting.comparison import against_ours, best_contenders, gap_closed, tally
+from accous.bench.reporting.figure_comparison import draw_comparison
 from tests.bench.reporting.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
 
 NAMES = ("oracle", "mine", "Accous (batch first)", "Accous", "FIX", "Accous (paper)", "KMM")
@@ -194,3 +195,11 @@ def test_regrets_are_no_table_of_errors() -> None:
     for_tables, for_regret = split_regret(outcomes)
     assert {outcome.key.dataset for outcome in for_tables} == {"gaussian"}
     assert {outcome.key.dataset for outcome in for_regret} == {"moving_gaussian"}
+
+
+def test_a_stream_of_another_length_is_not_drawn_beside_the_others() -> None:
+    rows = [make_row(name, seed) for name in ("FIX", "KMM", "Accous") for seed in (0, 1)]
+    rows += [make_row("DANN", 0, error=0.9, n_rounds=100)]
+    figure = draw_comparison([[("Squ", one_panel(rows).cells["Squ"])]])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["KMM", "Accous"]
+    assert figure.axes[0].get_xlim()[1] < 80.0

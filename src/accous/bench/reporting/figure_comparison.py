@@ -56,7 +56,7 @@ def draw_comparison(
 
 
 def _names(cells: list[Cell], measure: str) -> list[str]:
-    known = (name for cell in cells for name, entry in cell.entries.items() if entry.values(measure))
+    known = (name for cell in cells for name in cell.entries if _values(cell, name, measure))
     return [name for name in in_order(dict.fromkeys(known)) if name not in (UNWEIGHTED, ORACLE)]
 
 
@@ -69,9 +69,11 @@ def _published(cell: Cell, name: str, measure: str) -> float | None:
 
 
 def _values(cell: Cell, name: str, measure: str) -> list[float]:
-    """In per cent, one a seed."""
+    """In per cent, one a seed; none for a contender whose stream had another length, which is another experiment."""
     entry = cell.entries.get(name)
-    return [] if entry is None else [100.0 * value for value in entry.values(measure)]
+    if entry is None or entry.n_rounds != cell.n_rounds:
+        return []
+    return [100.0 * value for value in entry.values(measure)]
 
 
 def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
@@ -94,7 +96,7 @@ def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
 
 
 def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_complete: bool) -> None:
-    """A dot; faint where it comes from fewer seeds or rounds than the others."""
+    """A dot; faint where it comes from fewer seeds than the others."""
     color, mean, std = line_style(name)["color"], fmean(values), stdev(values) if len(values) > 1 else 0.0
     size, opacity = (7.5 if name == OURS else 6.0), (1.0 if is_complete else 0.45)
     axes.errorbar(mean, place, xerr=std, fmt="none", ecolor=color, elinewidth=1.4, alpha=opacity, zorder=5)
@@ -103,7 +105,7 @@ def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_comp
 
 def _legend(cells: list[Cell], has_paper: bool) -> list[Line2D]:
     """What is drawn at all."""
-    label = "ours, ± std over seeds (faint: fewer runs)"
+    label = "ours, ± std over seeds (faint: fewer seeds)"
     handles = [Line2D([], [], color="#555555", marker="o", linestyle="-", label=label)]
     if has_paper:
         hollow: Any = {"marker": "d", "markerfacecolor": "none", "markeredgecolor": "#444444", "linestyle": "none"}
