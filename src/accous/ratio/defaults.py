@@ -32,7 +32,7 @@ MAX_FULL_FEATURES = 1024
 """Features up to which learners keep their whole matrix; ``docs/performance.md`` has what it costs."""
 
 _BOUND_QUANTILE = 0.99
-_USUAL_COLUMNS = 12  # of the streams that the other defaults were found on
+_USUAL_COLUMNS = 12  # of the paper's synthetic data; docs/defaults.md says what else was tried
 _SMALLEST_BOUND = 1e-150
 
 
