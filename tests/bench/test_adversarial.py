@@ -97,15 +97,19 @@ class ByHand:
         speeds = [np.zeros_like(parameter) for parameter in self.parameters]
         for _ in range(self.descent.n_steps):
             speeds = [0.9 * speed + gradient for speed, gradient in zip(speeds, self.gradients(), strict=True)]
-            self.parameters = [p - self.descent.learning_rate * s for p, s in zip(self.parameters, speeds, strict=True)]
+            steps = [self.descent.learning_rate * speed for speed in speeds]
+            steps[0] *= self.descent.hidden_share
+            self.parameters = [p - step for p, step in zip(self.parameters, steps, strict=True)]
         return self.parameters[:4]
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 30])
 @pytest.mark.parametrize("strength", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("n_batch", [1, 7])
-def test_adapting_follows_the_formulas(n_batch: int, strength: float, n_steps: int) -> None:
-    problem, network, descent = make_problem(n_batch=n_batch), make_network(), Descent(n_steps, 0.2, 0.03)
+@pytest.mark.parametrize("hidden_share", [1.0, 0.1])
+def test_adapting_follows_the_formulas(hidden_share: float, n_batch: int, strength: float, n_steps: int) -> None:
+    problem, network = make_problem(n_batch=n_batch), make_network()
+    descent = Descent(n_steps, 0.2, 0.03, hidden_share)
     expected = ByHand(network, problem, strength, descent).run()
     for found, wanted in zip(arrays_of(adapted(problem, network, descent, strength=strength)), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)

@@ -129,6 +129,24 @@ def test_it_helps_where_a_gauge_has_moved(with_and_without: tuple[DANN, DANN]) -
     assert reversing < plain - 0.02
 
 
+def wide_rows(n_rows: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
+    """Four classes in 400 columns, as embeddings have them."""
+    centres = 0.12 * np.random.default_rng(0).normal(size=(4, 400))
+    rng = np.random.default_rng(seed)
+    y = rng.integers(4, size=n_rows)
+    return centres[y] + rng.normal(size=(n_rows, 400)), y
+
+
+def test_a_small_batch_of_wide_rows_is_not_thrown_across_the_classes() -> None:
+    model = DANN().fit(*wide_rows(800, seed=1))
+    X, y = wide_rows(200, seed=2)
+    offline = error(model, X, y)
+    batches = [slice(start, start + 5) for start in range(0, 200, 5)]
+    errors = [error(model.adapt(X[batch]), X[batch], y[batch]) for batch in batches]
+    assert 0.05 < offline < 0.4
+    assert np.mean(errors) < offline + 0.1
+
+
 def test_without_weight_the_batch_has_no_say() -> None:
     model = quick(adversarial_weight=0.0).fit(*labelled_rows())
     assert bits(model.adapt(PROBE)) == bits(model.adapt(5.0 + PROBE[:3]))

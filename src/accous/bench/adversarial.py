@@ -62,11 +62,14 @@ class Descent:
     learning_rate : float
     penalty : float
         rho, on the coefficients of both layers.
+    hidden_share : float
+        What the steps of W are multiplied by.
     """
 
     n_steps: int
     learning_rate: float
     penalty: float
+    hidden_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ def _descend(parameters: list[Tensor], loss: Callable[[], Tensor], descent: Desc
     for parameter in parameters:
         parameter.requires_grad_()
     speeds = [torch.zeros_like(parameter) for parameter in parameters]
+    step_sizes = [descent.learning_rate * descent.hidden_share, *repeat(descent.learning_rate, len(parameters) - 1)]
     for _ in range(descent.n_steps):
         gradients = torch.autograd.grad(loss(), parameters)
         with torch.no_grad():
@@ -150,7 +154,7 @@ def _descend(parameters: list[Tensor], loss: Callable[[], Tensor], descent: Desc
                 speed = speeds[position].mul_(_MOMENTUM).add_(gradients[position])
                 if position in _PENALISED:
                     speed.add_(parameter, alpha=descent.penalty)
-                parameter.sub_(speed, alpha=descent.learning_rate)
+                parameter.sub_(speed, alpha=step_sizes[position])
     if not all(bool(torch.isfinite(parameter).all()) for parameter in parameters):
         raise ParameterError(f"Learning rate {descent.learning_rate:g} is too large: training diverged; lower it.")
 

@@ -19,6 +19,7 @@ from accous.exceptions import MissingExtraError
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
+from accous.ratio.defaults import default_shortening
 from accous.ratio.inputs import read_rows
 from accous.ratio.maps import Standardize
 
@@ -56,7 +57,9 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         Step size of ``fit``.
     adapt_learning_rate : float, default=0.03
         Step size of ``adapt``. Classifier and features play against each other, and with larger steps, or many more,
-        they go round in circles instead of meeting.
+        they go round in circles instead of meeting. A step of W moves the hidden units of a row in proportion to the
+        row's squared length, which is d for d standardised columns: beyond 256 columns the steps of W are divided by
+        d / 12, in keeping with the rows of the ratio.
     adversarial_weight : float, default=1.0
         lambda in [0, 100], by which the reversed gradient is multiplied; 0 leaves the batch out.
     penalty : float, default=0.01
@@ -156,7 +159,9 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             self.standardize_.transform(rows),
             strength=self.adversarial_weight,
             max_rows=self.max_rows_per_step,
-            descent=training.Descent(self.n_adapt_steps, self.adapt_learning_rate, self.penalty),
+            descent=training.Descent(
+                self.n_adapt_steps, self.adapt_learning_rate, self.penalty, default_shortening(rows.shape[1]) ** -2
+            ),
             seed=self.seed_,
         )
         self.state_ = DannState(self.state_.n_rounds + 1, network)
