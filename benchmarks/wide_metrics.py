@@ -6,8 +6,8 @@ ages by gradients drawn at random. The second adapts classifiers along a stream 
 the model that never adapts and the one that knows the true ratio beside; each metric sees the same batches.
 
 The parts are the two halves of the paper's Gaussian stream, in 12 of the columns, beside columns of noise whose
-variance falls as in embeddings, and all of it rotated, so that no column is special. ``--embeddings A.npz B.npz`` takes
-rows of one's own instead: two files with arrays ``X`` and ``y`` of the same width and classes.
+variance falls as in embeddings, and all of it rotated, so that no column is special. ``--images`` takes the 1,280
+features of a frozen network instead, its parts being MNIST and SVHN; needs the extra ``deep``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,14 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
 from accous.bench.oracle import Oracle
 from accous.core.arrays import FloatArray
 from accous.core.cover import active_lengths
 from accous.core.ensemble import EnsembleState
 from accous.core.learners import newton_step, start_learners
 from accous.core.meta import meta_weights, start_meta
+from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift
 
@@ -58,19 +58,17 @@ def main() -> None:
     parser.add_argument("--stream", type=int, default=250, help="rounds of the streams (default 250)")
     parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="(default 1 0.1)")
     parser.add_argument("--seeds", type=int, default=1, help="streams of each width (default 1)")
-    parser.add_argument("--embeddings", type=Path, nargs=2, metavar=("A", "B"), help="two .npz files with X and y")
+    parser.add_argument("--period", type=int, default=PERIOD, help=f"rounds between switches (default {PERIOD})")
+    parser.add_argument("--images", action="store_true", help="streams of real embeddings instead")
     arguments = parser.parse_args()
     console = Console()
     with threadpool_limits(1):
         for width in arguments.features if arguments.rounds else ():
             console.print(cost_table(width, arguments.rounds))
-        if arguments.stream and arguments.embeddings:
-            pools = [load_pool(path) for path in arguments.embeddings]
-            console.print(accuracy_table("embeddings", pools, arguments.ridges, arguments.stream, arguments.seeds))
-        elif arguments.stream:
-            for width in arguments.features:
-                rows = f"{width} features", make_pools(width)
-                console.print(accuracy_table(*rows, arguments.ridges, arguments.stream, arguments.seeds))
+        if arguments.stream:
+            for pools in [embedded_pools()] if arguments.images else map(make_pools, arguments.features):
+                shift = SquareShift(period=arguments.period)
+                console.print(accuracy_table(pools, shift, arguments.ridges, arguments.stream, arguments.seeds))
 
 
 # --- memory and time --------------------------------------------------------------------------------------------
@@ -144,14 +142,14 @@ def size_of(value: Any) -> int:
 # --- accuracy ---------------------------------------------------------------------------------------------------
 
 
-def accuracy_table(label: str, pools: list[Pool], ridges: list[float], n_rounds: int, n_seeds: int) -> Table:
+def accuracy_table(pools: list[Pool], shift: Shift, ridges: list[float], n_rounds: int, n_seeds: int) -> Table:
     """Error on the streams, and of the ratio on the reference."""
-    table = Table(title=f"{label}, streams of {n_rounds} rounds, switching every {PERIOD}, seeds: {n_seeds}")
+    table = Table(title=f"{pools[0][0].shape[1]} features, {n_rounds} rounds, {shift}, seeds: {n_seeds}")
     for heading in ("ridge", "model", "error, %", "mean error of the ratio"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for ridge in ridges:
         ratios = {name: OnlineDensityRatio(ridge=ridge, **parts) for name, parts in METRICS.items()}
-        streams = [make_stream(pools, SquareShift(period=PERIOD), n_rounds, seed) for seed in range(n_seeds)]
+        streams = [make_stream(pools, shift, n_rounds, seed) for seed in range(n_seeds)]
         found = [measure_errors(stream, ratios) for stream in streams]
         for name in found[0]:
             error, ratio_error = np.mean([one[name] for one in found], axis=0)
@@ -214,10 +212,13 @@ def make_pools(width: int, *, strength: float = 1.0, power: float = 0.5) -> list
     return pools
 
 
-def load_pool(path: Path) -> Pool:
-    """Rows and labels of a file."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+def embedded_pools() -> list[Pool]:
+    """Features of a frozen network for digits of MNIST and of SVHN."""
+    pair, pools = datasets.load_mnist_svhn(), []
+    for part in (pair.first, pair.second):
+        kept = np.random.default_rng(0).permutation(len(part.labels))[:POOL_SIZE]
+        pools.append((embeddings_of(part.images[kept], cache=True).astype(np.float64), part.labels[kept]))
+    return pools
 
 
 if __name__ == "__main__":
