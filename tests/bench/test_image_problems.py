@@ -100,7 +100,25 @@ def test_a_run_on_images_is_scored_with_risk_and_ratio():
     assert record["ratio_error"] > 0
 
 
-@pytest.mark.parametrize("name", ["cifar_cinic", "cifar_cinic_genuine"])
+def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
+    frozen, problem = make(), get_problem("mnist_svhn_tuned")
+    assert "trained on the reference" in problem.patience
+    problem.prepare()
+    tuned = problem.make(Setting("Squ", 5, 12, 3, OPTIONS))
+    np.testing.assert_array_equal(tuned.reference()[1], frozen.reference()[1])
+    for ours, theirs in zip(tuned, frozen, strict=True):
+        np.testing.assert_array_equal(ours.y, theirs.y)
+    assert np.all(np.abs(tuned.reference()[0] - frozen.reference()[0]).max(axis=1) > 1e-3)
+
+
+def test_the_tuned_rows_of_the_paper_are_those_of_the_frozen_spec_but_for_the_data_sets():
+    frozen, tuned = (read_spec(find_spec(name)) for name in ("images", "images_tuned"))
+    assert tuned.datasets == tuple(f"{name}_tuned" for name in frozen.datasets)
+    for part in ("shifts", "batch_sizes", "rounds", "contenders", "seeds"):
+        assert getattr(tuned, part) == getattr(frozen, part)
+
+
+@pytest.mark.parametrize("name", ["cifar_cinic", "cifar_cinic_genuine", "cifar_cinic_tuned"])
 def test_images_that_are_missing_are_not_replaced_silently(monkeypatch, tmp_path, name):
     monkeypatch.setenv("ACCOUS_DATA", str(tmp_path))
     with pytest.raises(DataError, match="cifar_cinic_full"):

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from accous.streams import Batch, BernoulliShift, ConstantShift, LinearShift, Shift, SineShift, SquareShift
 
-__all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "Problem", "Setting", "Stream"]
+__all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "TUNED", "Problem", "Setting", "Stream"]
 
 ALPHA_0 = 0.9
 NATURAL = "natural"
+TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
 SHIFTS: dict[str, Shift] = {
     "Lin": LinearShift(),
     "Squ": SquareShift(),

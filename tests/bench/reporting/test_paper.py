@@ -4,6 +4,7 @@ import pytest
 
 from accous.bench.contenders import PAPER_CONTENDERS
 from accous.bench.reporting.paper import PAPER_RESULTS, paper_note, paper_result
+from accous.bench.reporting.wording import dataset_title
 
 
 def test_every_table_is_there() -> None:
@@ -52,8 +53,19 @@ def test_other_names_for_the_same_thing() -> None:
     published = paper_result("gaussian", "Squ", 1, "Accous")
     assert paper_result("gaussian", "Squ", 1, "Accous (paper)") == published
     assert paper_result("gaussian_published", "Squ", 1, "Accous") == published
+    for name in ("cifar_cinic_full", "cifar_cinic_tuned", "cifar_cinic_full_tuned"):
+        assert paper_result(name, "Squ", 5, "FIX") == (34.75, 0.29)
 
 
 def test_the_reconstruction_is_said_to_be_one() -> None:
     assert "reconstruction" in (paper_note("gaussian") or "")
     assert paper_note("gas_sensor") is None
+
+
+def test_stand_ins_and_backbones_are_said_to_be_what_they_are() -> None:
+    frozen, tuned = paper_note("cifar_cinic") or "", paper_note("cifar_cinic_tuned") or ""
+    assert "as trained on ImageNet" in frozen
+    assert "then on the reference of each seed" in tuned
+    assert all("Tiny-ImageNet stand in for it" in note for note in (frozen, tuned))
+    assert dataset_title("cifar_cinic_tuned") == "CIFAR10-CINIC10 (stand-ins), tuned backbone"
+    assert dataset_title("mine_tuned") == "mine_tuned"

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from accous.bench.problem import TUNED
+
 __all__ = ["PAPER_RESULTS", "PaperResult", "is_papers_length", "paper_note", "paper_result"]
 
 _N_ROUNDS = 10_000
@@ -153,10 +155,20 @@ _HALVES_NOTE = (
     "The paper's split of the data is not published, and its reference is one of the two parts; here 90 % of the "
     "reference comes from one part and 10 % from the other."
 )
-_IMAGES_NOTE = (
-    "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here, unless the "
-    "spec says otherwise, it is an EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512."
+_BACKBONE_NOTE = "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here it"
+_FROZEN_NOTE = f"{_BACKBONE_NOTE} is an EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512."
+_TUNED_NOTE = (
+    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0, trained on ImageNet and then on the reference of each seed, its "
+    "features reduced to 512."
 )
+_POOLS_NOTES = {
+    "mnist_svhn": " MNIST: the 10,000 test images; SVHN: 10,000 crops, which may be cut anew from whole numbers.",
+    "cifar_cinic": (
+        " CIFAR-10: the 8,000 test images of eight classes, compressed as JPEG; CINIC-10: 8,250 images of "
+        "Tiny-ImageNet stand in for it."
+    ),
+    "cifar_cinic_full": "",
+}
 _NOTES = {
     "gaussian": (
         "The data set is a reconstruction of the geometry: the centres and the class separation of the paper, but "
@@ -169,12 +181,8 @@ _NOTES = {
     ),
     "diabetes": _HALVES_NOTE,
     "breast": _HALVES_NOTE,
-    "mnist_svhn": _IMAGES_NOTE
-    + " MNIST: the 10,000 test images; SVHN: 10,000 crops, which may be cut anew from whole numbers.",
-    "cifar_cinic": _IMAGES_NOTE
-    + " CIFAR-10: the 8,000 test images of eight classes, compressed as JPEG; CINIC-10: 8,250 images of Tiny-ImageNet "
-    "stand in for it.",
-    "cifar_cinic_full": _IMAGES_NOTE,
+    **{name: _FROZEN_NOTE + pools for name, pools in _POOLS_NOTES.items()},
+    **{name + TUNED: _TUNED_NOTE + pools for name, pools in _POOLS_NOTES.items()},
 }
 
 
@@ -192,6 +200,7 @@ def paper_result(dataset: str, shift: str, batch_size: int, contender: str) -> P
     -------
     PaperResult or None
     """
+    dataset = dataset.removesuffix(TUNED)
     dataset = _SAME_DATASET.get(dataset, dataset)
     return PAPER_RESULTS.get((dataset, shift, batch_size, _SAME_CONTENDER.get(contender, contender)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accous.bench.problem import TUNED
 from accous.bench.reporting.document import DASH
 
 __all__ = [
@@ -40,7 +41,10 @@ _TITLES = {
 
 def dataset_title(name: str) -> str:
     """A data set's name as it is printed."""
-    return _TITLES.get(name, name)
+    if name in _TITLES:
+        return _TITLES[name]
+    frozen = name.removesuffix(TUNED)
+    return f"{_TITLES[frozen]}, tuned backbone" if frozen in _TITLES else name
 
 
 def drawn(name: str) -> str:
