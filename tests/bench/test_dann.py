@@ -129,17 +129,18 @@ def test_it_helps_where_a_gauge_has_moved(with_and_without: tuple[DANN, DANN]) -
     assert reversing < plain - 0.02
 
 
-def wide_rows(n_rows: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Four classes in 400 columns, as embeddings have them."""
-    centres = 0.12 * np.random.default_rng(0).normal(size=(4, 400))
+def wide_rows(n_rows: int, n_columns: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
+    """Four classes in many columns, as embeddings have them."""
+    centres = 2.4 / np.sqrt(n_columns) * np.random.default_rng(0).normal(size=(4, n_columns))
     rng = np.random.default_rng(seed)
     y = rng.integers(4, size=n_rows)
-    return centres[y] + rng.normal(size=(n_rows, 400)), y
+    return centres[y] + rng.normal(size=(n_rows, n_columns)), y
 
 
-def test_a_small_batch_of_wide_rows_is_not_thrown_across_the_classes() -> None:
-    model = DANN().fit(*wide_rows(800, seed=1))
-    X, y = wide_rows(200, seed=2)
+@pytest.mark.parametrize("n_columns", [128, 400])
+def test_a_small_batch_of_wide_rows_is_not_thrown_across_the_classes(n_columns: int) -> None:
+    model = DANN().fit(*wide_rows(800, n_columns, seed=1))
+    X, y = wide_rows(200, n_columns, seed=2)
     offline = error(model, X, y)
     batches = [slice(start, start + 5) for start in range(0, 200, 5)]
     errors = [error(model.adapt(X[batch]), X[batch], y[batch]) for batch in batches]

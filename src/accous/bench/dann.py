@@ -19,7 +19,6 @@ from accous.exceptions import MissingExtraError
 from accous.labels import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
-from accous.ratio.defaults import default_shortening
 from accous.ratio.inputs import read_rows
 from accous.ratio.maps import Standardize
 
@@ -58,8 +57,8 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
     adapt_learning_rate : float, default=0.03
         Step size of ``adapt``. Classifier and features play against each other, and with larger steps, or many more,
         they go round in circles instead of meeting. A step of W moves the hidden units of a row in proportion to the
-        row's squared length, which is d for d standardised columns: beyond 256 columns the steps of W are divided by
-        d / 12, in keeping with the rows of the ratio.
+        row's squared length, which is d for d standardised columns: beyond 12 columns the steps of W are divided by
+        d / 12.
     adversarial_weight : float, default=1.0
         lambda in [0, 100], by which the reversed gradient is multiplied; 0 leaves the batch out.
     penalty : float, default=0.01
@@ -160,7 +159,7 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             strength=self.adversarial_weight,
             max_rows=self.max_rows_per_step,
             descent=training.Descent(
-                self.n_adapt_steps, self.adapt_learning_rate, self.penalty, default_shortening(rows.shape[1]) ** -2
+                self.n_adapt_steps, self.adapt_learning_rate, self.penalty, hidden_share=min(1.0, 12.0 / rows.shape[1])
             ),
             seed=self.seed_,
         )

@@ -1,4 +1,4 @@
-"""Streams of images: a frozen backbone's features, mixed from two pools or in order of time."""
+"""Streams of images: features of a frozen or tuned backbone, mixed from two pools or in order of time."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
     """Load files that nobody publishes, and never other images under their title."""
     if not datasets.has_cifar_cinic(part):
         raise DataError(
-            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full instead, which "
-            "downloads the published ones."
+            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
+            "cifar_cinic_full_tuned instead, which download the published ones."
         )
     return datasets.load_cifar_cinic(part)
 
@@ -69,7 +69,7 @@ def _embeddings(name: str) -> NDArray[np.float32]:
 def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
     """Features of all images as the reference shapes them; with ``fine_tune``, by a backbone trained on it."""
     n_components = options.get("n_components", N_COMPONENTS)
-    backbone = BackboneFeatures(n_components=n_components, cache=True, random_state=seed)
+    backbone = BackboneFeatures(n_components=n_components, random_state=seed)
     if options.get("fine_tune"):
         images = _all_images(name)
         return backbone.set_params(fine_tune=True).fit(images[reference], labels).transform(images)
@@ -130,7 +130,7 @@ def _tuned(frozen: Problem) -> Problem:
         name=frozen.name + TUNED,
         title=f"{frozen.title}, tuned backbone",
         make=make,
-        prepare=lambda: _images(frozen.name),
+        prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # what is missing is said before any run
         patience=TUNED_PATIENCE,
     )
 

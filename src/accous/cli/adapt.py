@@ -89,7 +89,9 @@ _SaveEvery = Annotated[
 ]
 _New = Annotated[
     bool,
-    typer.Option("--new", help="Begin a new run though the last one is unfinished; its output is given up.", rich_help_panel=_RUN),
+    typer.Option(
+        "--new", help="Begin a new run though the last one is unfinished; its output is given up.", rich_help_panel=_RUN
+    ),
 ]
 _Force = Annotated[
     bool, typer.Option("--force", help="Replace predictions that are there already.", rich_help_panel=_RUN)
