@@ -33,6 +33,19 @@ def test_importing_the_benchmark_package_loads_no_library():
     assert output_of("import sys, accous.bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
 
 
+def test_a_benchmark_runs_without_dann_and_the_list_names_all(tmp_path):
+    code = """
+from accous.cli import main
+print(main(["bench", "list"]))
+common = ["bench", "run", "table1", "--datasets", "diabetes", "--shifts", "Lin", "--seeds", "0", "--rounds", "5", "-q"]
+print(main([*common, "--contenders", "DANN"]), main([*common, "--contenders", "FIX", "-o", FOLDER]))
+""".replace("FOLDER", repr(str(tmp_path)))
+    *listed, first, rest = output_of(BLOCK_TORCH + code).splitlines()
+    assert "images_tuned" in "".join(listed)
+    assert "DANN" in "".join(listed)
+    assert (first, rest) == ("0", "2 0")
+
+
 def test_fit_names_the_extra_and_leaves_nothing_learned():
     code = """
 import numpy as np

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accous.bench.contenders import Contender, get_contender
+from accous.bench.contenders import get_contender
 from accous.bench.plugins import load_plugin
 from accous.bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
 from accous.bench.run import Measures, Run
@@ -168,7 +168,7 @@ class _Reader:
             description=self._text("description", ""),
             datasets=self._names("datasets", get_problem),
             shifts=self._names("shifts", self._check_shift),
-            contenders=self._names("contenders", _available_contender),
+            contenders=self._names("contenders", get_contender),
             batch_sizes=self._counts("batch_sizes"),
             rounds=self._counts("rounds"),
             seeds=self._seeds(),
@@ -216,7 +216,7 @@ class _Reader:
     def _parameters(self) -> dict[str, dict[str, Any]]:
         parameters = self.content.get("parameters", {})
         for name, given in parameters.items():
-            contender = self._checked(partial(_available_contender, name), "parameters", name)
+            contender = self._checked(partial(get_contender, name), "parameters", name)
             for key, value in given.items():
                 try:
                     contender(0).set_params(**{key: value})
@@ -299,17 +299,23 @@ class _Reader:
             raise ParameterError(f"record may have {' and '.join(_RECORDS)}, not {name!r}.")
 
 
-def _available_contender(name: str) -> Contender:
-    contender = get_contender(name)
-    if contender.needs_module and importlib.util.find_spec(contender.needs_module) is None:
-        raise ParameterError(f"{name} needs {contender.needs_module}: pip install 'accous[deep]', or leave it out.")
-    return contender
-
-
 def prepare(spec: Spec, tell: Callable[[str], None] = lambda _: None) -> None:
     """Have the data of every problem at hand, or say what is missing; tell before what may take long."""
+    for name in spec.contenders:
+        module = get_contender(name).needs_module
+        if module and not _is_installed(module):
+            raise ParameterError(
+                f"{name} needs {module}: pip install 'accous[deep]', or name the other contenders with --contenders."
+            )
     for name in spec.datasets:
         problem: Problem = get_problem(name)
         if problem.patience:
             tell(f"{name}: {problem.patience}")
         problem.prepare()
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # what an import hook may say
+        return False
