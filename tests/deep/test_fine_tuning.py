@@ -80,6 +80,15 @@ def test_frozen_parameters_of_a_module_stay():
     assert not torch.equal(kept[1].weight, module[1].weight)
 
 
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_what_a_frozen_normalisation_has_averaged_stays_too(is_frozen):
+    module = seeded(lambda: torch.nn.Sequential(torch.nn.BatchNorm2d(3), small_convolution()))
+    module[0].requires_grad_(not is_frozen)
+    X, y = two_classes_of_images(40)
+    kept = tuned(module, max_epochs=2).fit(X, y).backbone_.module
+    assert torch.equal(kept[0].running_mean, module[0].running_mean) is is_frozen
+
+
 class WithNotes(torch.nn.Sequential):
     """Its state has more than tensors."""
 

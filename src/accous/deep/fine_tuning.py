@@ -66,7 +66,7 @@ def fine_tune(
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
-            backbone.module.train()
+            _set_training(backbone.module)
             # Pieces of nearly the same size: a last one of a single row has no variance for a normalisation to use.
             for indices in np.array_split(generator.permutation(training_indices), n_steps):
                 optimizer.zero_grad()
@@ -133,6 +133,15 @@ class _Head:
 
     def _prepared(self, indices: IntArray) -> Tensor:
         return self.backbone.preparation.prepare(self._rows.take(indices))
+
+
+def _set_training(module: nn.Module) -> None:
+    """Put a module into training mode, but for layers that were frozen: a normalisation would go on averaging."""
+    module.train()
+    for layer in module.modules():
+        own = list(layer.parameters(recurse=False))
+        if own and not any(parameter.requires_grad for parameter in own):
+            layer.eval()
 
 
 def _validation_loss(head: _Head, indices: IntArray, tuning: Tuning) -> float:
