@@ -57,9 +57,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="timed rounds of the ratio alone (default 40)")
     parser.add_argument("--stream", type=int, default=250, help="rounds of the streams (default 250)")
     parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="(default 1 0.1)")
-    parser.add_argument("--seeds", type=int, default=1, help="streams of each width (default 1)")
+    parser.add_argument("--seeds", type=int, default=1, help="streams of each kind (default 1)")
     parser.add_argument("--period", type=int, default=PERIOD, help=f"rounds between switches (default {PERIOD})")
-    parser.add_argument("--images", action="store_true", help="streams of real embeddings instead")
+    parser.add_argument(
+        "--images",
+        action="store_true",
+        help="streams of real embeddings instead of --features; the tables of costs need --rounds 0 to be left out",
+    )
     arguments = parser.parse_args()
     console = Console()
     with threadpool_limits(1):

@@ -1,11 +1,13 @@
 """The benchmarks measure what they say: the rule they sweep is the package's, and their scores add up."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.datasets import ImagePool
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import SHIFTS, TABLES, TableProblem
@@ -14,7 +16,7 @@ from benchmarks.trust_cost import PlainRounds
 from benchmarks.trust_drift import measure_alarms
 from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
 from benchmarks.trust_risk import Setting, insight_row, measure_insights
-from benchmarks.wide_metrics import make_pools, make_stream, measure_costs, measure_errors
+from benchmarks.wide_metrics import embedded_pools, make_pools, make_stream, measure_costs, measure_errors
 from benchmarks.wide_rows import MAPS
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
@@ -180,6 +182,19 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
     errors = measure_errors(stream, {"full": OnlineDensityRatio()})
     assert all(0.1 < error < 0.5 for error, _ in errors.values())
     assert 0.0 == errors["true ratio"][1] < errors["full"][1]
+
+
+def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 256, size=(6, 8, 8, 3), dtype=np.uint8)
+    first, second = (ImagePool(name, images + shift, np.arange(6) + shift) for name, shift in (("a", 0), ("b", 1)))
+    pair = SimpleNamespace(first=first, second=second)
+    monkeypatch.setattr("benchmarks.wide_metrics.datasets.load_mnist_svhn", lambda: pair)
+    monkeypatch.setattr("benchmarks.wide_metrics.embeddings_of", lambda rows, **_: rows.reshape(len(rows), -1))
+    monkeypatch.setattr("benchmarks.wide_metrics.POOL_SIZE", 4)
+    for (rows, labels), pool in zip(embedded_pools(), (first, second), strict=True):
+        assert len(labels) == 4
+        places = labels - pool.labels[0]
+        np.testing.assert_array_equal(rows, pool.images[places].reshape(4, -1))
 
 
 def test_the_shortened_rows_that_are_measured_are_those_of_the_default() -> None:

@@ -47,6 +47,7 @@ def test_what_the_paper_has_not_is_none() -> None:
     assert paper_result("gaussian", "Squ", 1, "oracle") is None
     assert paper_result("gaussian", "Squ", 7, "Accous") is None
     assert paper_result("gas_sensor", "natural", 10, "Accous") is None
+    assert paper_result("gaussian_tuned", "Squ", 1, "Accous") is None
 
 
 def test_other_names_for_the_same_thing() -> None:
@@ -68,4 +69,4 @@ def test_stand_ins_and_backbones_are_said_to_be_what_they_are() -> None:
     assert "then on the reference of each seed" in tuned
     assert all("Tiny-ImageNet stand in for it" in note for note in (frozen, tuned))
     assert dataset_title("cifar_cinic_tuned") == "CIFAR10-CINIC10 (stand-ins), tuned backbone"
-    assert dataset_title("mine_tuned") == "mine_tuned"
+    assert dataset_title("diabetes_tuned") == "diabetes_tuned"

@@ -21,6 +21,13 @@ __all__ = [
     "shift_words",
 ]
 
+_IMAGE_TITLES = {
+    "mnist_svhn": "MNIST-SVHN",
+    "cifar_cinic": "CIFAR10-CINIC10 (stand-ins)",
+    "cifar_cinic_genuine": "CIFAR10-CINIC10 (samples)",
+    "cifar_cinic_full": "CIFAR10-CINIC10",
+    "yearbook": "Yearbook",
+}
 _TITLES = {
     "gaussian": "Gaussians (reconstructed)",
     "gaussian_published": "Gaussians (as published)",
@@ -31,20 +38,14 @@ _TITLES = {
     "gas_sensor": "Gas sensors",
     "acs_employment": "Employment",
     "powersupply": "Power supply",
-    "mnist_svhn": "MNIST-SVHN",
-    "cifar_cinic": "CIFAR10-CINIC10 (stand-ins)",
-    "cifar_cinic_genuine": "CIFAR10-CINIC10 (samples)",
-    "cifar_cinic_full": "CIFAR10-CINIC10",
-    "yearbook": "Yearbook",
+    **_IMAGE_TITLES,
+    **{name + TUNED: f"{title}, tuned backbone" for name, title in _IMAGE_TITLES.items()},
 }
 
 
 def dataset_title(name: str) -> str:
     """A data set's name as it is printed."""
-    if name in _TITLES:
-        return _TITLES[name]
-    frozen = name.removesuffix(TUNED)
-    return f"{_TITLES[frozen]}, tuned backbone" if frozen in _TITLES else name
+    return _TITLES.get(name, name)
 
 
 def drawn(name: str) -> str:
