@@ -37,7 +37,7 @@ def test_a_benchmark_runs_without_dann_and_the_list_names_all(tmp_path):
     code = """
 from accous.cli import main
 print(main(["bench", "list"]))
-common = ["bench", "run", "table1", "--datasets", "diabetes", "--shifts", "Lin", "--seeds", "0", "--rounds", "5", "-q"]
+common = ["bench", "run", "table3", "--batch-sizes", "1", "--shifts", "Lin", "--seeds", "0", "--rounds", "5", "-q"]
 print(main([*common, "--contenders", "DANN"]), main([*common, "--contenders", "FIX", "-o", FOLDER]))
 """.replace("FOLDER", repr(str(tmp_path)))
     *listed, first, rest = output_of(BLOCK_TORCH + code).splitlines()
