@@ -140,7 +140,7 @@ _PROBLEMS = {
         _halved("breast_cancer", "Breast (diagnostic)"),
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),
-        _ordered("powersupply", "Power supply (day or night)", share=0.9, label=_is_day),
+        _ordered("powersupply", "Power supply", share=0.9, label=_is_day),
         *IMAGE_PROBLEMS,
     )
 }  # fmt: skip

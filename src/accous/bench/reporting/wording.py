@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accous.bench.problem import TUNED
+from accous.bench.problems import get_problem, problem_names
 from accous.bench.reporting.document import DASH
 
 __all__ = [
@@ -21,31 +21,10 @@ __all__ = [
     "shift_words",
 ]
 
-_IMAGE_TITLES = {
-    "mnist_svhn": "MNIST-SVHN",
-    "cifar_cinic": "CIFAR10-CINIC10 (stand-ins)",
-    "cifar_cinic_genuine": "CIFAR10-CINIC10 (samples)",
-    "cifar_cinic_full": "CIFAR10-CINIC10",
-    "yearbook": "Yearbook",
-}
-_TITLES = {
-    "gaussian": "Gaussians (reconstructed)",
-    "gaussian_published": "Gaussians (as published)",
-    "moving_gaussian": "One moving Gaussian",
-    "diabetes": "Diabetes",
-    "breast": "Breast",
-    "breast_cancer": "Breast (diagnostic)",
-    "gas_sensor": "Gas sensors",
-    "acs_employment": "Employment",
-    "powersupply": "Power supply",
-    **_IMAGE_TITLES,
-    **{name + TUNED: f"{title}, tuned backbone" for name, title in _IMAGE_TITLES.items()},
-}
-
 
 def dataset_title(name: str) -> str:
-    """A data set's name as it is printed."""
-    return _TITLES.get(name, name)
+    """A data set's name as it is printed: that of its problem, where it is registered here."""
+    return get_problem(name).title if name in problem_names() else name
 
 
 def drawn(name: str) -> str:
