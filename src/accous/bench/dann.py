@@ -24,6 +24,8 @@ from accous.ratio.maps import Standardize
 
 __all__ = ["DANN"]
 
+_USUAL_COLUMNS = 12  # of the paper's synthetic data, on which the steps were found
+
 
 @dataclass(frozen=True)
 class DannState:
@@ -159,7 +161,10 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             strength=self.adversarial_weight,
             max_rows=self.max_rows_per_step,
             descent=training.Descent(
-                self.n_adapt_steps, self.adapt_learning_rate, self.penalty, hidden_share=min(1.0, 12.0 / rows.shape[1])
+                self.n_adapt_steps,
+                self.adapt_learning_rate,
+                self.penalty,
+                hidden_share=min(1.0, _USUAL_COLUMNS / rows.shape[1]),
             ),
             seed=self.seed_,
         )

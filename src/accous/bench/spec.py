@@ -317,5 +317,5 @@ def prepare(spec: Spec, tell: Callable[[str], None] = lambda _: None) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # what an import hook may say
+    except ModuleNotFoundError:  # of a dotted name, whose package is missing
         return False
