@@ -14,6 +14,7 @@ ONE_STEP = {cls.__name__: cls for cls in (ULSIF, RULSIF, KLIEP, KMM, LogisticRat
 KERNEL_SUMS = ["ULSIF", "RULSIF", "KLIEP"]
 
 each_estimator = pytest.mark.parametrize("name", list(ONE_STEP))
+each_map = pytest.mark.parametrize("feature_map", ["standardize", "identity", "rbf"])
 each_kernel_sum = pytest.mark.parametrize("name", KERNEL_SUMS)
 
 

@@ -13,7 +13,7 @@ from accous.core.metric import Metric
 from accous.core.sketch import Sketch
 from accous.core.wide_newton import WideStack
 from accous.ratio.defaults import MAX_FULL_FEATURES
-from tests.checkpoint.test_saving import edit_manifest
+from tests.checkpoint.folders import edit_manifest
 from tests.ratio.online_cases import drifting_batches, normal_rows
 
 each_estimator = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearnerRatio])
