@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 _NEED_TORCH = [
-    "src/accous/bench/adversarial.py",
+    "src/accous_bench/adversarial.py",
     "src/accous/deep/backbones.py",
     "src/accous/deep/embedding.py",
     "src/accous/deep/fine_tuning.py",

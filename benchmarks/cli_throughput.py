@@ -22,8 +22,8 @@ import polars as pl
 from rich.console import Console
 
 from accous.cli import main as run_command
-from accous.core.compiled import compile_all
-from accous.pipeline.folder import load_pipeline
+from accous.core.fast.compiled import compile_all
+from accous.tabular.folder import load_pipeline
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 

@@ -25,7 +25,7 @@ from rich.progress import track
 
 from accous import OnlineDensityRatio
 from accous.blas import one_blas_thread
-from accous.erm import LogisticErm
+from accous.classifier.erm import LogisticErm
 from benchmarks.problems import SHIFTS, TABLES, GaussianProblem, Problem, TableProblem, data_folder
 
 ROOT = Path(__file__).parent.parent

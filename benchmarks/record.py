@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accous.bench.provenance import machine, versions
+from accous_bench.provenance import machine, versions
 
 FOLDER = Path(__file__).parent / "results"
 

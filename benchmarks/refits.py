@@ -18,7 +18,7 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.bench.problems import SHIFTS
+from accous_bench.problems import SHIFTS
 from accous.streams import GaussianStream
 from benchmarks.record import write_results
 

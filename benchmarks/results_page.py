@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accous.bench.reporting.aggregate import Aggregates
-from accous.bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture
-from accous.bench.reporting.figures import Figures, draw_figures
-from accous.bench.reporting.render_markdown import markdown
-from accous.bench.reporting.report import provenance_lines, read_inputs, report_blocks
+from accous_bench.reporting.aggregate import Aggregates
+from accous_bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture
+from accous_bench.reporting.figures import Figures, draw_figures
+from accous_bench.reporting.render_markdown import markdown
+from accous_bench.reporting.report import provenance_lines, read_inputs, report_blocks
 
 __all__ = ["results_blocks", "write_page"]
 

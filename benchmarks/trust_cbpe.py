@@ -16,7 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from accous import AdaptiveClassifier
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.streams import GaussianStream
 from benchmarks.problems import SHIFTS
 

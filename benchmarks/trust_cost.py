@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from accous import AdaptiveClassifier
-from accous.adaptation_state import AdaptationState
-from accous.core.arrays import FloatArray
+from accous.classifier.state import AdaptationState
+from accous.arrays import FloatArray
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 

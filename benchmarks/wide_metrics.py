@@ -25,12 +25,12 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
-from accous.bench.oracle import Oracle
-from accous.core.arrays import FloatArray
-from accous.core.cover import active_lengths
-from accous.core.ensemble import EnsembleState
-from accous.core.learners import newton_step, start_learners
-from accous.core.meta import meta_weights, start_meta
+from accous_bench.oracle import Oracle
+from accous.arrays import FloatArray
+from accous.core.paper.cover import active_lengths
+from accous.core.paper.ensemble import EnsembleState
+from accous.core.paper.learners import newton_step, start_learners
+from accous.core.paper.meta import meta_weights, start_meta
 from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift

@@ -27,9 +27,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.bench.problem import Setting
-from accous.bench.problems import get_problem
-from accous.core.arrays import FloatArray
+from accous_bench.problem import Setting
+from accous_bench.problems import get_problem
+from accous.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, SquareShift
 from benchmarks.problems import data_folder, table_parts

@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.core.arrays import FloatArray, IntArray
-from accous.core.cover import active_lengths
-from accous.core.meta import MetaState, meta_weights
-from accous.core.newton import NewtonStack
+from accous.arrays import FloatArray, IntArray
+from accous.core.paper.cover import active_lengths
+from accous.core.paper.meta import MetaState, meta_weights
+from accous.core.paper.newton import NewtonStack
 from accous.streams import GaussianStream, SquareShift
 from tests.oracles import Learner, PaperAccous
 

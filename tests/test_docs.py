@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accous.bench import contenders
+from accous_bench import contenders
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -14,7 +14,7 @@ import numpy as np
 
 from accous import AdaptiveClassifier
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.streams import GaussianStream
 from benchmarks.peers.processes import Peer
 from benchmarks.peers.tables import Grid

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
-    from accous.adaptation import AdaptiveClassifier
+    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.checkpoint import load, save
     from accous.exceptions import AccousError
     from accous.ratio.kliep import KLIEP
@@ -45,7 +45,7 @@ __all__ = [
 
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
-    "AdaptiveClassifier": "accous.adaptation",
+    "AdaptiveClassifier": "accous.classifier.adaptation",
     "KLIEP": "accous.ratio.kliep",
     "KMM": "accous.ratio.kmm",
     "LogisticRatio": "accous.ratio.logistic",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accous.bench import contenders
+from accous_bench import contenders
 
 SMALL = """
 title = "Small"

@@ -8,13 +8,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from accous.bench.network import Network
+from accous_bench.network import Network
 from accous.exceptions import ParameterError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
-from accous.bench import adversarial  # noqa: E402
-from accous.bench.adversarial import Descent, ReverseGradient, adapt_network, fit_network  # noqa: E402
+from accous_bench import adversarial  # noqa: E402
+from accous_bench.adversarial import Descent, ReverseGradient, adapt_network, fit_network  # noqa: E402
 
 Array = NDArray[np.float64]
 

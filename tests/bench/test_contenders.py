@@ -18,7 +18,7 @@ from accous import (
     OnlineDensityRatio,
     SingleLearnerRatio,
 )
-from accous.bench.contenders import (
+from accous_bench.contenders import (
     ORACLE,
     PAPER_CONTENDERS,
     Contender,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from accous.bench.dann import DANN
+from accous_bench.dann import DANN
 from accous.streams import GaussianStream, SquareShift
 from tests.classifiers import PROBE, drifting_batches, labelled_rows
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from accous.bench.dann import DANN
+from accous_bench.dann import DANN
 from accous.exceptions import DataError, ParameterError
 from tests.classifiers import PROBE, Array, drifting_batches, labelled_rows
 

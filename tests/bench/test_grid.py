@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accous.bench import contenders
-from accous.bench.grid import play_grid, unfinished
-from accous.bench.results import append_row, read_rows, repair
-from accous.bench.run import Run
-from accous.bench.spec import read_spec
+from accous_bench import contenders
+from accous_bench.grid import play_grid, unfinished
+from accous_bench.results import append_row, read_rows, repair
+from accous_bench.run import Run
+from accous_bench.spec import read_spec
 from accous.exceptions import AccousError, DataError
 
 WriteSpec = Callable[..., Path]
@@ -48,7 +48,7 @@ def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: 
     distributed = pytest.importorskip("distributed")
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier, KLIEP\n"
-        "from accous.bench.contenders import Contender, register\n"
+        "from accous_bench.contenders import Contender, register\n"
         "register(Contender('mine', lambda seed: AdaptiveClassifier(ratio=KLIEP()), learns_first=True))\n"
     )
     spec = read_spec(write_spec(('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]')))

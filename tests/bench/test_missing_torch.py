@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from accous.bench.dann import DANN
+from accous_bench.dann import DANN
 from tests.classifiers import labelled_rows
 
 # For a fresh interpreter: `import torch` fails as it does where PyTorch is not installed. A None in sys.modules would
@@ -30,7 +30,7 @@ def output_of(code: str) -> str:
 
 
 def test_importing_the_benchmark_package_loads_no_library():
-    assert output_of("import sys, accous.bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
+    assert output_of("import sys, accous_bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
 
 
 def test_a_benchmark_runs_without_dann_and_the_list_names_all(tmp_path):
@@ -50,7 +50,7 @@ def test_fit_names_the_extra_and_leaves_nothing_learned():
     code = """
 import numpy as np
 from accous import AccousError
-from accous.bench.dann import DANN
+from accous_bench.dann import DANN
 model = DANN()
 try:
     model.fit(np.eye(4), [0, 1, 0, 1])

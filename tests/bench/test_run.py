@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.bench import problems
-from accous.bench.contenders import Contender, get_contender
-from accous.bench.problems import SHIFTS, Setting, get_problem
-from accous.bench.run import Measures, Run, play
-from accous.bench.scores import RoundScores, expected_excess_loss
+from accous_bench import problems
+from accous_bench.contenders import Contender, get_contender
+from accous_bench.problems import SHIFTS, Setting, get_problem
+from accous_bench.run import Measures, Run, play
+from accous_bench.scores import RoundScores, expected_excess_loss
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, MovingGaussianStream
 
@@ -114,7 +114,7 @@ def test_making_the_stream_is_no_cost_of_the_contender(monkeypatch: pytest.Monke
     run, late = make_run("FIX"), 0.0
     real_clocks = {name: getattr(time, name) for name in ("perf_counter", "process_time")}
     for name, clock in real_clocks.items():
-        monkeypatch.setattr(f"accous.bench.run.time.{name}", lambda clock=clock: clock() + late)
+        monkeypatch.setattr(f"accous_bench.run.time.{name}", lambda clock=clock: clock() + late)
 
     def make(setting: Setting) -> Any:
         nonlocal late

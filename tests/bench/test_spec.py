@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accous.bench import contenders
-from accous.bench.problems import get_problem
-from accous.bench.spec import find_spec, prepare, read_spec, spec_names
+from accous_bench import contenders
+from accous_bench.problems import get_problem
+from accous_bench.spec import find_spec, prepare, read_spec, spec_names
 from accous.exceptions import DataError, ParameterError
 
 WriteSpec = Callable[..., Path]
@@ -101,7 +101,7 @@ def test_an_unknown_spec_is_answered_with_the_known_ones() -> None:
 def test_data_that_cannot_be_had_is_refused_before_anything_runs(
     write_spec: WriteSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from accous.bench import problems
+    from accous_bench import problems
 
     problems._halves.cache_clear()
     monkeypatch.setenv("ACCOUS_DATA", str(tmp_path))
@@ -139,7 +139,7 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
 def test_ten_lines_add_a_contender(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier, RULSIF\n"
-        "from accous.bench.contenders import Contender, register\n"
+        "from accous_bench.contenders import Contender, register\n"
         "def make(seed):\n"
         "    return AdaptiveClassifier(ratio=RULSIF(random_state=seed))\n"
         "register(Contender('RuLSIF', make, learns_first=True))\n"
@@ -165,7 +165,7 @@ def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> 
 def test_what_takes_minutes_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     slow = replace(get_problem("gaussian"), patience="takes minutes", prepare=lambda: told.append("prepared"))
-    monkeypatch.setattr("accous.bench.spec.get_problem", lambda _: slow)
+    monkeypatch.setattr("accous_bench.spec.get_problem", lambda _: slow)
     prepare(read_spec(find_spec("table3")), tell=told.append)
     assert told == ["gaussian: takes minutes", "prepared"]
     assert "minutes" in get_problem("mnist_svhn").patience

@@ -14,7 +14,7 @@ import accous
 from accous.checkpoint import rows
 from accous.checkpoint.files import read_data, write_data
 from accous.exceptions import CheckpointError
-from accous.ratio.inputs import own_copy
+from accous.validation import own_copy
 
 NUMPY_DTYPES = [
     *("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),

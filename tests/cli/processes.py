@@ -28,10 +28,10 @@ def run_accous(*arguments: Any, check: int | None = 0, **options: Any) -> subpro
 
 ZYGOTE = """
 import json, os, sys
-import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect, accous.pipeline.fitting
-import accous.pipeline.folder, accous.pipeline.running, accous.tables.opening, polars, rich.progress
+import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect, accous.tabular.fitting
+import accous.tabular.folder, accous.tabular.running, accous.tabular.formats.opening, polars, rich.progress
 from accous.cli import main
-from accous.core.compiled import compile_all
+from accous.core.fast.compiled import compile_all
 compile_all()
 print("ready", flush=True)
 for line in sys.stdin:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.pipeline.folder import load_pipeline
+from accous.tabular.folder import load_pipeline
 from tests.cli.processes import files_of
 
 HEADER = "age,income,plan,label"

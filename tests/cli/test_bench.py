@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from accous.bench.problems import get_problem
+from accous_bench.problems import get_problem
 from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
 
@@ -91,7 +91,7 @@ def test_what_takes_minutes_is_told_unless_quiet(
     is_quiet: bool, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = replace(get_problem("gaussian"), patience="takes minutes")
-    monkeypatch.setattr("accous.bench.spec.get_problem", lambda _: slow)
+    monkeypatch.setattr("accous_bench.spec.get_problem", lambda _: slow)
     assert main(["bench", "run", str(spec), "--json", *(["-q"] if is_quiet else [])]) == 0
     printed = capsys.readouterr()
     assert ("gaussian: takes minutes" in printed.err) is not is_quiet
@@ -101,12 +101,12 @@ def test_what_takes_minutes_is_told_unless_quiet(
 def test_failed_runs_give_exit_code_1_and_are_named(
     spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from accous.bench import contenders
+    from accous_bench import contenders
 
     monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier\n"
-        "from accous.bench.contenders import Contender, register\n"
+        "from accous_bench.contenders import Contender, register\n"
         "register(Contender('wrong', lambda seed: AdaptiveClassifier(C=-1.0), learns_first=False))\n"
     )
     spec.write_text('plugins = ["mine.py"]\n' + spec.read_text().replace('"Accous"', '"wrong"'))

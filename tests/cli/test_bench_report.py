@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from accous.cli import main
-from accous.cli.bench_report import report
+from accous_bench.commands.report import report
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from tests.bench.reporting.rows import make_failure, table_rows
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.pipeline.folder import load_pipeline
+from accous.tabular.folder import load_pipeline
 
 WIDTH = 14
 FIT = ["fit", "reference.npy", "--label", "labels.npy", "-o", "model", "--quiet"]

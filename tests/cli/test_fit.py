@@ -11,7 +11,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.pipeline.folder import load_pipeline
+from accous.tabular.folder import load_pipeline
 from tests.cli.tables import make_tables
 
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.audits import Audit, audit_errors
 
 

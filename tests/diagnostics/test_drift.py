@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.drift import MAX_EVENTS, ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
 
 ROWS = np.stack((np.linspace(-2.0, 2.0, 41), np.ones(41)), axis=1)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.sets import conformal_sets
 
 scores_of = arrays(np.float64, 8, elements=st.integers(0, 10).map(lambda tenth: tenth / 10.0))

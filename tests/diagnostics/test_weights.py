@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 
 N_ROWS = 7

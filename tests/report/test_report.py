@@ -9,7 +9,7 @@ import pytest
 
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
-from accous.pipeline.history import History
+from accous.tabular.history import History
 from accous.report.page import render_page
 from accous.report.subject import Subject
 from accous.report.words import judge_in_words

@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from accous.adaptation import AdaptiveClassifier
+from accous.classifier.adaptation import AdaptiveClassifier
 from accous.blas import one_blas_thread
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain

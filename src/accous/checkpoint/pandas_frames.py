@@ -9,7 +9,7 @@ import pandas as pd
 
 from accous.checkpoint.objects import objects_from_plain, objects_to_plain
 from accous.exceptions import CheckpointError
-from accous.ratio.inputs import own_copy
+from accous.validation import own_copy
 
 __all__ = ["frame_from_plain", "frame_to_plain"]
 

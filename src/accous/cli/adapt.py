@@ -26,7 +26,7 @@ from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
-    from accous.pipeline.running import SaveRule
+    from accous.tabular.running import SaveRule
 
 __all__ = ["EXAMPLES", "adapt"]
 
@@ -158,7 +158,7 @@ def adapt(
 
 
 def _save_rule(text: str) -> SaveRule:
-    from accous.pipeline.running import SaveRule
+    from accous.tabular.running import SaveRule
 
     try:
         rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.pipeline.job import Job
+    from accous.tabular.job import Job
 
 __all__ = ["AdaptProgress"]
 

@@ -15,10 +15,10 @@ from accous.exceptions import ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.pipeline.folder import Pipeline
-    from accous.pipeline.job import Job, JobSpec
-    from accous.pipeline.running import SaveRule
-    from accous.tables.chunks import TableReader
+    from accous.tabular.folder import Pipeline
+    from accous.tabular.job import Job, JobSpec
+    from accous.tabular.running import SaveRule
+    from accous.tabular.formats.chunks import TableReader
 
 __all__ = ["AdaptRequest", "run_adapt", "summary_of"]
 
@@ -48,7 +48,7 @@ class AdaptRequest:
     @property
     def output_format(self) -> str:
         """Format of the predictions."""
-        from accous.tables.opening import format_of
+        from accous.tabular.formats.opening import format_of
 
         output_format = format_of(self.output, "a name with one of these endings")
         if output_format == "npy":
@@ -58,7 +58,7 @@ class AdaptRequest:
     @property
     def text_output(self) -> str:
         """The file that rows are appended to."""
-        from accous.tables.writing import partial_path
+        from accous.tabular.formats.writing import partial_path
 
         return partial_path(self.output) if self.output_format == "parquet" else self.output
 
@@ -71,7 +71,7 @@ class AdaptRequest:
 
     def spec(self, kept: list[str]) -> JobSpec:
         """All that the output depends on."""
-        from accous.pipeline.job import JobSpec, absolute
+        from accous.tabular.job import JobSpec, absolute
 
         options = {
             "batch-size": self.batch_size if self.by is None else 0,
@@ -96,10 +96,10 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
     from accous.cli.adapt_progress import AdaptProgress
     from accous.cli.compiling import compile_with_notice
     from accous.cli.stopping import stop_on_signals
-    from accous.pipeline.folder import load_pipeline
-    from accous.tables.labelled import with_labels
-    from accous.tables.opening import open_table
-    from accous.tables.vectors import require_widths
+    from accous.tabular.folder import load_pipeline
+    from accous.tabular.formats.labelled import with_labels
+    from accous.tabular.formats.opening import open_table
+    from accous.tabular.formats.vectors import require_widths
 
     pipeline = load_pipeline(asked.model)
     fitted_widths = pipeline.settings.get("widths", {})
@@ -133,9 +133,9 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
 
 
 def _begin(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, remarks: Console) -> Job:
-    from accous.pipeline.folder import save_pipeline
-    from accous.pipeline.job import begin_or_resume
-    from accous.pipeline.predictions import output_columns
+    from accous.tabular.folder import save_pipeline
+    from accous.tabular.job import begin_or_resume
+    from accous.tabular.predictions import output_columns
 
     kept = chosen_columns("--keep", asked.keep, table.columns, table.name, table.widths)
     output_columns(kept, pipeline.model.classes_)
@@ -157,10 +157,10 @@ def _begin(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, remarks:
 def _follow(
     asked: AdaptRequest, pipeline: Pipeline, table: TableReader, save_rule: SaveRule, request: Any, progress: Any
 ) -> bool:
-    from accous.pipeline.rounds import RoundRule
-    from accous.pipeline.rows import RowReader
-    from accous.pipeline.running import AdaptRun
-    from accous.tables.writing import RowsOutput
+    from accous.tabular.rounds import RoundRule
+    from accous.tabular.rows import RowReader
+    from accous.tabular.running import AdaptRun
+    from accous.tabular.formats.writing import RowsOutput
 
     job = pipeline.job
     assert job is not None
@@ -201,8 +201,8 @@ def _finish_output(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, 
         return
     import polars as pl
 
-    from accous.pipeline.predictions import output_columns
-    from accous.tables.writing import finish_parquet
+    from accous.tabular.predictions import output_columns
+    from accous.tabular.formats.writing import finish_parquet
 
     schema: dict[str, Any] = dict.fromkeys(output_columns(kept, pipeline.model.classes_), pl.Float64())
     types = table.column_types(kept)
@@ -219,8 +219,8 @@ def _remove_partial(asked: AdaptRequest) -> None:
 
 
 def _require_apart(asked: AdaptRequest) -> None:
-    from accous.pipeline.job import absolute
-    from accous.tables.labelled import place_of_labels
+    from accous.tabular.job import absolute
+    from accous.tabular.formats.labelled import place_of_labels
 
     labels = place_of_labels(asked.label or "") or (None, "")
     files = [("STREAM", asked.stream), ("--label", labels[0])]

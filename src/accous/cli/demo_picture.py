@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race
-from accous.core.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray, IntArray
 
 __all__ = ["draw_race", "rolling_mean"]
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from accous.adaptation import AdaptiveClassifier
-from accous.bench.oracle import Oracle
-from accous.core.arrays import FloatArray
-from accous.pipeline.history import History
+from accous.classifier.adaptation import AdaptiveClassifier
+from accous_bench.oracle import Oracle
+from accous.arrays import FloatArray
+from accous.tabular.history import History
 from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
 from accous.ratio.single import SingleLearnerRatio

@@ -11,7 +11,7 @@ import typer
 from accous.cli.options import AsJson, Quiet, results_console
 
 if TYPE_CHECKING:
-    from accous.pipeline.folder import Pipeline
+    from accous.tabular.folder import Pipeline
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -27,7 +27,7 @@ _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by 
 
 def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int:
     """Show what a model has learned so far, and how far its last run has come."""
-    from accous.pipeline.folder import load_pipeline
+    from accous.tabular.folder import load_pipeline
 
     pipeline = load_pipeline(model)
     record = state_of(pipeline)

@@ -99,7 +99,7 @@ def chosen_columns(
     names = [name for value in values for name in ([value] if value in columns else value.split(","))]
     widths = {name: width for name, width in (widths or {}).items() if name in names}
     if widths:
-        from accous.tables.vectors import spread_names
+        from accous.tabular.formats.vectors import spread_names
 
         names = [part for name in names for part in (spread_names(name, widths[name]) if name in widths else [name])]
     for name in names:

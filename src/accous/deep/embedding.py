@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from accous.core.arrays import IntArray
+from accous.arrays import IntArray
 from accous.deep.backbones import Backbone
 from accous.deep.cache import EmbeddingCache, key_of
 from accous.deep.progress import LateBar

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.deep.missing import import_extra
 from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction

@@ -26,7 +26,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from accous.core.arrays import IntArray
+from accous.arrays import IntArray
 from accous.deep.backbones import Backbone
 from accous.deep.embedding import one_torch_thread
 from accous.deep.progress import LateBar

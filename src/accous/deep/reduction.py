@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.exceptions import DataError
 
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]

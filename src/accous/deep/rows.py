@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.arrays import IntArray
+from accous.arrays import IntArray
 from accous.deep.missing import import_extra
 from accous.exceptions import DataError
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray, IntArray
 
 __all__ = ["ReferenceColumns", "linear_parts", "shares"]
 

@@ -19,9 +19,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.arrays import FloatArray
-from accous.core.logistic import make_problem, solve
-from accous.core.ratio_regression import fit_ratio_regression
+from accous.arrays import FloatArray
+from accous.core.solvers.logistic import make_problem, solve
+from accous.core.solvers.ratio_regression import fit_ratio_regression
 from accous.diagnostics.risk import LEVEL
 
 __all__ = ["SIGNIFICANCE", "Audit", "audit_errors"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.weights import weight_distance
 
 __all__ = ["MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 
 __all__ = ["LEVEL", "RiskEstimate", "error_difference", "error_interval", "weighted_error"]
 

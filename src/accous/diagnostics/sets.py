@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 
 __all__ = ["conformal_sets"]
 

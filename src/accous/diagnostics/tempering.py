@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accous.core.arrays import FloatArray
-from accous.core.kernels_tempering import EXPONENTS, discount_losses, reference_terms
+from accous.arrays import FloatArray
+from accous.core.fast.kernels_tempering import EXPONENTS, discount_losses, reference_terms
 
 __all__ = ["EXPONENTS", "HALF_LIFE", "Tempering", "start_tempering", "temper"]
 

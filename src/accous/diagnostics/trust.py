@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.diagnostics.weights import effective_sample_size
 
 __all__ = ["FEWEST_ROWS", "LARGEST_ERROR", "LARGEST_OUT_OF_BOUND", "SMALLEST_MEAN", "Trust", "WeightEvidence", "judge"]

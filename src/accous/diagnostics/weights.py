@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 
 __all__ = ["effective_sample_size", "weight_distance"]
 

@@ -12,8 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
-from accous.ratio.inputs import count_rows, own_copy, read_frame, read_rows
+from accous.arrays import FloatArray
+from accous.validation import count_rows, own_copy, read_frame, read_rows
 
 __all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
-from accous.core.gaussian_kernel import (
+from accous.arrays import FloatArray
+from accous.core.solvers.gaussian_kernel import (
     gaussian_basis,
     largest_exponents,
     median_distance,
@@ -155,7 +155,7 @@ class KernelBasis:
     ----------
     centers : array of shape (n_centers, n_columns)
     shifts : array of shape (n_centers,)
-        See :func:`accous.core.gaussian_kernel.largest_exponents`.
+        See :func:`accous.core.solvers.gaussian_kernel.largest_exponents`.
     width : float
         sigma.
     """

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from accous.core.arrays import FloatArray
-from accous.core.box_qp import DenseMatrix, FactoredMatrix
-from accous.core.gaussian_kernel import gaussian_basis, spread_indices, squared_distances
+from accous.arrays import FloatArray
+from accous.core.solvers.box_qp import DenseMatrix, FactoredMatrix
+from accous.core.solvers.gaussian_kernel import gaussian_basis, spread_indices, squared_distances
 
 __all__ = ["KernelMatrix", "make_kernel_matrix"]
 

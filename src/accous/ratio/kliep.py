@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from accous.core.arrays import FloatArray
-from accous.core.gaussian_kernel import squared_distances
-from accous.core.mixture import fit_mixture_weights
+from accous.arrays import FloatArray
+from accous.core.solvers.gaussian_kernel import squared_distances
+from accous.core.solvers.kliep import fit_mixture_weights
 from accous.parameters import require_number
 from accous.ratio.kernel import KernelBasis, MixtureRatio, MixtureState
 

@@ -11,16 +11,16 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray, IntArray
-from accous.core.learners import DIAGONAL, FULL, LOW_RANK
-from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
-from accous.core.reference import Reference, prepare_reference
+from accous.arrays import FloatArray, IntArray
+from accous.core.paper.learners import DIAGONAL, FULL, LOW_RANK
+from accous.core.paper.losses import KullbackLeibler, LeastSquares, Logistic, Loss
+from accous.core.fast.reference import Reference, prepare_reference
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.defaults import default_metric, default_radius, default_step_size
 from accous.ratio.features import FeatureMap, fit_features
-from accous.ratio.inputs import count_rows
+from accous.validation import count_rows
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
 __all__ = ["LinearRatio"]

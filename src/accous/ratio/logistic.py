@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from accous.blas import one_blas_thread
-from accous.core.arrays import FloatArray
-from accous.core.losses import Logistic
-from accous.core.ratio_regression import fit_ratio_regression
-from accous.core.wide_ratio_regression import WideReference, fit_wide_ratio_regression, make_wide_reference
-from accous.core.width import is_wide
+from accous.arrays import FloatArray
+from accous.core.paper.losses import Logistic
+from accous.core.solvers.ratio_regression import fit_ratio_regression
+from accous.core.solvers.wide_ratio_regression import WideReference, fit_wide_ratio_regression, make_wide_reference
+from accous.core.fast.width import is_wide
 from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import FeatureMap, fit_features

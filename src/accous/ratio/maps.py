@@ -14,10 +14,10 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.defaults import default_shortening
-from accous.ratio.inputs import count_rows, own_copy, require_finite
+from accous.validation import count_rows, own_copy, require_finite
 
 __all__ = [
     "BUILT_IN_MAPS",

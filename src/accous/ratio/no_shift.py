@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from accous.core.arrays import FloatArray
+from accous.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
-from accous.ratio.inputs import count_rows, read_frame, read_rows
+from accous.validation import count_rows, read_frame, read_rows
 
 __all__ = ["NoShift"]
 

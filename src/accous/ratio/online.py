@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from accous.core.arrays import FloatArray, IntArray
-from accous.core.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
-from accous.core.learners import stack_from_plain
-from accous.core.meta import MetaState
+from accous.arrays import FloatArray, IntArray
+from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
+from accous.core.paper.learners import stack_from_plain
+from accous.core.paper.meta import MetaState
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.linear import LinearRatio

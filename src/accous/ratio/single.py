@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from accous.core.arrays import FloatArray
-from accous.core.learners import LearnerStack, newton_step, stack_from_plain, start_learners
+from accous.arrays import FloatArray
+from accous.core.paper.learners import LearnerStack, newton_step, stack_from_plain, start_learners
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["SingleLearnerRatio"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accous.bench.reporting.aggregate import aggregate_rows
-from accous.bench.reporting.cells import Panel, make_panels, split_regret
-from accous.bench.reporting.comparison import against_ours, best_contenders, gap_closed, tally
-from accous.bench.reporting.figure_comparison import draw_comparison
+from accous_bench.reporting.aggregate import aggregate_rows
+from accous_bench.reporting.cells import Panel, make_panels, split_regret
+from accous_bench.reporting.comparison import against_ours, best_contenders, gap_closed, tally
+from accous_bench.reporting.figure_comparison import draw_comparison
 from tests.bench.reporting.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
 
 NAMES = ("oracle", "mine", "Accous (batch first)", "Accous", "FIX", "Accous (paper)", "KMM")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from accous.bench.reporting.curves import Curve, curves_from_rows, switching_period, weight_maps_from_rows
-from accous.bench.reporting.figure_switches import draw_switches, since_switch, switch_words
-from accous.bench.reporting.figure_weights import draw_weights, weight_words
+from accous_bench.reporting.curves import Curve, curves_from_rows, switching_period, weight_maps_from_rows
+from accous_bench.reporting.figure_switches import draw_switches, since_switch, switch_words
+from accous_bench.reporting.figure_weights import draw_weights, weight_words
 from tests.bench.reporting.rows import make_row, natural_rows, switch_rows
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from accous.bench.contenders import PAPER_CONTENDERS
-from accous.bench.reporting.paper import PAPER_RESULTS, paper_note, paper_result
-from accous.bench.reporting.wording import dataset_title
+from accous_bench.contenders import PAPER_CONTENDERS
+from accous_bench.reporting.paper import PAPER_RESULTS, paper_note, paper_result
+from accous_bench.reporting.wording import dataset_title
 
 
 def test_every_table_is_there() -> None:

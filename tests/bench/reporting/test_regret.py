@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from accous.bench.reporting.aggregate import aggregate_rows
-from accous.bench.reporting.regret import fitted_exponent, regret_series, theory_exponent
+from accous_bench.reporting.aggregate import aggregate_rows
+from accous_bench.reporting.regret import fitted_exponent, regret_series, theory_exponent
 from tests.bench.reporting.rows import regret_rows
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from accous.bench.reporting.significance import detectable_effect, holm, paired_test
+from accous_bench.reporting.significance import detectable_effect, holm, paired_test
 
 errors = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=12)
 p_values = st.lists(st.floats(0, 1), max_size=12)

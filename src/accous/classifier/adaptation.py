@@ -1,0 +1,356 @@
+"""AdaptiveClassifier: a predictor that follows the drift by importance-weighted ERM over time."""
+
+from __future__ import annotations
+
+from copy import copy
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.metaestimators import available_if
+
+from accous.classifier.state import AdaptationState, complete, state_from_plain, state_to_plain
+from accous.blas import one_blas_thread
+from accous.arrays import FloatArray
+from accous.core.fast.kernels_weights import normalise_weights
+from accous.diagnostics.attribution import ReferenceColumns
+from accous.diagnostics.tempering import temper
+from accous.diagnostics.weights import effective_sample_size, weight_distance
+from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, predictor_from_plain, predictor_to_plain
+from accous.exceptions import ParameterError
+from accous.classifier.fallback import Fallback, FixedModel, can_be_tempered, compare, next_veto, start_fallback
+from accous.classifier.monitoring import Insight
+from accous.classifier.labels import read_base_weights, read_labels
+from accous.parameters import require_choice, require_number
+from accous.ratio.base import LearnedAttributes, unchanged_on_failure
+from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
+from accous.ratio.online import OnlineDensityRatio
+from accous.classifier.drift_watch import start_watch, watch_round
+
+__all__ = ["AdaptiveClassifier"]
+
+_REFIT_SENSITIVITY = 1.0 / 3.0
+
+
+def _estimator_has(method: str) -> Any:
+    def check(self: Any) -> bool:
+        owner = self.state_.estimator if hasattr(self, "state_") else self.estimator
+        if owner is not None:
+            getattr(owner, method)
+        return True
+
+    return check
+
+
+class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstimator):
+    r"""A classifier that follows unlabelled drift: weighted ERM on the reference, with time-varying ratios.
+
+    After every batch the predictor minimises
+
+    .. math:: \sum_{i \in S_0} w_{t,i} \, \ell(f(x_i), y_i) + \text{penalty}, \qquad w_{t,i} \propto \hat r_t(x_i),
+
+    the paper's importance-weighted ERM. The weights have mean 1, so that C keeps its meaning.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Any scikit-learn classifier, or pipeline ending in one, whose ``fit`` takes ``sample_weight``; frames reach it
+        unconverted. None: our own warm-started logistic (two classes) or softmax regression, with the optimum of
+        ``LogisticRegression(C=C)``. With more than 100 coefficients only ``fit`` goes all the way to the optimum; a
+        round's refit makes a few steps towards it, and more after a jump.
+    ratio : ratio estimator, optional
+        None: ``OnlineDensityRatio()``.
+    refit : {"auto", "always"} or int, default="auto"
+        When to fit the predictor anew: in every round, every so many rounds, or (``"auto"``) when the total variation
+        between the current weights and those of the last fit exceeds ``0.16 (n_eff / n_reference)^(1/3)``, a quarter
+        of that for our own, cheap regression. n_eff is the effective sample size: the fewer rows carry the weight,
+        the more a fit depends on each.
+    C : float, default=1.0
+        Inverse penalty of our own regression; not to be given beside an estimator.
+    fallback : {"auto", "none"}, default="auto"
+        What keeps the adaptation from doing harm. ``"auto"`` tempers the ratio by its own past observed loss (r^tau
+        with tau 0, 1/2 or 1), and goes back to the fixed model while the adapted one is worse on the weighted,
+        cross-fitted reference by more than 1.5 standard errors; compared in every 32nd round (at every fifth refit for
+        an estimator given). ``"none"`` is the paper's method as it is, and what ``"auto"`` means for every ratio
+        estimator but ``OnlineDensityRatio``: those that know a single batch have no past, and the others are there to
+        be compared with.
+    random_state : int, RandomState or None, default=None
+        Seed of the ratio estimator made for ``ratio=None``.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    ratio_ : fitted ratio estimator
+    estimator_ : fitted predictor of the round to come
+        The adapted one, or the fixed one while the fallback says so.
+    reference_weight_ : array of shape (n_reference,)
+        Current importance weights; mean 1, or with base weights b: b r over the mean of r weighted by b.
+    n_rounds_, n_refits_ : int
+        Rounds played, and fits after the first.
+    effective_sample_size_ : float
+        Rows that the weights leave, of ``n_reference``.
+    risk_estimate_ : float
+        Label-free estimate of the predictor's current error; NaN where some class has fewer than two rows (fewer than
+        five where folds are used), so that no fit without a row can be had.
+    risk_ : RiskEstimate
+        The same with an interval, and beside it the error of the model that never adapts.
+    trust_ : Trust
+        Whether the adaptation can be trusted (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
+    drift_attribution_ : array of shape (n_features_in_,)
+        Share of each input column in the log ratio of recent rounds; zeros while there was no shift.
+    drift_events_ : tuple of DriftEvent
+        The last hundred changes of the input distribution.
+    history_in_use_ : float
+        Mean interval length of the learners in use, in rounds.
+    n_features_in_, feature_names_in_
+        Width and column names of the reference.
+
+    Examples
+    --------
+    >>> from accous import AdaptiveClassifier
+    >>> from accous.streams import GaussianStream, SquareShift
+    >>> stream = GaussianStream(SquareShift(period=50), n_rounds=100, batch_size=5)
+    >>> model = AdaptiveClassifier().fit(*stream.reference())
+    >>> for batch in stream:
+    ...     y_hat = model.predict(batch.X)
+    ...     model = model.adapt(batch.X)
+    >>> bool(stream.risk(model, alpha=0.0) < 0.35)
+    True
+    """
+
+    state_: AdaptationState
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        ratio: Any = None,
+        *,
+        refit: int | str = "auto",
+        C: float = 1.0,
+        fallback: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.ratio = ratio
+        self.refit = refit
+        self.C = C
+        self.fallback = fallback
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take a labelled reference and forget all rounds.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_reference, n_features)
+        y : array of shape (n_reference,)
+        sample_weight : array of shape (n_reference,), optional
+            Base weights b; importance weights multiply them.
+        """
+        self._check_parameters()
+        with unchanged_on_failure(self), one_blas_thread():
+            rows = self._read(X, reset=True, min_rows=2)
+            self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
+            ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
+            ratio.fit(X)
+            self.reference_ = own_copy(rows, X)
+            self.erm_ = self._make_erm(self.classes_[self.labels_])
+            weights, estimator = self.base_weight_, self.erm_.fit(self.base_weight_, None)
+            self.fixed_ = FixedModel(self.erm_, weights, self.labels_, estimator)
+            self.columns_ = ReferenceColumns(self.reference_)
+            watch = start_watch(ratio, self.n_features_in_)
+            self.state_ = AdaptationState(
+                0, ratio, weights, estimator, weights, 0, 0, fallback=start_fallback(ratio), watch=watch
+            )
+        return self
+
+    def adapt(self, X_batch: Any) -> Self:
+        """Play one round: learn from an unlabelled batch of any size.
+
+        An empty batch changes nothing and is not counted. If anything fails, the model stays that of the round
+        before.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+        """
+        self._require_fitted("state_")
+        rows = self._read(X_batch, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return self
+        if self.erm_.limits_blas and getattr(self.state_.ratio, "_is_free_of_blas", False):
+            self.state_ = self._play(rows, X_batch)
+            return self
+        with one_blas_thread():
+            self.state_ = self._play(rows, X_batch)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class of each row, by the current predictor; no rows in, no classes out."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        return np.asarray(self.estimator_.predict(rows)) if count_rows(rows) else self.classes_[:0]
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Class probabilities of each row, by the current predictor."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, len(self.classes_)))
+        return np.asarray(self.estimator_.predict_proba(rows))
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores of each row, by the current predictor."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
+        return np.asarray(self.estimator_.decision_function(rows))
+
+    @property
+    def ratio_(self) -> Any:
+        """The ratio estimator."""
+        return self.state_.ratio
+
+    @property
+    def estimator_(self) -> Any:
+        """The predictor in use."""
+        return self._predictor(self.state_)
+
+    @property
+    def reference_weight_(self) -> FloatArray:
+        """Current importance weights of the reference."""
+        return self.state_.weights.copy()
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        return self.state_.n_rounds
+
+    @property
+    def n_refits_(self) -> int:
+        """Fits of the predictor after the first."""
+        return self.state_.n_refits
+
+    @property
+    def effective_sample_size_(self) -> float:
+        """Rows that the current weights leave."""
+        return effective_sample_size(self.state_.weights)
+
+    def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
+        """State after a round with a batch, given as it was read and as it came."""
+        # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+        ratio = copy(self.state_.ratio)
+        batch_ratios = None
+        is_read = self.estimator is None and getattr(ratio, "_reads_numbers", False)
+        if can_be_tempered(ratio):
+            # The same columns have been read already, unless they are for a transformer.
+            batch_ratios = ratio._play_and_tell(rows if is_read else ratio._read(X_batch, reset=False, min_rows=1))
+        elif is_read:
+            ratio._play(rows)
+        else:
+            ratio.partial_fit(X_batch)
+        return self._next_state(ratio, batch_ratios, count_rows(rows))
+
+    def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
+        before, tempering = self.state_, self.state_.fallback.tempering
+        this_round = before.n_rounds + 1
+        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+        if batch_ratios is not None:
+            tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+        exponent = tempering.exponent
+        weights = self._importance_weights(temper(ratios, exponent) if self.fallback == "auto" else ratios)
+        watch = watch_round(
+            before.watch, this_round, (before.ratio, ratio), n_rows, exponent, self.columns_, self._names
+        )
+        if self.fallback == "auto" and exponent == 0.0:
+            # Nothing to adapt to: no fit is needed, and there is nothing to compare.
+            fixed, veto = (self.fixed_.estimator, self.base_weight_), next_veto(0.0, 0.0, this_round, before.n_refits)
+            counts = before.n_refits, before.last_refit
+            return AdaptationState(this_round, ratio, weights, *fixed, *counts, Fallback(tempering, veto), watch)
+        fitted, counts = (before.estimator, before.fitted_weights), (before.n_refits, before.last_refit)
+        if self._is_refit_due(before, weights, this_round):
+            fitted, counts = (self.erm_.fit(weights, before.estimator), weights), (before.n_refits + 1, this_round)
+        veto = before.fallback.veto
+        if batch_ratios is not None and self.fallback == "auto" and veto.is_due(self.erm_, this_round, counts[0]):
+            with one_blas_thread():
+                excess = compare(self.erm_, self.fixed_, self.labels_, weights, fitted)
+            veto = next_veto(*excess, this_round, counts[0])
+        return AdaptationState(this_round, ratio, weights, *fitted, *counts, Fallback(tempering, veto), watch)
+
+    def _names(self) -> list[str]:
+        """Names of the input columns."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
+
+    def _importance_weights(self, ratios: FloatArray) -> FloatArray:
+        weights = np.empty(len(self.base_weight_))
+        # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
+        has_mass = normalise_weights(self.base_weight_, ratios, weights)
+        return weights if has_mass else self.state_.weights
+
+    def _is_refit_due(self, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
+        if self.refit == "always":
+            return True
+        if self.refit == "auto":
+            # Departs from the paper: it refits in every round, which most predictors could not afford.
+            # The fewer rows carry the weight, the more a fit depends on each of them.
+            share = effective_sample_size(weights) / len(weights)
+            return (
+                weight_distance(weights, before.fitted_weights) > self.erm_.refit_distance * share**_REFIT_SENSITIVITY
+            )
+        return this_round - before.last_refit >= int(self.refit)
+
+    def _check_parameters(self) -> None:
+        is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
+        if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
+            raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
+        require_number("C", self.C)
+        require_choice("fallback", self.fallback, ("auto", "none"))
+        if self.estimator is not None and self.C != 1.0:
+            raise ParameterError("C belongs to our own regression; set it on the estimator given instead.")
+        if self.ratio is not None and not hasattr(self.ratio, "predict_ratio"):
+            raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
+
+    def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
+        if self.estimator is None:
+            return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C))
+        return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
+
+    def _to_plain(self) -> dict[str, Any]:
+        """Everything learned besides reference and labels, as nested dicts of arrays, numbers and strings."""
+        plain = state_to_plain(self.state_)
+        if self.estimator is None:
+            plain["estimator"] = predictor_to_plain(self.state_.estimator)
+            plain["fixed"] = predictor_to_plain(self.fixed_.estimator)
+        return plain
+
+    def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
+        """Take over what ``_to_plain`` gave; a foreign estimator is fitted anew with the weights of its last fit."""
+        self.erm_ = self._make_erm(self.classes_[self.labels_])
+        self.columns_ = ReferenceColumns(self.reference_)
+        parts, fixed = complete(plain, ratio, self.n_features_in_), None
+        if self.estimator is None:
+            estimator: Any = predictor_from_plain(parts.pop("estimator"), self.classes_)
+            stored = parts.pop("fixed", None)
+            fixed = None if stored is None else predictor_from_plain(stored, self.classes_)
+        else:
+            with one_blas_thread():
+                estimator = self.erm_.fit(parts["fitted_weights"], None)
+        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
+        self.state_ = state_from_plain(parts, ratio, estimator)
+
+    def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+        if self.estimator is None:
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
+        rows = read_frame(self, X, reset=reset, min_rows=min_rows)
+        # What the ratio could not learn from is not predicted either.
+        is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
+        if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            require_finite(rows, X)
+        return rows

@@ -1,0 +1,314 @@
+"""Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted.
+
+Two ways with one shape: our own warm-started logistic regression, and any scikit-learn classifier whose ``fit`` takes
+``sample_weight``. Both give, besides the fitted predictor, predictions for every reference row by a fit that did not
+see it, from which the current error is estimated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from accous.blas import one_blas_thread
+from accous.arrays import FloatArray, IntArray
+from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
+from accous.core.solvers.logistic import (
+    LogisticProblem,
+    descend_from,
+    leave_one_out_scores,
+    make_problem,
+    solve,
+    solve_compiled,
+)
+from accous.exceptions import ParameterError
+from accous.validation import own_copy
+
+__all__ = [
+    "ForeignErm",
+    "LinearPredictor",
+    "LogisticErm",
+    "WeightedErm",
+    "predictor_from_plain",
+    "predictor_to_plain",
+    "require_sample_weight",
+]
+
+_N_FOLDS = 5
+_N_QUICK_FOLDS = 2
+
+
+class WeightedErm(Protocol):
+    """A way to fit a predictor on the reference with given weights.
+
+    Attributes
+    ----------
+    refit_distance : float
+        How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
+    limits_blas : bool
+        Whether ``fit`` itself sees to it that BLAS runs on one thread, where it is used at all.
+    refits_between_checks : int
+        Refits after which comparing the predictor with the one that never adapts is worth its cost again.
+    """
+
+    refit_distance: ClassVar[float]
+    limits_blas: ClassVar[bool]
+    refits_between_checks: ClassVar[int]
+
+    @property
+    def rounds_between_checks(self) -> int:
+        """Rounds after which such a comparison is worth its cost again."""
+
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
+
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
+        """Class number of each row by a fit that did not see it; None where a class has too few rows.
+
+        ``is_quick`` allows less accurate fits where they are dear.
+        """
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+        """Class probabilities of each row by a fit that did not see it; None where a class has too few rows."""
+
+
+@dataclass(frozen=True)
+class LinearPredictor:
+    """A fitted logistic or softmax regression, with scikit-learn's attribute names.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1 or n_classes, n_features)
+    intercept_ : array of shape (1 or n_classes,)
+    classes_ : array of shape (n_classes,)
+    point : Point or None
+        Where the fit ended, for the next one to start from; None where coefficients are few.
+    """
+
+    coef_: FloatArray
+    intercept_: FloatArray
+    classes_: NDArray[Any]
+    point: Point | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
+        """Make a predictor of coefficients whose last column is the intercept."""
+        # Copies, not views: products of them have the same bits after the model was saved and loaded.
+        predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes)
+        predictor.__dict__["coefs"] = coefs
+        return predictor
+
+    @cached_property
+    def coefs(self) -> FloatArray:
+        """Coefficients with the intercept as last column."""
+        return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
+
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Scores: one per row for two classes, else one per row and class."""
+        # Far enough out to change no answer, near enough for sums not to overflow.
+        scores = np.clip(X, -1e100, 1e100) @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Class probabilities of each row."""
+        scores = self.decision_function(X)
+        return _to_probabilities(scores if scores.ndim == 2 else scores[:, None])
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Most probable class of each row."""
+        return np.asarray(self.classes_[_class_numbers(self.decision_function(X))])
+
+
+def predictor_to_plain(predictor: LinearPredictor) -> dict[str, Any]:
+    """Nested dicts of arrays."""
+    point = None if predictor.point is None else asdict(predictor.point)
+    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": point}
+
+
+def predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> LinearPredictor:
+    """Undo ``predictor_to_plain``."""
+    point = None if plain["point"] is None else Point(**plain["point"])
+    return LinearPredictor(plain["coef"], plain["intercept"], classes, point)
+
+
+class LogisticErm:
+    """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
+
+    Attributes
+    ----------
+    rounds_between_checks : int
+        32 for few coefficients, up to 256 for many.
+    """
+
+    refit_distance: ClassVar[float] = 0.04
+    limits_blas: ClassVar[bool] = True
+    refits_between_checks: ClassVar[int] = 1
+
+    def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
+        self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
+        self._classes = classes
+        # Leaving out every row once costs time in the square of the number of coefficients, a round in their number.
+        n_coefs = self._problem.n_scores * self._problem.design.shape[1]
+        self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
+
+    def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
+        """Minimise the weighted objective, starting from the previous predictor."""
+        start = None if previous is None else previous.coefs
+        coefs = solve_compiled(self._problem, weights, start)
+        if coefs is not None:
+            return LinearPredictor.of_coefs(coefs, self._classes)
+        with one_blas_thread():
+            if self._problem.axes is None:
+                return LinearPredictor.of_coefs(solve(self._problem, weights, start), self._classes)
+            return self._descend(weights, previous)
+
+    def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
+        # Departs from the paper: with many coefficients a round goes towards the optimum, not all the way.
+        effort = FULL if previous is None else ONE_ROUND
+        point = descend_from(self._problem, weights, self._start(previous), effort)
+        coefs = self._problem.from_design(point.coefs)
+        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
+
+    def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
+        """Approximate leave-one-out; folds where its Hessian would be too large."""
+        scores = self._cross_fitted_scores(weights, fitted, _N_QUICK_FOLDS if is_quick else _N_FOLDS)
+        return None if scores is None else _class_numbers(scores)
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: LinearPredictor) -> FloatArray | None:
+        """Probabilities of the same fits."""
+        scores = self._cross_fitted_scores(weights, fitted, _N_FOLDS)
+        return None if scores is None else _to_probabilities(scores)
+
+    def _cross_fitted_scores(self, weights: FloatArray, fitted: LinearPredictor, n_folds: int) -> FloatArray | None:
+        problem = self._problem
+        if not problem.has_small_hessian:
+            return _by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
+        if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
+            return None
+        return leave_one_out_scores(problem, weights, fitted.coefs)
+
+    def _start(self, previous: LinearPredictor | None) -> Point:
+        if previous is not None and previous.point is not None:
+            return previous.point
+        design = self._problem.design
+        n_scores, (n_rows, n_columns) = self._problem.n_scores, design.shape
+        if previous is None:
+            return Point(np.zeros((n_scores, n_columns)), np.zeros((n_scores, n_rows)))
+        coefs = self._problem.to_design(previous.coefs)
+        return Point(coefs, coefs @ design.T)
+
+    def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> FloatArray:
+        coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs, effort=ONE_FOLD)
+        return self._problem.part(rest).scores(coefs)
+
+
+class ForeignErm:
+    """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
+
+    refit_distance: ClassVar[float] = 0.16
+    limits_blas: ClassVar[bool] = False
+    # Two fits on half of the rows for every five on all of them.
+    refits_between_checks: ClassVar[int] = 5
+    rounds_between_checks: ClassVar[int] = 1
+
+    def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
+        require_sample_weight(estimator)
+        self._estimator, self._X, self._y, self._labels, self._classes = estimator, X, y, labels, classes
+
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Fit a fresh clone on the whole reference."""
+        return self._fit_clone(self._X, self._y, weights)
+
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
+        """Stratified folds: five, or two."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.searchsorted(self._classes, part.predict(_safe_indexing(self._X, rest)))
+
+        return _by_folds(self._labels, _N_QUICK_FOLDS if is_quick else _N_FOLDS, predict_rest)
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+        """Stratified folds; every fold holds all classes, so that the columns are the classes."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.asarray(part.predict_proba(_safe_indexing(self._X, rest)), dtype=np.float64)
+
+        return _by_folds(self._labels, _N_FOLDS, predict_rest)
+
+    def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
+        estimator = clone(self._estimator)
+        # Of copies: some estimators write into their input. By the step's name the weights reach the last step only,
+        # whatever earlier steps would make of them.
+        with config_context(enable_metadata_routing=False):
+            return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
+
+
+def require_sample_weight(estimator: Any) -> None:
+    """Refuse, by name, what is not a classifier or takes no ``sample_weight`` in ``fit``."""
+    last = _last_step(estimator)
+    if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
+        name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
+        raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
+    if not _takes_sample_weight(last):
+        raise ParameterError(
+            f"estimator must take sample_weight in fit, and {type(last).__name__} does not: importance weights "
+            "could not reach it. Take one that does, such as LogisticRegression or RandomForestClassifier."
+        )
+
+
+def _takes_sample_weight(estimator: Any) -> bool:
+    """Whether ``fit`` names sample_weight, or passes all on to estimators that do, as ensembles and searches do."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return True
+    parameters = signature(estimator.fit).parameters.values()
+    inner = [part for part in estimator.get_params(deep=True).values() if hasattr(part, "fit") and is_classifier(part)]
+    passes_on = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+    return passes_on and bool(inner) and all(_takes_sample_weight(_last_step(part)) for part in inner)
+
+
+def _last_step(estimator: Any) -> Any:
+    return _last_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
+
+
+def _sample_weight_name(estimator: Any) -> str:
+    if isinstance(estimator, Pipeline):
+        name, step = estimator.steps[-1]
+        return f"{name}__{_sample_weight_name(step)}"
+    return "sample_weight"
+
+
+def _to_probabilities(scores: FloatArray) -> FloatArray:
+    """Probabilities of all classes from one score a row or one for every class."""
+    if scores.shape[1] == 1:
+        scores = np.concatenate((np.zeros_like(scores), scores), axis=1)
+    return np.asarray(softmax(scores, axis=1))
+
+
+def _class_numbers(scores: FloatArray) -> IntArray:
+    """Class by the sign of one score a row, or by the largest of several."""
+    if scores.ndim == 1 or scores.shape[1] == 1:
+        return (scores.reshape(-1) > 0.0).astype(np.int64)
+    return scores.argmax(axis=1)
+
+
+def _by_folds(labels: IntArray, n_folds: int, answer_rest: Any) -> Any:
+    """What fits on the other folds say of each fold's rows, in the order of the rows."""
+    if np.bincount(labels).min() < _N_FOLDS:
+        return None
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(np.zeros(len(labels)), labels))
+    answers = np.concatenate([answer_rest(rows, rest) for rows, rest in folds])
+    return answers[np.argsort(np.concatenate([rest for _, rest in folds]))]

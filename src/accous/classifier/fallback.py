@@ -1,0 +1,149 @@
+"""Never hurt: hold the adaptation back while its own record, or the reference's labels, speak against it.
+
+Two safeguards, both from what is there anyway. Tempering needs no labels: the ratio counts only as far as it did better
+than ratio 1 on past batches (`accous.diagnostics.tempering`). The veto uses the labels of the reference: while the
+cross-fitted, weighted error of the adapted predictor exceeds that of the fixed one by more than 1.5 standard errors,
+the fixed one answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.blas import one_blas_thread
+from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.risk import error_difference
+from accous.diagnostics.tempering import Tempering, start_tempering
+from accous.classifier.erm import WeightedErm
+from accous.ratio.online import OnlineDensityRatio
+
+__all__ = [
+    "VETO_STANDARD_ERRORS",
+    "Fallback",
+    "FixedModel",
+    "Veto",
+    "can_be_tempered",
+    "compare",
+    "fallback_from_plain",
+    "fallback_to_plain",
+    "next_veto",
+    "start_fallback",
+]
+
+# Departs from the paper: it adapts in every round, come what may.
+VETO_STANDARD_ERRORS = 1.5
+
+
+def can_be_tempered(ratio: Any) -> bool:
+    """Whether past batches tell how far the ratio may be believed.
+
+    One-step estimators know a single batch, of which the next one says nothing; the single learner and ratio 1 are
+    there to be compared with. They stay what they are.
+    """
+    return isinstance(ratio, OnlineDensityRatio)
+
+
+class FixedModel:
+    """The predictor that never adapts, and its cross-fitted errors; made when first needed."""
+
+    def __init__(self, erm: WeightedErm, weights: FloatArray, labels: IntArray, estimator: Any = None) -> None:
+        self._erm, self._weights, self._labels = erm, weights, labels
+        self._estimator = estimator
+        self._is_wrong: dict[bool, NDArray[np.bool_] | None] = {}
+
+    @cached_property
+    def estimator(self) -> Any:
+        """The predictor itself."""
+        if self._estimator is not None:
+            return self._estimator
+        with one_blas_thread():
+            return self._erm.fit(self._weights, None)
+
+    def is_wrong(self, *, is_quick: bool = False) -> NDArray[np.bool_] | None:
+        """Which reference rows are misclassified by a fit without them; None where no such fit can be had."""
+        if is_quick not in self._is_wrong:
+            predicted = self._erm.cross_fitted(self._weights, self.estimator, is_quick=is_quick)
+            self._is_wrong[is_quick] = None if predicted is None else predicted != self._labels
+        return self._is_wrong[is_quick]
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """What the last comparison of adapted and fixed predictor gave.
+
+    Attributes
+    ----------
+    is_held : bool
+        Whether the fixed one answers.
+    excess, standard_error : float
+        Weighted error of the adapted minus that of the fixed predictor; NaN before the first comparison.
+    n_rounds, n_refits : int
+        When it was made.
+    """
+
+    is_held: bool
+    excess: float
+    standard_error: float
+    n_rounds: int
+    n_refits: int
+
+    def is_due(self, erm: WeightedErm, n_rounds: int, n_refits: int) -> bool:
+        """Whether it is time to compare again: enough rounds and enough refits have passed."""
+        has_refits = n_refits - self.n_refits >= (erm.refits_between_checks if self.n_rounds else 1)
+        return has_refits and n_rounds - self.n_rounds >= erm.rounds_between_checks
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Both safeguards."""
+
+    tempering: Tempering
+    veto: Veto
+
+
+def start_fallback(ratio: Any) -> Fallback:
+    """Nothing is known: no veto, and where the ratio can be tempered, ratio 1."""
+    tempering = start_tempering() if can_be_tempered(ratio) else replace(start_tempering(), exponent=1.0)
+    return Fallback(tempering, Veto(False, float("nan"), float("nan"), 0, 0))
+
+
+def compare(
+    erm: WeightedErm, fixed: FixedModel, labels: IntArray, weights: FloatArray, fitted: tuple[Any, FloatArray]
+) -> tuple[float, float]:
+    """Weighted error of the adapted minus that of the fixed predictor, and its standard error; NaN where unknown.
+
+    Parameters
+    ----------
+    erm : WeightedErm
+    fixed : FixedModel
+    labels : array of shape (n_reference,)
+    weights : array of shape (n_reference,)
+        The current ones.
+    fitted : tuple
+        The adapted predictor, and the weights that it was fitted with.
+    """
+    predicted = erm.cross_fitted(fitted[1], fitted[0], is_quick=True)
+    is_wrong = fixed.is_wrong(is_quick=True)
+    if predicted is None or is_wrong is None:
+        return float("nan"), float("nan")
+    return error_difference(predicted != labels, is_wrong, weights)
+
+
+def next_veto(excess: float, standard_error: float, n_rounds: int, n_refits: int) -> Veto:
+    """Hold the adapted predictor back if it is worse by more than 1.5 standard errors."""
+    return Veto(excess > VETO_STANDARD_ERRORS * standard_error, excess, standard_error, n_rounds, n_refits)
+
+
+def fallback_to_plain(fallback: Fallback) -> dict[str, Any]:
+    """Nested dicts of arrays and numbers."""
+    return asdict(fallback)
+
+
+def fallback_from_plain(plain: dict[str, Any]) -> Fallback:
+    """Undo ``fallback_to_plain``."""
+    return Fallback(Tempering(**plain["tempering"]), Veto(**plain["veto"]))

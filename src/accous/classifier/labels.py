@@ -1,0 +1,50 @@
+"""Reading what comes beside the rows of a reference: their labels and their base weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, column_or_1d
+
+from accous.arrays import FloatArray, IntArray
+from accous.exceptions import DataError
+
+__all__ = ["read_base_weights", "read_known_labels", "read_labels"]
+
+
+def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntArray]:
+    """Return the classes in order and the class number of each row; ``reader`` is named where there is no y."""
+    if y is None:
+        raise DataError(f"{reader} requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    classes, class_numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(f"y holds the one class {classes.tolist()[0]!r}; a classifier needs at least two classes.")
+    return classes, class_numbers
+
+
+def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
+    """Return the class number of each row; a label that is none of the classes is refused."""
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    is_known = np.isin(labels, classes)
+    if not is_known.all():
+        unknown = labels[~is_known].tolist()[0]
+        raise DataError(f"y holds the label {unknown!r}, which the reference does not: use {classes.tolist()}.")
+    return np.searchsorted(classes, labels)
+
+
+def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:
+    """Return a copy of the base weights, ones for None."""
+    base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
+    if not np.isfinite(base).all() or base.min() < 0.0 or base.sum() <= 0.0:
+        raise DataError("sample_weight must be finite, non-negative and not all zero.")
+    return np.array(base)

@@ -1,0 +1,245 @@
+"""What an adaptive classifier tells of itself without labels, and what late labels tell of it.
+
+Everything here is computed when it is read, from the state of the round; nothing here changes the model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.blas import one_blas_thread
+from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.audits import Audit, audit_errors
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
+from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.tempering import temper
+from accous.diagnostics.trust import Trust, WeightEvidence, judge
+from accous.classifier.erm import WeightedErm
+from accous.exceptions import DataError, ParameterError
+from accous.classifier.fallback import FixedModel, can_be_tempered, compare
+from accous.classifier.labels import read_known_labels
+from accous.parameters import require_number_in
+from accous.validation import count_rows
+from accous.ratio.no_shift import NoShift
+from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.single import SingleLearnerRatio
+
+__all__ = ["Insight"]
+
+
+class Insight:
+    """Attributes and methods of `accous.AdaptiveClassifier` that look at it; the class itself learns nothing."""
+
+    state_: Any
+    erm_: WeightedErm
+    fixed_: FixedModel
+    classes_: NDArray[Any]
+    labels_: IntArray
+    base_weight_: FloatArray
+    reference_: Any
+    fallback: str
+
+    if TYPE_CHECKING:
+
+        def _require_fitted(self, attribute: str) -> None: ...
+
+        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
+
+    @property
+    def trust_(self) -> Trust:
+        """Whether the adaptation can be trusted, why, and the evidence."""
+        state = self.state_
+        if "trust" not in state.cache:
+            ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
+            max_ratio = float(getattr(state.ratio, "max_ratio", np.inf))
+            state.cache["trust"] = judge(
+                WeightEvidence.of(state.weights, ratios, self.base_weight_, max_ratio),
+                share_out_of_bound=state.watch.share_out_of_bound,
+                exponent=self._exponent_in_use(state),
+                is_vetoed=state.fallback.veto.is_held,
+                excess=self._excess(state),
+            )
+        trust: Trust = state.cache["trust"]
+        return trust
+
+    @property
+    def risk_(self) -> RiskEstimate:
+        """Label-free estimates of the current errors of the predictor in use and of the fixed one."""
+        state = self.state_
+        if "risk" not in state.cache:
+            with one_blas_thread():
+                learners = self._learner_weights(state)
+                both = (self._is_wrong(state), self.fixed_.is_wrong())
+                unknown = (float("nan"),) * 3
+                estimates = [
+                    unknown if is_wrong is None else error_interval(is_wrong, state.weights, *learners)
+                    for is_wrong in both
+                ]
+            state.cache["risk"] = RiskEstimate(*estimates[0], *estimates[1])
+        risk: RiskEstimate = state.cache["risk"]
+        return risk
+
+    @property
+    def risk_estimate_(self) -> float:
+        """Label-free estimate of the current error, computed when first read in a round."""
+        state = self.state_
+        with one_blas_thread():
+            is_wrong = self._is_wrong(state)
+        return float("nan") if is_wrong is None else weighted_error(is_wrong, state.weights)
+
+    @property
+    def drift_attribution_(self) -> FloatArray:
+        """Share of each input column in the log ratio of recent rounds; zeros while there was no shift."""
+        parts: FloatArray = self.state_.watch.column_shares
+        return parts
+
+    @property
+    def history_in_use_(self) -> float:
+        """Mean interval length of the learners in use, by their weights, in rounds."""
+        ratio, n_rounds = self.state_.ratio, self.state_.n_rounds
+        if isinstance(ratio, OnlineDensityRatio):
+            return float(ratio.learner_weights_ @ ratio.learner_lengths_)
+        if isinstance(ratio, NoShift):
+            return 0.0
+        return float(n_rounds if isinstance(ratio, SingleLearnerRatio) else min(1, n_rounds))
+
+    @property
+    def drift_events_(self) -> tuple[DriftEvent, ...]:
+        """The last hundred changes of the input distribution, in order."""
+        log = self.state_.watch.log
+        return () if log is None else log.events
+
+    def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
+        """Classes of each row such that the true one is among them with probability 1 - alpha.
+
+        Conformal sets, weighted by the current ratios, from leave-one-out scores of the reference (cross-fitted ones
+        of a foreign estimator, which must have ``predict_proba``).
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+        alpha : float, default=0.1
+            Share of rows whose class may be left out, above 0 and below 1.
+
+        Returns
+        -------
+        array of bool of shape (n_rows, n_classes)
+            In the order of ``classes_``.
+        """
+        self._require_fitted("state_")
+        require_number_in("alpha", alpha, 0.0, 1.0)
+        if alpha in (0.0, 1.0):
+            raise ParameterError(f"alpha must be above 0 and below 1, got {alpha!r}.")
+        state = self.state_
+        predictor = self._predictor(state)
+        if not hasattr(predictor, "predict_proba"):
+            raise ParameterError("predict_set needs an estimator with predict_proba.")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, len(self.classes_)), dtype=bool)
+        with one_blas_thread():
+            scores = self._reference_scores(state)
+            row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            return conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
+
+    def audit(self, X: Any, y: Any) -> Audit:
+        """Compare the error on labelled rows with what the reference lets expect; never learns from them.
+
+        The rows may be of any round: they are compared with the reference weighted like themselves.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            At least one row.
+        y : array of shape (n_rows,)
+            Labels among ``classes_``.
+        """
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            raise DataError("audit needs at least one labelled row, got none.")
+        labels = read_known_labels(y, count_rows(rows), self.classes_)
+        state = self.state_
+        with one_blas_thread():
+            is_reference_wrong = self._is_wrong(state)
+            if is_reference_wrong is None:
+                raise DataError(
+                    "audit needs more rows of every class in the reference: no fit without a row is possible."
+                )
+            is_wrong = np.asarray(self._predictor(state).predict(rows)) != self.classes_[labels]
+            of_rows, of_reference = self._audit_features(state, rows, X)
+            return audit_errors(is_wrong, of_rows, is_reference_wrong, of_reference, self.base_weight_)
+
+    # --- what these are made of -----------------------------------------------------------------------------------
+
+    def _predictor(self, state: Any) -> Any:
+        """The predictor in use: the fixed one under a veto."""
+        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
+
+    def _exponent_in_use(self, state: Any) -> float:
+        return float(state.fallback.tempering.exponent) if self.fallback == "auto" else 1.0
+
+    def _is_wrong(self, state: Any) -> NDArray[np.bool_] | None:
+        """Which reference rows the predictor in use misclassifies in fits without them."""
+        if state.fallback.veto.is_held:
+            return self.fixed_.is_wrong()
+        if "is_wrong" not in state.cache:
+            predicted = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
+            state.cache["is_wrong"] = None if predicted is None else predicted != self.labels_
+        is_wrong: NDArray[np.bool_] | None = state.cache["is_wrong"]
+        return is_wrong
+
+    def _excess(self, state: Any) -> tuple[float, float]:
+        """Adapted minus fixed now; the veto's own comparison may be a few rounds old."""
+        if not state.n_refits:
+            return 0.0, 0.0
+        with one_blas_thread():
+            return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.estimator, state.fitted_weights))
+
+    def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
+        """Importance weights by each active learner's ratio, and their meta weights."""
+        ratio = state.ratio
+        if not can_be_tempered(ratio) or not len(ratio.learner_weights_):
+            return np.empty((0, len(self.labels_))), np.empty(0)
+        limit, exponent = float(ratio.max_ratio), self._exponent_in_use(state)
+        ratios = [temper(ratio.whole_reference_.ratios(coef, limit), exponent) for coef in ratio.learner_coefs_]
+        # A ratio of zero everywhere, which some losses allow, says nothing.
+        weights = self.base_weight_ * np.maximum(ratios, 1e-12)
+        return weights, ratio.learner_weights_
+
+    def _reference_scores(self, state: Any) -> FloatArray:
+        """One minus the probability of each reference row's own label, by a fit without it."""
+        is_fixed = state.fallback.veto.is_held
+        weights = self.base_weight_ if is_fixed else state.fitted_weights
+        if "scores" not in state.cache:
+            probabilities = self.erm_.cross_fitted_probabilities(weights, self._predictor(state))
+            if probabilities is None:
+                raise DataError(
+                    "predict_set needs more rows of every class in the reference: no fit without a row is possible."
+                )
+            state.cache["scores"] = 1.0 - probabilities[np.arange(len(self.labels_)), self.labels_]
+        scores: FloatArray = state.cache["scores"]
+        return scores
+
+    def _row_weights(self, state: Any, X: Any) -> FloatArray:
+        """Weights of new rows, on the scale of the reference's."""
+        exponent = self._exponent_in_use(state)
+        of_reference = temper(np.asarray(state.ratio.reference_ratio_, dtype=np.float64), exponent)
+        total = float(self.base_weight_ @ of_reference)
+        ratios = temper(np.asarray(state.ratio.predict_ratio(X), dtype=np.float64), exponent)
+        scale = self.base_weight_.mean() * self.base_weight_.sum()
+        return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)
+
+    def _audit_features(self, state: Any, rows: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Features of audited and of reference rows in which their densities and errors are compared."""
+        ratio = state.ratio
+        if hasattr(ratio, "features_") and hasattr(ratio, "reference_features_"):
+            features, _ = ratio.features_.transform(ratio._read(X, reset=False, min_rows=1))
+            return features, np.asarray(ratio.reference_features_, dtype=np.float64)
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            return rows, np.asarray(self.reference_)
+        return np.zeros((count_rows(rows), 1)), np.zeros((len(self.labels_), 1))

@@ -1,0 +1,55 @@
+"""The compiled way of a few rows to features: standardise, append the intercept, bound, scale."""
+
+from __future__ import annotations
+
+import math
+
+from numba import boolean, float64, int64
+
+from accous.arrays import FloatArray
+from accous.core.fast.compiled import IN1, IN2, OUT2, kernel
+
+__all__ = ["make_features"]
+
+
+@kernel(int64, IN2, IN1, IN1, float64, float64, float64, float64, boolean, OUT2)
+def make_features(
+    rows: FloatArray,
+    mean: FloatArray,
+    scale: FloatArray,
+    largest: float,
+    bound: float,
+    tolerance: float,
+    divisor: float,
+    is_intercept_bounded: bool,
+    features: FloatArray,
+) -> int:
+    """Rows (x - mean) / scale, cut to +-largest, brought back to the bound and divided by the divisor.
+
+    A column that ``features`` has more than ``rows`` is an intercept: a 1 that belongs to the row, or one that stays 1.
+
+    Returns
+    -------
+    int
+        How many rows were longer than the bound, beyond the relative tolerance.
+    """
+    n_columns, n_long = rows.shape[1], 0
+    has_intercept = features.shape[1] > n_columns
+    for i in range(rows.shape[0]):
+        squared_norm = 1.0 if has_intercept and is_intercept_bounded else 0.0
+        for j in range(n_columns):
+            value = (rows[i, j] - mean[j]) / scale[j]
+            value = largest if value > largest else value
+            value = -largest if value < -largest else value
+            features[i, j] = value
+            squared_norm += value * value
+        norm, factor = math.sqrt(squared_norm), 1.0
+        if norm > bound * (1.0 + tolerance):
+            factor = bound / norm
+            n_long += 1
+        factor /= divisor
+        for j in range(n_columns):
+            features[i, j] *= factor
+        if has_intercept:
+            features[i, n_columns] = factor if is_intercept_bounded else 1.0
+    return n_long

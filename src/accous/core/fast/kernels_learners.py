@@ -1,0 +1,315 @@
+"""The compiled round of all learners: Newton steps with projection, margins, meta update, the ensemble's theta.
+
+The matrices are small, so that plain loops beat one call of a linear algebra routine per learner; and calling a kernel
+takes as long as the meta update, so that there is one for all.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import boolean, float64, int64, types
+
+from accous.arrays import FloatArray
+from accous.core.fast.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, kernel
+
+__all__ = ["play_learners", "restart_learners"]
+
+_MAX_PROJECTION_STEPS = 20
+_SURFACE_TOLERANCE = 1e-14
+_ACCEPTED_SURFACE = 1e-12
+_LARGEST_PIVOT_RATIO = 1e8
+_SMALLEST_FACTOR = 1e-300
+
+_RESULT = types.Tuple((int64, float64))  # type: ignore[no-untyped-call]
+_STACK = (IN2, IN3, IN3)
+_META = (IN1, IN1, IN1)
+_NUMBERS = (float64, float64, float64, boolean, float64, float64, float64)
+_NEW_STACK = (OUT2, OUT3, OUT3)
+_NEW_META = (OUT1, OUT1, OUT1)
+
+
+@kernel(_RESULT, IN1, IN2, *_STACK, *_META, *_NUMBERS, OUT2, *_NEW_STACK, *_NEW_META, OUT1, OUT1)
+def play_learners(
+    coef: FloatArray,
+    gradients: FloatArray,
+    coefs: FloatArray,
+    matrices: FloatArray,
+    inverse_roots: FloatArray,
+    log_potentials: FloatArray,
+    rates: FloatArray,
+    squares: FloatArray,
+    step_size: float,
+    radius: float,
+    margin_bound: float,
+    has_running_range: bool,
+    smallest_range: float,
+    largest_margin: float,
+    log_count: float,
+    room: FloatArray,
+    new_coefs: FloatArray,
+    new_matrices: FloatArray,
+    new_roots: FloatArray,
+    new_potentials: FloatArray,
+    new_rates: FloatArray,
+    new_squares: FloatArray,
+    new_weights: FloatArray,
+    new_coef: FloatArray,
+) -> tuple[int, float]:
+    """What :mod:`accous.core.paper.newton` and :mod:`accous.core.paper.meta` do in a round, into the new arrays.
+
+    In ``gradients`` the ensemble's comes after those of the learners; ``room``, of shape (d + 3, d), is to work in. A
+    learner whose point could not be projected here is marked, and its point left outside the ball.
+
+    Returns
+    -------
+    marks : int
+        Bit i stands for learner i; there are never more than 60.
+    largest_margin : float
+        The largest margin so far, before the division by the range.
+    """
+    marks = 0
+    for learner in range(coefs.shape[0]):
+        _step(learner, coefs, matrices, inverse_roots, gradients, step_size, room, new_coefs, new_matrices, new_roots)
+        squared_norm = 0.0
+        for j in range(coefs.shape[1]):
+            squared_norm += new_coefs[learner, j] * new_coefs[learner, j]
+        if squared_norm > radius * radius and not _project(
+            learner, new_coefs, new_matrices, new_roots, squared_norm, radius, room
+        ):
+            marks |= 1 << learner
+    margins = new_weights
+    largest_margin = _measure(coef, coefs, gradients, largest_margin, margins)
+    divisor = largest_margin if has_running_range else margin_bound
+    if has_running_range and largest_margin <= smallest_range:
+        divisor = np.inf
+    for i in range(margins.shape[0]):
+        margin = margins[i] / divisor
+        margins[i] = -2.0 if margin < -2.0 else (2.0 if margin > 2.0 else margin)
+    _update(log_potentials, rates, squares, margins, log_count, new_potentials, new_rates, new_squares)
+    _combine(new_potentials, new_rates, new_coefs, new_weights, new_coef)
+    return marks, largest_margin
+
+
+@kernel(types.void, int64, IN1, float64, float64, *_NEW_STACK, *_NEW_META, OUT1, OUT1)
+def restart_learners(
+    n_starting: int,
+    start: FloatArray,
+    ridge: float,
+    log_count: float,
+    coefs: FloatArray,
+    matrices: FloatArray,
+    inverse_roots: FloatArray,
+    log_potentials: FloatArray,
+    rates: FloatArray,
+    squares: FloatArray,
+    weights: FloatArray,
+    coef: FloatArray,
+) -> None:
+    """Let the first ``n_starting`` learners start anew at theta = ``start``, and combine; all in place."""
+    rate = math.sqrt(log_count)
+    for learner in range(n_starting):
+        for i in range(coefs.shape[1]):
+            coefs[learner, i] = start[i]
+            for j in range(coefs.shape[1]):
+                matrices[learner, i, j] = ridge if i == j else 0.0
+                inverse_roots[learner, i, j] = 1.0 / math.sqrt(ridge) if i == j else 0.0
+        log_potentials[learner] = -log_count
+        rates[learner] = rate if rate < 0.5 else 0.5
+        squares[learner] = 0.0
+    _combine(log_potentials, rates, coefs, weights, coef)
+
+
+# --- Newton steps -----------------------------------------------------------------------------------------------
+
+
+@inlined
+def _step(
+    n: int,
+    coefs: FloatArray,
+    matrices: FloatArray,
+    roots: FloatArray,
+    gradients: FloatArray,
+    step_size: float,
+    room: FloatArray,
+    new_coefs: FloatArray,
+    new_matrices: FloatArray,
+    new_roots: FloatArray,
+) -> None:
+    """A + g g^T, the inverse's root in Potter's form, and the point before the projection, of learner n."""
+    n_columns = coefs.shape[1]
+    v = room[0]
+    for j in range(n_columns):
+        v[j] = 0.0
+    for i in range(n_columns):
+        for j in range(n_columns):
+            v[j] += gradients[n, i] * roots[n, i, j]
+    growth = 1.0
+    for j in range(n_columns):
+        growth += v[j] * v[j]
+    shrinkage = 1.0 / (growth + math.sqrt(growth))
+    for i in range(n_columns):
+        product = 0.0
+        for j in range(n_columns):
+            product += roots[n, i, j] * v[j]
+        new_coefs[n, i] = coefs[n, i] - step_size * product / growth
+        pull = shrinkage * product
+        for j in range(n_columns):
+            new_matrices[n, i, j] = matrices[n, i, j] + gradients[n, i] * gradients[n, j]
+            new_roots[n, i, j] = roots[n, i, j] - pull * v[j]
+
+
+# --- projection onto the ball -----------------------------------------------------------------------------------
+
+
+@inlined
+def _project(
+    n: int,
+    points: FloatArray,
+    matrices: FloatArray,
+    roots: FloatArray,
+    squared_norm: float,
+    radius: float,
+    room: FloatArray,
+) -> bool:
+    r"""Replace learner n's point, which is outside the ball, by its projection; see :mod:`accous.core.paper.projection`.
+
+    The same iteration on :math:`1/\|\theta(\mu)\| - 1/S = 0`, from 0 upwards, but with a Cholesky factor of
+    :math:`A + \mu I` in each step in place of one eigendecomposition: just outside the ball, where points nearly
+    always are, it takes two or three. False, and the point as it was, where the matrix is badly conditioned.
+    """
+    n_columns = points.shape[1]
+    right_side, theta, half = room[0], room[1], room[2]
+    # At mu = 0, theta is the point itself and the slope needs no factor: A^-1 = W W^T.
+    slope = 0.0
+    for j in range(n_columns):
+        right_side[j] = 0.0
+        product = 0.0
+        for i in range(n_columns):
+            right_side[j] += matrices[n, j, i] * points[n, i]
+            product += roots[n, i, j] * points[n, i]
+        slope += product * product
+    mu = (math.sqrt(squared_norm) / radius - 1.0) * squared_norm / slope
+    for _ in range(_MAX_PROJECTION_STEPS):
+        if not _factorise(n, matrices, mu, room):
+            return False
+        slope = _solve(room, right_side, theta, half)
+        squared_norm = 0.0
+        for j in range(n_columns):
+            squared_norm += theta[j] * theta[j]
+        excess = math.sqrt(squared_norm) / radius - 1.0
+        step = excess * squared_norm / slope
+        if abs(excess) <= _SURFACE_TOLERANCE or step <= _SURFACE_TOLERANCE * mu:
+            break
+        mu += step
+    norm = math.sqrt(squared_norm)
+    if not abs(norm - radius) <= _ACCEPTED_SURFACE * radius:
+        return False
+    for j in range(n_columns):
+        points[n, j] = theta[j] * (radius / norm)
+    return True
+
+
+@inlined
+def _factorise(n: int, matrices: FloatArray, shift: float, room: FloatArray) -> bool:
+    """Cholesky factor of A + shift I into room from row 3 on, its diagonal inverted; False where badly conditioned."""
+    smallest, largest = np.inf, 0.0
+    for j in range(matrices.shape[1]):
+        for k in range(j + 1):
+            entry = matrices[n, j, k]
+            for m in range(k):
+                entry -= room[3 + j, m] * room[3 + k, m]
+            if j > k:
+                room[3 + j, k] = entry * room[3 + k, k]
+            else:
+                entry += shift
+                smallest = entry if entry < smallest else smallest
+                largest = entry if entry > largest else largest
+                room[3 + j, j] = 1.0 / math.sqrt(entry)
+    return smallest * _LARGEST_PIVOT_RATIO > largest
+
+
+@inlined
+def _solve(room: FloatArray, right_side: FloatArray, theta: FloatArray, half: FloatArray) -> float:
+    """Solve L L^T theta = right_side with the factor in room; returns theta^T (L L^T)^-1 theta."""
+    n_columns = theta.shape[0]
+    for j in range(n_columns):
+        entry = right_side[j]
+        for m in range(j):
+            entry -= room[3 + j, m] * theta[m]
+        theta[j] = entry * room[3 + j, j]
+    for j in range(n_columns - 1, -1, -1):
+        entry = theta[j] * room[3 + j, j]
+        theta[j] = entry
+        for m in range(j):
+            theta[m] -= room[3 + j, m] * entry
+    slope = 0.0
+    for j in range(n_columns):
+        entry = theta[j]
+        for m in range(j):
+            entry -= room[3 + j, m] * half[m]
+        half[j] = entry * room[3 + j, j]
+        slope += half[j] * half[j]
+    return slope
+
+
+# --- the meta-learner -------------------------------------------------------------------------------------------
+
+
+@inlined
+def _measure(
+    coef: FloatArray, coefs: FloatArray, gradients: FloatArray, largest_margin: float, margins: FloatArray
+) -> float:
+    """How much better each learner did than the ensemble; returns the largest size so far."""
+    last = margins.shape[0]
+    for i in range(margins.shape[0]):
+        margin = 0.0
+        for j in range(coef.shape[0]):
+            margin += (coef[j] - coefs[i, j]) * gradients[last, j]
+        margins[i] = margin
+        size = abs(margin)
+        largest_margin = size if size > largest_margin else largest_margin
+    return largest_margin
+
+
+@inlined
+def _update(
+    log_potentials: FloatArray,
+    rates: FloatArray,
+    squares: FloatArray,
+    margins: FloatArray,
+    log_count: float,
+    new_potentials: FloatArray,
+    new_rates: FloatArray,
+    new_squares: FloatArray,
+) -> None:
+    """One round of Adapt-ML-Prod."""
+    for i in range(margins.shape[0]):
+        new_squares[i] = squares[i] + margins[i] * margins[i]
+        rate = math.sqrt(log_count / (1.0 + new_squares[i]))
+        new_rates[i] = rate if rate < 0.5 else 0.5
+        factor = 1.0 + rates[i] * margins[i]
+        gain = math.log(factor if factor > _SMALLEST_FACTOR else _SMALLEST_FACTOR)
+        new_potentials[i] = (new_rates[i] / rates[i]) * (log_potentials[i] + gain)
+
+
+@inlined
+def _combine(
+    log_potentials: FloatArray, rates: FloatArray, coefs: FloatArray, weights: FloatArray, coef: FloatArray
+) -> None:
+    """Weights p of the learners, and the mean of their thetas under p."""
+    largest = -np.inf
+    for i in range(weights.shape[0]):
+        weights[i] = math.log(rates[i]) + log_potentials[i]
+        largest = weights[i] if weights[i] > largest else largest
+    total = 0.0
+    for i in range(weights.shape[0]):
+        weights[i] = math.exp(weights[i] - largest)
+        total += weights[i]
+    for j in range(coef.shape[0]):
+        coef[j] = 0.0
+    for i in range(weights.shape[0]):
+        weights[i] /= total
+        for j in range(coef.shape[0]):
+            coef[j] += weights[i] * coefs[i, j]

@@ -1,0 +1,98 @@
+"""The learners of few columns: their compiled round, from one state's arrays to the next one's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accous.arrays import FloatArray
+from accous.core.fast.kernels_learners import play_learners
+from accous.core.paper.projection import project_onto_ball
+
+__all__ = ["Arrays", "play_narrow", "step_narrow"]
+
+Arrays = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def play_narrow(
+    coef: FloatArray,
+    gradients: FloatArray,
+    stack: Arrays,
+    meta: Arrays,
+    step_size: float,
+    radius: float,
+    margin_bound: float,
+    has_running_range: bool,
+    smallest_range: float,
+    largest_margin: float,
+    log_count: float,
+) -> tuple[Arrays, Arrays, FloatArray, FloatArray, float]:
+    """Play one round of all learners.
+
+    Parameters
+    ----------
+    coef : array of shape (d,)
+        The ensemble's theta.
+    gradients : array of shape (n_learners + 1, d)
+        Each learner's and, after them, the ensemble's.
+    stack : tuple of arrays
+        As in ``NewtonStack``.
+    meta : tuple of arrays
+        As in ``MetaState``.
+    step_size, radius, margin_bound, has_running_range : numbers
+        As in ``EnsembleSettings``.
+    smallest_range : float
+        A running range below this one is rounding: margins count as zero.
+    largest_margin : float
+        So far.
+    log_count : float
+        ln K.
+
+    Returns
+    -------
+    stack, meta : tuples of arrays
+    weights : array of shape (n_learners,)
+    coef : array of shape (d,)
+        The ensemble's theta after the step.
+    largest_margin : float
+    """
+    n_learners, n_columns = stack[0].shape
+    shape = stack[1].shape
+    new_stack = np.empty((n_learners, n_columns)), np.empty(shape), np.empty(shape)
+    new_meta = np.empty(n_learners), np.empty(n_learners), np.empty(n_learners)
+    weights, new_coef = np.empty(n_learners), np.empty(n_columns)
+    marks, largest_margin = play_learners(
+        coef,
+        gradients,
+        *stack,
+        *meta,
+        step_size,
+        radius,
+        margin_bound,
+        has_running_range,
+        smallest_range,
+        largest_margin,
+        log_count,
+        np.empty((n_columns + 3, n_columns)),
+        *new_stack,
+        *new_meta,
+        weights,
+        new_coef,
+    )
+    if marks == 0:
+        return new_stack, new_meta, weights, new_coef, largest_margin
+    # Badly conditioned matrices need the eigendecomposition.
+    indices = [i for i in range(n_learners) if marks >> i & 1]
+    coefs, matrices, _ = new_stack
+    coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
+    return new_stack, new_meta, weights, weights @ coefs, largest_margin
+
+
+def step_narrow(stack: Arrays, gradients: FloatArray, step_size: float, radius: float) -> Arrays:
+    """One Newton step of learners that no meta-learner looks at."""
+    n_learners, n_columns = stack[0].shape
+    ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
+    gradients = np.concatenate((gradients, nothing))
+    new_stack, *_ = play_narrow(
+        nothing[0], gradients, stack, (ones, ones, ones), step_size, radius, np.inf, False, 0.0, 0.0, 1.0
+    )
+    return new_stack

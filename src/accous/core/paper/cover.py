@@ -1,0 +1,67 @@
+r"""The geometric cover: which intervals are active, which start, how many there are (Appendix, eq. for C).
+
+.. math:: \mathcal{C}_k = \{[i 2^k, (i+1) 2^k - 1] : i \ge 1\}
+
+In round t one interval of each length :math:`2^k \le t` is active. The paper ignores lengths 1 and 2 in its
+experiments; ``min_interval`` is the shortest length in use.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from accous.arrays import IntArray
+
+__all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for_round"]
+
+
+def active_lengths(round_number: int, min_interval: int) -> IntArray:
+    """Lengths of the intervals active in a round, ascending; the array is shared and read-only.
+
+    Examples
+    --------
+    >>> from accous.core.paper.cover import active_lengths
+    >>> active_lengths(20, min_interval=4)
+    array([ 4,  8, 16])
+    """
+    return _doubling(min_interval, max(0, round_number.bit_length() - min_interval.bit_length() + 1))
+
+
+@cache
+def _doubling(first: int, n_lengths: int) -> IntArray:
+    lengths = first << np.arange(n_lengths, dtype=np.int64)
+    lengths.setflags(write=False)
+    return lengths
+
+
+def count_starting(round_number: int, min_interval: int) -> int:
+    """Count the intervals that start in a round.
+
+    They are the shortest ones: a length starts when it divides the round number.
+    """
+    largest_dividing_power = round_number & -round_number
+    return max(0, largest_dividing_power.bit_length() - min_interval.bit_length() + 1)
+
+
+@cache
+def count_intervals(horizon: int, min_interval: int) -> int:
+    """K: how many intervals of the cover start up to the horizon, but at least 2."""
+    total = 0
+    length = min_interval
+    while length <= horizon:
+        total += horizon // length
+        length *= 2
+    return max(2, total)
+
+
+def intervals_for_round(round_number: int, horizon: int | None, min_interval: int) -> int:
+    """K for the learners of a round.
+
+    A given horizon fixes K for ever. Without one, K counts up to the last round of the current power of two:
+    every learner restarts at a power of two, so none sees K change.
+    """
+    # Departs from the paper: its K needs the horizon, a production stream has none.
+    last_round = (1 << round_number.bit_length()) - 1 if horizon is None else horizon
+    return count_intervals(last_round, min_interval)

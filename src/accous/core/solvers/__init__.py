@@ -1,0 +1,1 @@
+"""Optimisation problems inside the estimators, and their solvers: regressions, the KMM program, KLIEP's mixture."""

@@ -1,0 +1,126 @@
+r"""Weights of a mixture by maximum likelihood, to a certified accuracy: the problem inside KLIEP.
+
+.. math::
+    \max_\beta \; \operatorname*{mean}_j \log \sum_l A_{jl} \beta_l
+    \quad\text{subject to}\quad \beta \ge 0, \; \sum_l \beta_l = 1
+
+By Newton's method with steps cut at 0, while each halves the distance to the maximum; where one does not, from the
+start again with steps that maximise the quadratic model of the objective over all weights there can be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.lapack import dposv
+
+from accous.arrays import FloatArray
+from accous.core.solvers.box_qp import BoxProblem, DenseMatrix, solve_box_qp
+
+__all__ = ["fit_mixture_weights", "likelihood_gap"]
+
+_MAX_STEPS = 200
+_MAX_HALVINGS = 30
+
+
+def likelihood_gap(likelihoods: FloatArray, weights: FloatArray) -> float:
+    r"""How far the mean log likelihood can at most be below its maximum.
+
+    By concavity it is :math:`\max_l \mathrm{mean}_j A_{jl} / p_j - 1` with p the mixture.
+    """
+    return float((likelihoods.T @ (1.0 / (likelihoods @ weights))).max() / len(likelihoods) - 1.0)
+
+
+def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray:
+    """Maximise until the gap to the maximum is below the tolerance.
+
+    Parameters
+    ----------
+    likelihoods : array of shape (n_rows, n_components)
+        A, non-negative; every row has a positive entry. A row may be scaled at will.
+    tolerance : float
+        In units of the mean log likelihood.
+
+    Returns
+    -------
+    array of shape (n_components,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.core.solvers.kliep import fit_mixture_weights
+    >>> fit_mixture_weights(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 1e-12).round(6)
+    array([0.333333, 0.666667])
+    """
+    uniform = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
+    weights = _fit_quickly(likelihoods, uniform, tolerance)
+    return _fit_surely(likelihoods, uniform, tolerance) if weights is None else weights
+
+
+def _fit_quickly(likelihoods: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray | None:
+    """Fit by steps cut at 0; None as soon as one does not halve the distance to the maximum."""
+    gap = np.inf
+    while True:
+        scaled = likelihoods / (likelihoods @ weights)[:, None]
+        slopes = scaled.mean(axis=0)
+        last, gap = gap, slopes.max() - 1.0
+        if gap <= tolerance:
+            return weights
+        stepped = _clipped_step(scaled, slopes, weights) if gap <= 0.5 * last else None
+        if stepped is None:
+            return None
+        weights = stepped
+
+
+def _fit_surely(likelihoods: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
+    """Fit by steps that maximise the quadratic model of the objective over all weights there can be."""
+    for _ in range(_MAX_STEPS):
+        mixture = likelihoods @ weights
+        scaled = likelihoods / mixture[:, None]
+        slopes = scaled.mean(axis=0)
+        if slopes.max() - 1.0 <= tolerance:
+            break
+        direction = _newton_goal(scaled, slopes, weights, tolerance) - weights
+        stepped = _search(likelihoods, weights, mixture, direction, float(slopes @ direction))
+        # The multiplicative step of the EM algorithm always rises, if slowly.
+        weights = weights * slopes if stepped is None else np.maximum(stepped, 0.0)
+        weights = weights / weights.sum()
+    return weights
+
+
+def _clipped_step(scaled: FloatArray, slopes: FloatArray, weights: FloatArray) -> FloatArray | None:
+    """Newton's step on the weights that are positive or want to be, cut at 0: cheap, and mostly good enough."""
+    is_free = (weights > 0.0) | (slopes > 1.0)
+    free = scaled[:, is_free]
+    hessian = (free.T @ free) / len(scaled)
+    hessian.flat[:: len(hessian) + 1] += 1e-12 * hessian.max()
+    _, direction, info = dposv(hessian, slopes[is_free] - 1.0)
+    if info:
+        return None
+    stepped = np.zeros(len(weights))
+    stepped[is_free] = np.maximum(weights[is_free] + direction, 0.0)
+    total = stepped.sum()
+    # Every row must keep some likelihood.
+    return stepped / total if total > 0.0 and (scaled @ stepped).min() > 0.0 else None
+
+
+def _newton_goal(scaled: FloatArray, slopes: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
+    """Maximise the quadratic model of the likelihood at the weights, over all weights there can be."""
+    hessian = (scaled.T @ scaled) / len(scaled)
+    ridge = 1e-10 * float(hessian.diagonal().max())
+    # The model's slope at the weights is the slopes themselves, since the Hessian times the weights gives them too.
+    problem = BoxProblem(DenseMatrix(hessian), 2.0 * slopes + ridge * weights, ridge, 1.0, 1.0)
+    return solve_box_qp(problem, weights, 0.1 * tolerance)[0]
+
+
+def _search(
+    likelihoods: FloatArray, weights: FloatArray, mixture: FloatArray, direction: FloatArray, rise: float
+) -> FloatArray | None:
+    """Go along the direction as far as the likelihood rises enough; None if it does not."""
+    value, size = np.log(mixture).mean(), 1.0
+    for _ in range(_MAX_HALVINGS):
+        trial = weights + size * direction
+        trial_mixture = likelihoods @ trial
+        if trial_mixture.min() > 0.0 and np.log(trial_mixture).mean() >= value + 1e-4 * size * rise:
+            return trial
+        size *= 0.5
+    return None

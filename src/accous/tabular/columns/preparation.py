@@ -1,0 +1,146 @@
+"""The preprocessing as a whole: columns in, features out, bad values named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError
+from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.tabular.columns.learning import Choices, plan_column
+from accous.suggestions import did_you_mean, listed
+
+__all__ = ["BadValue", "Features", "Preparation"]
+
+
+@dataclass(frozen=True)
+class BadValue:
+    """The first value of a row that cannot be used."""
+
+    row: int
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows as features.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_features)
+        Meaningless in the rows of bad values.
+    bad_values : list of BadValue
+        At most one for each row, in the order of rows.
+    n_missing, n_unknown : array of shape (n_rows,)
+        Values in each row that are missing, and categories that the reference does not have.
+    """
+
+    X: NDArray[np.float64]
+    bad_values: list[BadValue]
+    n_missing: NDArray[np.int64]
+    n_unknown: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done with every column of the reference, in its order.
+
+    Attributes
+    ----------
+    plans : tuple of column plans
+    """
+
+    plans: tuple[Any, ...]
+
+    @classmethod
+    def learn(cls, frame: pl.DataFrame, choices: Choices) -> Self:
+        """Decide by the columns of the reference."""
+        for name in (*choices.drop, *choices.categorical):
+            if name not in frame.columns:
+                meant = did_you_mean(name, frame.columns)
+                raise DataError(
+                    f"There is no column {name!r}{meant} to drop or to read as a category: there are "
+                    f"{listed(frame.columns)}."
+                )
+        preparation = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
+        if not preparation.used:
+            raise DataError(
+                "No column of the reference can be used as a feature: every one is constant, empty or text."
+            )
+        return preparation
+
+    @property
+    def used(self) -> list[ColumnPlan]:
+        """Plans of the columns that give features."""
+        return [plan for plan in self.plans if not isinstance(plan, LeftOutColumn)]
+
+    @property
+    def used_columns(self) -> list[str]:
+        """Columns that give features."""
+        return [plan.name for plan in self.used]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of all features."""
+        return [name for plan in self.used for name in plan.feature_names]
+
+    @property
+    def column_of_feature(self) -> list[str]:
+        """The column that each feature was made of."""
+        return [plan.name for plan in self.used for _ in plan.feature_names]
+
+    def encode(self, frame: pl.DataFrame, *, accepts_unknown: bool = True) -> Features:
+        """Return the features of rows.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            With the columns used, in any order.
+        accepts_unknown : bool, optional
+            Whether categories that the reference does not have are used as such, or are bad values.
+        """
+        blocks: list[NDArray[np.float64]] = []
+        bad: dict[int, BadValue] = {}
+        n_missing, n_unknown = np.zeros((2, frame.height), dtype=np.int64)
+        for plan in self.used:
+            column = frame[plan.name]
+            encoded = plan.encode(column)
+            blocks.append(encoded.features)
+            is_bad, reason = encoded.is_bad, encoded.reason
+            if not accepts_unknown and encoded.is_unknown is not None:
+                is_bad, reason = encoded.is_unknown, "is a category that the reference does not have"
+            for row in np.flatnonzero(is_bad).tolist():
+                bad.setdefault(row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}"))
+            if encoded.is_missing is not None:
+                n_missing += encoded.is_missing
+            if encoded.is_unknown is not None:
+                n_unknown += encoded.is_unknown
+        X = np.ascontiguousarray(np.column_stack(blocks))
+        return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown)
+
+    def require_columns(self, columns: list[str], table: str) -> None:
+        """Raise a DataError that names a column which a table lacks."""
+        lacking = [name for name in self.used_columns if name not in columns]
+        if lacking:
+            raise DataError(
+                f"{table} has no column {listed(lacking)}, which the model was fitted with: it has {listed(columns)}."
+            )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return all plans as JSON has them."""
+        return [plan_to_json(plan) for plan in self.plans]
+
+    @classmethod
+    def from_json(cls, content: list[dict[str, Any]]) -> Self:
+        """Undo ``to_json``."""
+        return cls(tuple(map(plan_from_json, content)))
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")

@@ -1,0 +1,59 @@
+"""JSON lines: one object a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError
+from accous.tabular.formats.chunks import BadRow
+from accous.tabular.formats.records import Records
+from accous.tabular.formats.text_tables import TextTable
+
+__all__ = ["JsonLinesTable"]
+
+
+class JsonLinesTable(TextTable):
+    """A table of objects; the first one says which columns there are, and what a later one lacks is missing."""
+
+    def _is_first_data(self) -> bool:
+        return True
+
+    def _take_first_record(self, record: str) -> None:
+        try:
+            first = json.loads(record)
+        except ValueError as error:
+            raise DataError(f"{self.name}, line 1: this is no JSON ({error}).") from None
+        if not isinstance(first, dict):
+            raise DataError(f'{self.name}, line 1: every line must be a JSON object, such as {{"age": 42}}.')
+        self.columns = list(first)
+
+    def _parse(self, records: Records, rows: NDArray[np.int64], wanted: list[str]) -> tuple[pl.DataFrame, list[BadRow]]:
+        columns: dict[str, list[str | None]] = {name: [] for name in wanted}
+        bad_rows = []
+        for row in rows.tolist():
+            try:
+                record = json.loads(records.raw(row), parse_float=str, parse_int=str)
+            except ValueError as error:
+                bad_rows.append(self._bad(records, row, "", f"this is no JSON ({error})"))
+                continue
+            if not isinstance(record, dict):
+                bad_rows.append(self._bad(records, row, "", "this is no JSON object"))
+                continue
+            nested = next((name for name in wanted if isinstance(record.get(name), (dict, list))), None)
+            if nested is not None:
+                bad_rows.append(self._bad(records, row, nested, "a list or an object stands where one value belongs"))
+                continue
+            for name, values in columns.items():
+                values.append(_as_text(record.get(name)))
+        return pl.DataFrame(columns, schema=dict.fromkeys(wanted, pl.String)), bad_rows
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)  # true, false, NaN, Infinity

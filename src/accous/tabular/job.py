@@ -1,0 +1,135 @@
+"""A run over a stream: what it was asked to do, and how far it has come."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from accous.exceptions import DataError
+from accous.tabular.formats.chunks import Position
+from accous.tabular.formats.sources import STDIN
+
+__all__ = ["Job", "JobSpec", "begin_or_resume"]
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What a run was asked to do: everything that its output depends on.
+
+    Attributes
+    ----------
+    stream, output, rejects : str
+        Absolute paths, or ``"-"``.
+    options : dict
+        The options, by the names they have on the command line.
+    """
+
+    stream: str
+    output: str
+    rejects: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def difference(self, other: JobSpec) -> str:
+        """Name one thing in which another one differs."""
+        for name in ("stream", "output", "rejects"):
+            if getattr(self, name) != getattr(other, name):
+                return f"{name} {getattr(self, name)}"
+        for name, value in self.options.items():
+            if other.options.get(name) != value:
+                return f"--{name} {value}"
+        return ""
+
+    def is_taken_up_by(self, other: JobSpec) -> bool:
+        """Whether another one goes on with this: it is the same, or sets the bad rows aside that ended this.
+
+        Up to there no row was a bad one, so what was written is the same either way.
+        """
+        if self.options.get("on-bad-row") != "fail" or other.options.get("on-bad-row") != "skip":
+            return self == other
+        return replace(self, rejects=other.rejects, options={**self.options, "on-bad-row": "skip"}) == other
+
+
+@dataclass
+class Job:
+    """A run and its progress, which is written into as the run goes on.
+
+    Attributes
+    ----------
+    spec : JobSpec
+    position : Position
+        How far the stream was read: up to the last row of the last round.
+    n_output_bytes, n_reject_bytes : int
+        Lengths of what was written.
+    n_rows, n_rejected, n_rounds : int
+    n_scored, n_wrong_fixed, n_wrong : int
+        Rows with a label, and how many of them each model got wrong.
+    n_missing, n_unknown : int
+        Values that were missing, and categories that the reference does not have.
+    is_finished : bool
+        Whether the end of the stream was reached.
+    """
+
+    spec: JobSpec
+    position: Position = field(default_factory=Position)
+    n_output_bytes: int = 0
+    n_reject_bytes: int = 0
+    n_rows: int = 0
+    n_rejected: int = 0
+    n_rounds: int = 0
+    n_scored: int = 0
+    n_wrong_fixed: int = 0
+    n_wrong: int = 0
+    n_missing: int = 0
+    n_unknown: int = 0
+    is_finished: bool = False
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as nested dicts."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Undo ``to_plain``."""
+        parts = dict(plain)
+        return cls(spec=JobSpec(**parts.pop("spec")), position=Position(**parts.pop("position")), **parts)
+
+
+def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrites: bool, folder: Path) -> Job:
+    """Return the job to carry out: the one before, if it was this one, or a new one.
+
+    Parameters
+    ----------
+    spec : JobSpec
+    before : Job, optional
+        The last one of this model.
+    is_new : bool
+        Whether to give up an unfinished one.
+    overwrites : bool
+        Whether an output that exists may be replaced.
+    folder : Path
+        The model's folder, for messages.
+    """
+    is_same = before is not None and before.spec == spec and not is_new
+    if before is not None and is_same and not (before.is_finished and spec.stream == STDIN):
+        return replace(before, is_finished=False)
+    if before is not None and not before.is_finished and not is_new and before.spec.is_taken_up_by(spec):
+        return replace(before, spec=spec)
+    if before is not None and not before.is_finished and not is_new and before.n_rounds:
+        raise DataError(
+            f"{folder} is in the middle of a run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
+            "command again to finish it, or give it up with --new."
+        )
+    is_own = before is not None and not before.is_finished and before.spec.output == spec.output
+    if spec.output != STDIN and Path(spec.output).is_file() and not (overwrites or is_own):
+        raise DataError(
+            f"{spec.output} exists and is not an unfinished output of this model: give another name, or --force to "
+            "replace it."
+        )
+    return Job(spec)
+
+
+def absolute(path: str) -> str:
+    """Return the path by which a file is known from every folder."""
+    return path if path == STDIN else os.path.abspath(path)  # noqa: PTH100 (links stay as they are)

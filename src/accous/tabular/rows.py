@@ -1,0 +1,186 @@
+"""Rows on their way from a table to a round: features, what is passed through, and where each row stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.tabular.columns.plans import NumberColumn
+from accous.tabular.columns.preparation import Preparation
+from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column
+
+__all__ = ["RowReader", "Rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that wait for their round.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_features)
+    frame : polars.DataFrame
+        The columns to pass through, to group by and to score with.
+    bad_rows : list of BadRow
+        Those set aside among them and after them.
+    n_missing, n_unknown : array of shape (n_rows,)
+        Values in each row that are missing, and categories that the reference does not have.
+    """
+
+    X: NDArray[np.float64]
+    frame: pl.DataFrame
+    bad_rows: list[BadRow]
+    n_missing: NDArray[np.int64]
+    n_unknown: NDArray[np.int64]
+    _chunks: tuple[tuple[int, Chunk], ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def end_of(self, row: int) -> int:
+        """Where a row ends in the table."""
+        first, chunk = self._chunk_of(row)
+        return int(chunk.ends[row - first])
+
+    def position_after(self, row: int) -> Position:
+        """How far the table is read when this row is the last one used."""
+        first, chunk = self._chunk_of(row)
+        return chunk.position_after(row - first)
+
+    def followed_by(self, others: Rows) -> Rows:
+        """Return both as one."""
+        if not len(self) and not self.bad_rows:
+            return others
+        moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
+        return Rows(
+            np.concatenate((self.X, others.X)),
+            pl.concat((self.frame, others.frame)),
+            self.bad_rows + others.bad_rows,
+            np.concatenate((self.n_missing, others.n_missing)),
+            np.concatenate((self.n_unknown, others.n_unknown)),
+            (*self._chunks, *moved),
+        )
+
+    def after(self, n_rows: int) -> Rows:
+        """Return the rows that are left when so many are used, with the bad rows that follow those."""
+        if n_rows == 0:
+            return self
+        end = self.end_of(n_rows - 1)
+        # Of the chunks that are used up the last one stays as long as it has rows.
+        chunks = tuple((first - n_rows, chunk) for first, chunk in self._chunks if first + len(chunk.ends) > n_rows)
+        return Rows(
+            self.X[n_rows:],
+            self.frame[n_rows:],
+            [bad for bad in self.bad_rows if bad.end > end],
+            self.n_missing[n_rows:],
+            self.n_unknown[n_rows:],
+            chunks,
+        )
+
+    def _chunk_of(self, row: int) -> tuple[int, Chunk]:
+        return next((first, chunk) for first, chunk in reversed(self._chunks) if first <= row)
+
+
+class RowReader:
+    """Reads a table, prepares its rows, and sets bad ones aside or stops at the first.
+
+    Parameters
+    ----------
+    table : TableReader
+    preparation : Preparation
+    passed : list of str
+        Columns to read besides the features.
+    skips_bad : bool
+    accepts_unknown : bool
+        Whether categories that the reference does not have are used, or make a row a bad one.
+    """
+
+    def __init__(
+        self, table: TableReader, preparation: Preparation, passed: list[str], *, skips_bad: bool, accepts_unknown: bool
+    ) -> None:
+        self._table = table
+        self._preparation = preparation
+        self._passed = passed
+        self._skips_bad = skips_bad
+        self._accepts_unknown = accepts_unknown
+        preparation.require_columns(table.columns, table.name)
+        numbers = [plan.name for plan in preparation.used if isinstance(plan, NumberColumn)]
+        table.read_as_numbers([name for name in numbers if name not in passed])
+        for name in passed:
+            if name not in table.columns:
+                raise no_such_column(table, name)
+
+    def read(self, start: Position) -> Iterator[Rows | None]:
+        """Yield the rows from a position on; None where nothing more is there yet.
+
+        Raises
+        ------
+        DataError
+            At a bad row, where those are not skipped; the rows before it have been yielded then.
+        """
+        wanted = list(dict.fromkeys([*self._preparation.used_columns, *self._passed]))
+        for chunk in self._table.chunks(wanted, start):
+            if chunk is None:
+                yield None
+                continue
+            rows = self._prepare(chunk)
+            first_bad = rows.bad_rows[0] if rows.bad_rows else None
+            if first_bad is None or self._skips_bad:
+                yield rows
+                continue
+            n_before = int(np.searchsorted(rows._chunks[0][1].ends, first_bad.end))
+            yield _head(rows, n_before)
+            raise first_bad.error(self._table.name, self._table.unit)
+
+    def _prepare(self, chunk: Chunk) -> Rows:
+        features = self._preparation.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
+        if not features.bad_values:
+            return self._rows(chunk, features.X, chunk.bad_rows, features)
+        is_good = np.ones(len(chunk.lines), dtype=bool)
+        bad_rows = list(chunk.bad_rows)
+        for bad in features.bad_values:
+            is_good[bad.row] = False
+            raw = chunk.row_bytes(bad.row).decode("utf-8", "replace").rstrip("\r")
+            end, line = int(chunk.ends[bad.row]), int(chunk.lines[bad.row])
+            bad_rows.append(BadRow(end, line, bad.column, bad.reason, raw))
+        good = np.flatnonzero(is_good)
+        row_bytes = chunk.row_bytes
+        kept = replace(
+            chunk,
+            frame=chunk.frame[good],
+            lines=chunk.lines[good],
+            ends=chunk.ends[good],
+            next_lines=chunk.next_lines[good],
+            row_bytes=lambda row: row_bytes(int(good[row])),
+        )
+        bad_rows.sort(key=lambda bad: bad.end)
+        return self._rows(kept, np.ascontiguousarray(features.X[good]), bad_rows, features, good)
+
+    def _rows(
+        self,
+        chunk: Chunk,
+        X: NDArray[np.float64],
+        bad_rows: list[BadRow],
+        features: Any,
+        good: NDArray[np.int64] | None = None,
+    ) -> Rows:
+        n_missing, n_unknown = features.n_missing, features.n_unknown
+        if good is not None:
+            n_missing, n_unknown = n_missing[good], n_unknown[good]
+        return Rows(X, chunk.frame.select(self._passed), bad_rows, n_missing, n_unknown, ((0, chunk),))
+
+
+def _head(rows: Rows, n_rows: int) -> Rows:
+    return replace(
+        rows,
+        X=rows.X[:n_rows],
+        frame=rows.frame[:n_rows],
+        bad_rows=[],
+        n_missing=rows.n_missing[:n_rows],
+        n_unknown=rows.n_unknown[:n_rows],
+    )

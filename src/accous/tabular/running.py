@@ -1,0 +1,224 @@
+"""The online stage over a table: predict, learn, write, save; killed at any moment it goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.job import Job
+from accous.tabular.predictions import class_numbers, predictions_frame
+from accous.tabular.rejects import rejects_frame
+from accous.tabular.rounds import RoundRule
+from accous.tabular.rows import RowReader, Rows
+from accous.tabular.scoring import Scoring
+from accous.tabular.formats.chunks import BadRow, Position
+from accous.tabular.formats.writing import RowsOutput
+
+__all__ = ["AdaptRun", "SaveRule"]
+
+_END = object()
+
+
+@dataclass(frozen=True)
+class SaveRule:
+    """When to save in the middle of a run: every so many rounds, or every so many seconds.
+
+    Neither changes what is written.
+    """
+
+    rounds: int | None = None
+    seconds: float = 30.0
+
+    def is_due(self, n_rounds: int, last_time: float) -> bool:
+        """Whether to save after this round."""
+        if self.rounds is not None:
+            return n_rounds % self.rounds == 0
+        return time.monotonic() - last_time >= self.seconds
+
+
+class AdaptRun:
+    """Follows a stream with a model.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        With the job to carry out.
+    folder : Path
+        Where to save it.
+    reader : RowReader
+    output, rejects : RowsOutput
+        The second for rows that are set aside; None where there are none to be.
+    rule : RoundRule
+    save_rule : SaveRule
+    kept : list of str
+        Columns to pass through.
+    label : str, optional
+        Column to score with.
+    learns_first : bool
+    should_stop : callable
+        Asked after every round; True saves and ends the run before the stream does.
+    on_round : callable
+        Called after every round with the job so far.
+    finish : callable
+        Called when all rows are on the disk and before the run is saved as finished.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        folder: Path,
+        reader: RowReader,
+        output: RowsOutput,
+        rejects: RowsOutput | None,
+        *,
+        rule: RoundRule,
+        save_rule: SaveRule,
+        kept: list[str],
+        label: str | None = None,
+        learns_first: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[Job], None] = lambda _: None,
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        assert pipeline.job is not None
+        self._pipeline, self._folder, self._reader = pipeline, folder, reader
+        self._output, self._rejects = output, rejects
+        self._rule, self._save_rule = rule, save_rule
+        self._kept, self._learns_first = kept, learns_first
+        self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
+        self._job = pipeline.job
+        self._scoring = None if label is None else Scoring(pipeline.model, label)
+        self._last_save, self._last_saved_round = time.monotonic(), pipeline.model.n_rounds_
+
+    def run(self) -> bool:
+        """Follow the stream to its end; return whether that was reached."""
+        waiting: Rows | None = None
+        pieces = self._reader.read(self._job.position)
+        while (rows := self._next(pieces)) is not _END:
+            if rows is None:
+                self._output.flush()
+                if self._is_over():
+                    return False
+                continue
+            waiting = rows if waiting is None else waiting.followed_by(rows)
+            waiting, is_stopped = self._play_all(waiting, is_end=False)
+            if is_stopped:
+                return False
+        return self._finish(waiting)
+
+    def _next(self, pieces: Iterator[Rows | None]) -> Any:
+        """Return what is read next; where that fails, the rounds before it are saved: all of their rows are written."""
+        try:
+            return next(pieces, _END)
+        except Exception:
+            self._save()
+            raise
+
+    def _is_over(self) -> bool:
+        if self._should_stop():
+            self._save()
+            return True
+        is_news = self._pipeline.model.n_rounds_ != self._last_saved_round
+        if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
+            self._save()
+        return False
+
+    def _finish(self, waiting: Rows | None) -> bool:
+        if waiting is not None:
+            waiting, is_stopped = self._play_all(waiting, is_end=True)
+            if is_stopped and len(waiting):
+                return False
+            self._reject(waiting.bad_rows)
+            if waiting.bad_rows:
+                last = waiting.bad_rows[-1]
+                self._job.position = Position(last.end, last.line)
+        self._output.put_on_disk()
+        self._finish_output()
+        self._save(is_finished=True)
+        return True
+
+    def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
+        """Play the rounds that are complete; return the rows left, and whether to stop."""
+        results = _Results(rows, self._pipeline.model)
+        start = 0
+        for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
+            self._play(rows, results, start, stop)
+            start = stop
+            is_stopped = self._should_stop()
+            if is_stopped or self._save_rule.is_due(self._pipeline.model.n_rounds_, self._last_save):
+                self._emit(rows, results, stop)
+                self._save()
+                if is_stopped:
+                    return rows.after(start), True
+            self._on_round(self._job)
+        self._emit(rows, results, start)
+        return rows.after(start), False
+
+    def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
+        model = self._pipeline.model
+        batch = rows.X[start:stop]
+        if self._learns_first:
+            model.adapt(batch)
+        scores = model.decision_function(batch)
+        results.scores[start:stop] = scores
+        results.ratios[start:stop] = model.ratio_.predict_ratio(batch)
+        if not self._learns_first:
+            model.adapt(batch)
+        results.rounds[start:stop] = model.n_rounds_
+        counts = self._scoring.count(rows.frame, batch, class_numbers(scores), start, stop) if self._scoring else ()
+        self._pipeline.history.add(model, stop - start, *counts)
+        job = self._job
+        job.n_rows += stop - start
+        job.n_rounds += 1
+        if counts:
+            job.n_scored += counts[0]
+            job.n_wrong_fixed += counts[1]
+            job.n_wrong += counts[2]
+
+    def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
+        """Write the rows up to one, and the bad ones before its end; remember the place."""
+        start, results.n_emitted = results.n_emitted, stop
+        if start == stop:
+            return
+        part = slice(start, stop)
+        kept = rows.frame[part].select(self._kept)
+        classes = self._pipeline.model.classes_
+        self._output.write(
+            predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)
+        )
+        self._job.position = rows.position_after(stop - 1)
+        self._job.n_missing += int(rows.n_missing[part].sum())
+        self._job.n_unknown += int(rows.n_unknown[part].sum())
+        first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
+        self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
+
+    def _reject(self, bad_rows: list[BadRow]) -> None:
+        if not bad_rows or self._rejects is None:
+            return
+        self._rejects.write(rejects_frame(bad_rows))
+        self._job.n_rejected += len(bad_rows)
+
+    def _save(self, *, is_finished: bool = False) -> None:
+        job = self._job
+        job.n_output_bytes = self._output.put_on_disk()
+        job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
+        job.is_finished = is_finished
+        save_pipeline(self._pipeline, self._folder)
+        self._last_save, self._last_saved_round = time.monotonic(), self._pipeline.model.n_rounds_
+
+
+class _Results:
+    """What was computed of rows, round by round."""
+
+    def __init__(self, rows: Rows, model: Any) -> None:
+        n_rows, n_classes = len(rows), len(model.classes_)
+        self.rounds = np.zeros(n_rows, dtype=np.int64)
+        self.scores = np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
+        self.ratios = np.zeros(n_rows)
+        self.n_emitted = 0

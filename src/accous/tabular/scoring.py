@@ -1,0 +1,58 @@
+"""Labels of a stream, for scoring only: how often the adapted model and the fixed one are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.tabular.predictions import class_numbers
+from accous.tabular.formats.values import to_texts
+
+__all__ = ["Scoring"]
+
+
+class Scoring:
+    """Counts errors; nothing is learned from a label.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier
+    label : str
+        The column.
+    """
+
+    def __init__(self, model: Any, label: str) -> None:
+        self._label = label
+        self._numbers = {str(label): number for number, label in enumerate(model.classes_.tolist())}
+        self._fixed = model.fixed_.estimator
+        self._of_frame: tuple[pl.DataFrame, NDArray[np.int64]] | None = None
+
+    def count(
+        self, frame: pl.DataFrame, batch: NDArray[np.float64], predicted: NDArray[np.int64], start: int, stop: int
+    ) -> tuple[int, int, int]:
+        """Rows of a batch with a label, and how many of those the fixed model and the adapted one got wrong.
+
+        A label that the reference does not have counts as an error of both.
+        """
+        labels = self._labels(frame)[start:stop]
+        is_scored = labels != _NO_LABEL
+        is_wrong_fixed = class_numbers(self._fixed.decision_function(batch)) != labels
+        is_wrong = predicted != labels
+        return int(is_scored.sum()), int((is_wrong_fixed & is_scored).sum()), int((is_wrong & is_scored).sum())
+
+    def _labels(self, frame: pl.DataFrame) -> NDArray[np.int64]:
+        """Return the number of each row's class, read once for a frame."""
+        if self._of_frame is None or self._of_frame[0] is not frame:
+            texts = to_texts(frame[self._label])
+            numbers = texts.replace_strict(
+                list(self._numbers), list(self._numbers.values()), default=_UNKNOWN_LABEL, return_dtype=pl.Int64
+            )
+            values = np.where(texts.is_null().to_numpy(), _NO_LABEL, numbers.fill_null(_NO_LABEL).to_numpy())
+            self._of_frame = frame, values
+        return self._of_frame[1]
+
+
+_UNKNOWN_LABEL, _NO_LABEL = -1, -2

@@ -1,0 +1,211 @@
+"""Reading what users pass: arrays and frames in, float rows out, errors that name the column."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _num_samples, validate_data
+
+from accous.arrays import FloatArray
+from accous.exceptions import DataError
+
+__all__ = ["column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
+
+_LARGEST_REFERENCE_VALUE = 1e150
+_FEW_VALUES = 64
+
+
+def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
+    """Return ``X`` as a finite float array of the right width; ``reset`` takes width and names from it."""
+    if not reset and _is_ready(estimator, X, min_rows):
+        rows: FloatArray = X
+    else:
+        _require_two_dimensions(X)
+        _require_no_images(X)
+        rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
+    require_finite(rows, X)
+    if reset:
+        _require_moderate(rows, X)
+    return rows
+
+
+def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+    """Return ``X`` unconverted, for a transformer that knows what to do with it; width and names are checked."""
+    _require_two_dimensions(X)
+    if count_rows(X) < min_rows:
+        raise DataError(f"At least {min_rows} rows are needed, got {count_rows(X)} sample(s).")
+    try:
+        return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except ValueError as error:
+        raise _check_names(error, estimator, X) from None
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an array, frame or sparse matrix."""
+    return X.shape[0] if type(X) is np.ndarray and X.ndim else int(_num_samples(X))
+
+
+def own_copy(rows: Any, X: Any) -> Any:
+    """Return ``rows`` so that writing into the user's ``X`` later does not change them."""
+    if isinstance(rows, np.ndarray):
+        # An array without a base owns its memory; a view may look into the user's array or frame.
+        return np.array(rows, order="K") if rows is X or rows.base is not None else rows
+    if hasattr(rows, "iloc"):
+        return _copy_by_column(rows)
+    return deepcopy(rows) if rows is X else rows
+
+
+def _copy_by_column(frame: Any) -> Any:
+    """Copy a pandas frame so that it lies in memory column by column, however it came about: same values, same bits."""
+    rows = frame.reset_index(drop=True)
+    by_column = type(frame)({position: rows.iloc[:, position] for position in range(rows.shape[1])}, index=rows.index)
+    by_column.index, by_column.columns = frame.index, frame.columns
+    return by_column
+
+
+def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
+    """Raise a DataError that names the first row and column with NaN or infinity."""
+    # A sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
+    # Python's own sum of a few values is quicker than numpy's, and never warns.
+    if rows.size <= _FEW_VALUES:
+        if math.isfinite(sum(rows.ravel().tolist())):
+            return
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(rows.sum()):
+                return
+    is_finite = np.isfinite(rows)
+    if is_finite.all():
+        return
+    is_bad = ~is_finite
+    row, column = (int(index) for index in np.argwhere(is_bad)[0])
+    value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
+    raise DataError(
+        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows, or give the ratio "
+        "a transformer that imputes: OnlineDensityRatio(feature_map=...)."
+    )
+
+
+def column_label(X: Any, column: int) -> str:
+    """Name a column of ``X`` for an error message."""
+    names = getattr(X, "columns", None)
+    return f"Column {column}" if names is None else f"Column {list(names)[column]!r}"
+
+
+def _require_two_dimensions(X: Any) -> None:
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise DataError(
+            "Rows and columns are needed, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
+            "frame.iloc[[0]]."
+        )
+
+
+def _require_no_images(X: Any) -> None:
+    n_dimensions = len(getattr(X, "shape", ()))
+    if n_dimensions > 2:
+        raise DataError(
+            f"Found array with dim {n_dimensions}, but rows and columns are needed; if these are images, "
+            "accous.deep.BackboneFeatures makes rows of them."
+        )
+
+
+def _require_moderate(rows: FloatArray, X: Any) -> None:
+    """Raise a DataError that names the reference's column whose squares would overflow."""
+    largest = np.abs(rows).max(axis=0)
+    if largest.max() > _LARGEST_REFERENCE_VALUE:
+        column = int(largest.argmax())
+        value = rows[np.abs(rows[:, column]).argmax(), column]
+        raise DataError(
+            f"{column_label(X, column)} of the reference holds {value:.3g}, too large to compute with; rescale it."
+        )
+
+
+def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
+    """Whether X can be used as it is: scikit-learn's checks cost more than a round does."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype == np.float64
+        and X.ndim == 2
+        and X.flags.c_contiguous
+        and X.shape[1] == estimator.n_features_in_
+        and X.shape[0] >= min_rows
+        and "feature_names_in_" not in vars(estimator)
+    )
+
+
+def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueError:
+    """Make scikit-learn's complaint ours; where it is about the order of columns, add the name of one."""
+    names = list(getattr(X, "columns", ()))
+    expected = list(getattr(estimator, "feature_names_in_", ()))
+    if "must be in the same order" not in str(error) or len(names) != len(expected):
+        return DataError(str(error))
+    found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)
+    return DataError(f"{error}\nColumn {found!r} stands where the reference has {wanted!r}.")
+
+
+def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
+    _require_no_times(X)
+    try:
+        rows = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",  # sums along another axis round differently: frames and arrays shall give the same bits
+            ensure_all_finite=False,
+            ensure_min_samples=min_rows,
+        )
+    except (ValueError, TypeError) as error:
+        column = _first_unreadable_column(X)
+        if column is None:
+            raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
+        message = _unreadable(X, column, error)
+        raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
+    return np.asarray(rows)
+
+
+def _unreadable(X: Any, column: int, error: Exception) -> str:
+    label = column_label(X, column)
+    values = np.asarray(X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
+    if values.ndim > 1 or any(np.ndim(value) for value in values[:1]):
+        return (
+            f"{label} holds a list of numbers in each row, as embeddings are stored; give them as an array instead: "
+            "numpy.array(frame[column].to_list())."
+        )
+    return (
+        f"{label} cannot be read as numbers ({error}); encode or drop it, or give the ratio a transformer: "
+        "OnlineDensityRatio(feature_map=...)."
+    )
+
+
+def _require_no_times(X: Any) -> None:
+    """Raise a DataError that names the first column of dates or durations, which would convert silently."""
+    dtypes = getattr(X, "dtypes", None)
+    for column, dtype in enumerate([getattr(X, "dtype", None)] if dtypes is None else dtypes):
+        is_polars = hasattr(dtype, "is_temporal")
+        if dtype.is_temporal() if is_polars else getattr(dtype, "kind", None) in ("m", "M"):
+            raise DataError(
+                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers; turn it into numbers, "
+                "drop it, or give the ratio a transformer: OnlineDensityRatio(feature_map=...)."
+            )
+
+
+def _first_unreadable_column(X: Any) -> int | None:
+    """Position of the first column that does not convert to float, None where the columns are not at fault."""
+    if getattr(X, "ndim", 2) != 2 or not hasattr(X, "shape") or hasattr(X, "tocsr"):
+        return None
+    for position in range(X.shape[1]):
+        column = X.iloc[:, position] if hasattr(X, "iloc") else X[:, position]
+        try:
+            if np.asarray(column).dtype.kind == "c":
+                return None
+            if np.asarray(column).ndim > 1:
+                return position
+            np.asarray(column, dtype=np.float64)
+        except (ValueError, TypeError):
+            return position
+    return None

@@ -1,0 +1,1 @@
+"""The commands below ``accous bench``."""

@@ -1,0 +1,173 @@
+"""Streams of images: features of a frozen or tuned backbone, mixed from two pools or in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous import datasets
+from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, TUNED, Problem, Setting
+from accous.arrays import FloatArray, IntArray
+from accous.datasets import ImagePair, ImageYears
+from accous.deep.features import BackboneFeatures
+from accous.deep.precomputed import embeddings_of
+from accous.deep.reduction import fit_reduction
+from accous.exceptions import DataError
+from accous.streams import MixtureStream, OrderedStream
+
+__all__ = ["IMAGE_PROBLEMS"]
+
+N_REFERENCE = 2000
+N_COMPONENTS = 512  # the width of the paper's features
+PATIENCE = "images are embedded, which takes minutes the first time"
+TUNED_PATIENCE = "the backbone is trained on the reference of every seed, which takes minutes each time"
+YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
+
+_LOADERS: dict[str, Callable[[], Any]] = {
+    "mnist_svhn": datasets.load_mnist_svhn,
+    "cifar_cinic": lambda: _of_part("stand-in"),
+    "cifar_cinic_genuine": lambda: _of_part("genuine"),
+    "cifar_cinic_full": lambda: datasets.load_cifar_cinic("full"),
+    "yearbook": datasets.load_yearbook,
+}
+
+
+def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
+    """Load files that nobody publishes, and never other images under their title."""
+    if not datasets.has_cifar_cinic(part):
+        raise DataError(
+            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
+            "cifar_cinic_full_tuned instead, which download the published ones."
+        )
+    return datasets.load_cifar_cinic(part)
+
+
+@cache
+def _images(name: str) -> ImagePair | ImageYears:
+    images: ImagePair | ImageYears = _LOADERS[name]()
+    return images
+
+
+def _all_images(name: str) -> NDArray[np.uint8]:
+    images = _images(name)
+    if isinstance(images, ImageYears):
+        return images.images
+    return np.concatenate((images.first.images, images.second.images))
+
+
+@cache
+def _embeddings(name: str) -> NDArray[np.float32]:
+    """The frozen backbone's features of all images; computed once, then found in the user's cache."""
+    return embeddings_of(_all_images(name), cache=True)
+
+
+def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
+    """Features of all images as the reference shapes them; with ``fine_tune``, by a backbone trained on it."""
+    n_components = options.get("n_components", N_COMPONENTS)
+    backbone = BackboneFeatures(n_components=n_components, random_state=seed)
+    if options.get("fine_tune"):
+        images = _all_images(name)
+        return backbone.set_params(fine_tune=True).fit(images[reference], labels).transform(images)
+    embeddings = _embeddings(name)
+    return fit_reduction(embeddings[reference], n_components, backbone.max_norm, seed).transform(embeddings)
+
+
+@lru_cache(maxsize=2)  # a seed's runs come one after the other, whatever their shifts and contenders
+def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
+    places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
+    rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
+    return _features(name, rows[:, 0], labels, seed, dict(options))
+
+
+def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
+    pair = _images(name)
+    assert isinstance(pair, ImagePair)
+    return pair.first.labels, pair.second.labels
+
+
+def _mixture(
+    name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
+) -> MixtureStream:
+    """Mix the rows of both pools; which of them are the reference depends on the seed and on their number only."""
+    first, second = _pool_labels(name)
+    return MixtureStream(
+        (rows[: len(first)], first),
+        (rows[len(first) :], second),
+        SHIFTS[shift],
+        n_rounds=n_rounds,
+        batch_size=batch_size,
+        n_reference=n_reference,
+        alpha_0=ALPHA_0,
+        random_state=seed,
+    )
+
+
+def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
+    """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
+
+    def make(setting: Setting) -> MixtureStream:
+        options = dict(setting.options)
+        n_reference = options.pop("n_reference", default_reference)
+        features = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
+        return _mixture(name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed)
+
+    return Problem(name, title, MIXED, make, ("n_reference", "n_components"), lambda: _embeddings(name), PATIENCE)
+
+
+def _tuned(frozen: Problem) -> Problem:
+    """Make the same streams, with a backbone trained on each seed's reference first, as in the paper."""
+
+    def make(setting: Setting) -> Any:
+        return frozen.make(replace(setting, options={**setting.options, "fine_tune": True}))
+
+    return replace(
+        frozen,
+        name=frozen.name + TUNED,
+        title=f"{frozen.title}, tuned backbone",
+        make=make,
+        prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # what is missing is said before any run
+        patience=TUNED_PATIENCE,
+    )
+
+
+def _make_yearbook(setting: Setting) -> OrderedStream:
+    """Portraits in order of their years, in none within a year; another seed takes other nine tenths of them."""
+    options = {"share": 0.9, **setting.options}
+    features, labels, n_first = _portraits(setting.seed, options.pop("share"), tuple(sorted(options.items())))
+    end = n_first + setting.n_rounds * setting.batch_size
+    return OrderedStream(features[:end], labels[:end], n_reference=n_first, batch_size=setting.batch_size)
+
+
+@lru_cache(maxsize=2)
+def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) -> tuple[FloatArray, IntArray, int]:
+    """Features and labels of the portraits that a seed takes, and how many of them are the reference."""
+    portraits = _images("yearbook")
+    assert isinstance(portraits, ImageYears)
+    generator = np.random.default_rng([seed, 4])
+    order = generator.permutation(len(portraits.years))  # in their files one sex comes after the other
+    order = order[np.argsort(portraits.years[order], kind="stable")]
+    kept = order[generator.random(len(order)) < share]
+    n_first = int(np.count_nonzero(portraits.years[kept] < YEARBOOK_FROM))
+    if not 2 <= n_first < len(kept):
+        raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
+    labels = portraits.labels[kept]
+    features = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
+    return features[kept], labels, n_first
+
+
+_FROZEN = (
+    _mixed("mnist_svhn", "MNIST-SVHN"),
+    _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
+    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
+    _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
+    Problem(
+        "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
+        ("share", "n_components"), lambda: _embeddings("yearbook"), PATIENCE,
+    ),
+)  # fmt: skip
+IMAGE_PROBLEMS = (*_FROZEN, *map(_tuned, _FROZEN))

@@ -1,0 +1,69 @@
+"""The bound from below: weighted ERM with the true ratio, which in practice nobody has."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.diagnostics.weights import effective_sample_size
+from accous.classifier.erm import LinearPredictor, LogisticErm
+
+__all__ = ["Oracle"]
+
+
+class Oracle:
+    """Our own regression on the reference, weighted with the ratios it is told.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse strength of the penalty, that of `AdaptiveClassifier`.
+
+    Examples
+    --------
+    >>> from accous_bench.oracle import Oracle
+    >>> from accous.streams import GaussianStream, LinearShift
+    >>> stream = GaussianStream(LinearShift(), n_rounds=10)
+    >>> oracle = Oracle().fit(*stream.reference())
+    >>> before = stream.risk(oracle.estimator_, alpha=0.1)
+    >>> oracle.adapt_to(stream.reference_ratio(alpha=0.1))
+    >>> stream.risk(oracle.estimator_, alpha=0.1) < before
+    True
+    """
+
+    erm_: LogisticErm
+    estimator_: LinearPredictor
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def __repr__(self) -> str:
+        return f"Oracle(C={self.C!r})"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on the reference as it is."""
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.erm_ = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, self.classes_, self.C)
+        self._weigh(np.ones(len(labels)), None)
+        return self
+
+    def adapt_to(self, ratio: NDArray[np.float64]) -> None:
+        """Fit anew, with these ratios of the reference's rows as weights."""
+        weights = ratio / ratio.mean()
+        if not np.array_equal(weights, self.weights_):
+            self._weigh(weights, self.estimator_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable class of each row."""
+        return np.asarray(self.estimator_.predict(X))
+
+    @property
+    def effective_sample_size_(self) -> float:
+        """Rows that the true ratio leaves."""
+        return effective_sample_size(self.weights_)
+
+    def _weigh(self, weights: NDArray[np.float64], start: LinearPredictor | None) -> None:
+        self.weights_ = weights
+        self.estimator_ = self.erm_.fit(weights, start)

@@ -1,0 +1,168 @@
+"""The streams of a benchmark by the name of their data set: simulated, mixed from real rows, or in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from accous import datasets
+from accous_bench.image_problems import IMAGE_PROBLEMS
+from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting, Stream
+from accous.exceptions import ParameterError
+from accous.streams import (
+    GaussianStream,
+    MixtureStream,
+    MovingGaussianStream,
+    OrderedStream,
+    SineShift,
+    SquareShift,
+)
+from accous.suggestions import did_you_mean
+
+__all__ = ["NATURAL", "SHIFTS", "Problem", "Setting", "Stream", "get_problem", "problem_names", "register_problem"]
+
+
+def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
+    def make(setting: Setting) -> GaussianStream:
+        options = dict(setting.options)
+        shift = SHIFTS[setting.shift]
+        period = options.pop("period", None)
+        if period is not None and isinstance(shift, SquareShift | SineShift):
+            shift = replace(shift, period=period)
+        return GaussianStream(
+            shift,
+            geometry=geometry,
+            n_rounds=setting.n_rounds,
+            batch_size=setting.batch_size,
+            alpha_0=ALPHA_0,
+            random_state=setting.seed,
+            **options,
+        )
+
+    return make
+
+
+def _moving(setting: Setting) -> MovingGaussianStream:
+    return MovingGaussianStream(
+        SHIFTS[setting.shift],
+        n_rounds=setting.n_rounds,
+        batch_size=setting.batch_size,
+        random_state=setting.seed,
+        **setting.options,
+    )
+
+
+def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Twelve hours against twelve: two loads cannot tell 24 apart."""
+    return ((hours >= 7) & (hours < 19)).astype(np.int64)
+
+
+@cache
+def _halves(name: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
+    """Two parts of a table such that a classifier trained on one generalises poorly to the other."""
+    table = datasets.load(name)
+    is_second = datasets.split_in_two(table.X, table.y)
+    return (table.X[~is_second], table.y[~is_second]), (table.X[is_second], table.y[is_second])
+
+
+def _halved(name: str, title: str) -> Problem:
+    """Mix the two halves of a table."""
+
+    def make(setting: Setting) -> MixtureStream:
+        keywords = {
+            "n_rounds": setting.n_rounds,
+            "batch_size": setting.batch_size,
+            "alpha_0": ALPHA_0,
+            "random_state": setting.seed,
+            **setting.options,
+        }
+        first, second = _halves(name)
+        # The columns are scaled by what the reference shows of them, and only then is the stream the real one.
+        scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
+        pools = [(scaler.transform(X), y) for X, y in (first, second)]
+        return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
+
+    return Problem(name, title, MIXED, make, ("n_reference",), lambda: _halves(name))
+
+
+def _ordered(
+    name: str,
+    title: str,
+    *,
+    share: float,
+    group: str | None = None,
+    label: Callable[[NDArray[np.int64]], NDArray[Any]] = lambda y: y,
+) -> Problem:
+    """Take a random share of a table's rows, other rows for every seed, in their order."""
+
+    def make(setting: Setting) -> OrderedStream:
+        table = datasets.load(name)
+        options = {"share": share, "n_reference": 1000, **setting.options}
+        generator = np.random.default_rng([setting.seed, 4])
+        order = generator.permutation(len(table.y))
+        if group is not None:  # rows are in order of their group, and in none within it
+            order = order[np.argsort(table.columns[group][order], kind="stable")]
+        else:
+            order = np.sort(order)
+        kept = order[generator.random(len(order)) < options["share"]]
+        n_first = int(options["n_reference"])
+        kept = kept[: n_first + setting.n_rounds * setting.batch_size]
+        scaler = StandardScaler().fit(table.X[kept[:n_first]])
+        X = scaler.transform(table.X[kept])
+        return OrderedStream(X, label(table.y[kept]), n_reference=n_first, batch_size=setting.batch_size)
+
+    return Problem(name, title, (NATURAL,), make, ("share", "n_reference"), lambda: datasets.load(name))
+
+
+_PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem(
+            "gaussian", "Gaussians (reconstructed)", MIXED, _gaussian("reconstructed"),
+            ("angle", "n_features", "n_reference", "period"),
+        ),
+        Problem(
+            "gaussian_published", "Gaussians (as published)", MIXED, _gaussian("published"),
+            ("n_features", "n_reference", "period"),
+        ),
+        Problem(
+            "moving_gaussian", "One moving Gaussian", ("fixed path", "growing path"), _moving,
+            ("distance", "n_features", "n_reference"),
+        ),
+        _halved("diabetes", "Diabetes"),
+        _halved("breast", "Breast"),
+        _halved("breast_cancer", "Breast (diagnostic)"),
+        _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
+        _ordered("acs_employment", "Employment", share=0.1, group="year"),
+        _ordered("powersupply", "Power supply", share=0.9, label=_is_day),
+        *IMAGE_PROBLEMS,
+    )
+}  # fmt: skip
+
+
+def problem_names() -> tuple[str, ...]:
+    """All names, in the order in which they are known."""
+    return tuple(_PROBLEMS)
+
+
+def get_problem(name: str) -> Problem:
+    """Return the problem of that name."""
+    if name not in _PROBLEMS:
+        meant = did_you_mean(name, _PROBLEMS)
+        raise ParameterError(
+            f"There is no data set {name!r}{meant}: name one of {', '.join(_PROBLEMS)}, or register it."
+        )
+    return _PROBLEMS[name]
+
+
+def register_problem(problem: Problem) -> None:
+    """Add a data set of your own; one of the same name is replaced."""
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"register_problem takes a Problem(name, title, shifts, make), got {problem!r}.")
+    _PROBLEMS[problem.name] = problem

@@ -1,0 +1,179 @@
+"""How contenders compare: which is best, how much of the gap to the oracle is closed, and what is significant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
+from accous_bench.reporting.significance import PairedTest, holm, paired_test
+
+__all__ = ["LEVEL", "TIE", "AgainstOurs", "Gap", "Tally", "against_ours", "best_contenders", "gap_closed", "tally"]
+
+LEVEL = 0.05
+TIE = 0.003
+_SMALLEST_GAP = 0.001
+
+
+class Gap(NamedTuple):
+    """How much better than the unweighted classifier the oracle is, and what share of it a contender gains.
+
+    Attributes
+    ----------
+    measure : str
+        ``"risk"`` where it is known exactly, else ``"error"``.
+    mean : float
+        Of the contender.
+    width : float
+    share : float or None
+        None where the gap is too small to speak of shares.
+    """
+
+    measure: str
+    mean: float
+    width: float
+    share: float | None
+
+
+def best_contenders(cell: Cell) -> list[str]:
+    """Those with the lowest error, without the oracle; equal ones to two decimals of a per cent are all best.
+
+    Only those that ran on all of the cell's streams take part, with their means over these.
+    """
+    means = {}
+    for name, entry in cell.entries.items():
+        errors = entry.values("error", cell.seeds) if name != ORACLE and cell.is_complete(name) else []
+        if errors and len(errors) == len(cell.seeds):
+            means[name] = round(100.0 * fmean(errors), 2)
+    return [name for name, mean in means.items() if mean == min(means.values())]
+
+
+def gap_closed(cell: Cell, contender: str) -> Gap | None:
+    """Share of the gap between the unweighted classifier and the oracle that a contender closes.
+
+    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the oracle)``, of means over the seeds that all
+    three have; by the error where the risk is not known. A gap below 0.1 point has no shares.
+
+    Returns
+    -------
+    Gap or None
+        None where one of the three is missing.
+    """
+    for measure in ("risk", "error"):
+        names = (contender, UNWEIGHTED, ORACLE)
+        seeds = cell.common_seeds(*names, measure=measure)
+        if seeds:
+            ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
+            width = worst - best
+            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None)
+    return None
+
+
+@dataclass(frozen=True)
+class AgainstOurs:
+    """One contender against ours in one cell: the test, and its p-value adjusted for all those of the table."""
+
+    test: PairedTest
+    adjusted_p: float | None
+
+    @property
+    def is_significant(self) -> bool:
+        """At the level of 5 %, after the correction."""
+        return self.adjusted_p is not None and self.adjusted_p < LEVEL
+
+
+def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
+    """Test every rival against ours under every shift, with Holm's correction over the panel.
+
+    Returns
+    -------
+    dict
+        By contender and shift; without those that share no stream with ours.
+    """
+    tests: dict[tuple[str, str], PairedTest] = {}
+    for name in panel.rivals:
+        for shift, cell in panel.cells.items():
+            test = _test(cell, name)
+            if test is not None:
+                tests[name, shift] = test
+    p_values = {place: test.p for place, test in tests.items() if test.p is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {place: AgainstOurs(test, adjusted.get(place)) for place, test in tests.items()}
+
+
+def _test(cell: Cell, contender: str, measure: str = "error") -> PairedTest | None:
+    seeds = cell.common_seeds(contender, OURS, measure=measure)
+    others, ours = (cell.entries[name].values(measure, seeds) if seeds else [] for name in (contender, OURS))
+    return paired_test(others, ours)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One contender against ours over all cells.
+
+    Attributes
+    ----------
+    contender : str
+    wins, ties, losses : int
+        Of ours; a tie is a difference of at most 0.3 points.
+    pooled : AgainstOurs or None
+        The differences averaged over the cells for each seed, tested over the seeds that all these cells have.
+    """
+
+    contender: str
+    wins: int
+    ties: int
+    losses: int
+    pooled: AgainstOurs | None
+
+
+def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
+    """Count wins, ties and losses of ours, and test all cells at once, with Holm's correction over the contenders.
+
+    Parameters
+    ----------
+    panels : iterable of Panel
+    measure : str, default="error"
+        Or ``"risk"``: cells in which it is not known for both are left out.
+
+    Returns
+    -------
+    list of Tally
+        One a contender, without those that share no cell with ours.
+    """
+    panels = list(panels)
+    cells = [cell for panel in panels for cell in panel.cells.values()]
+    names = list(dict.fromkeys(name for panel in panels for name in panel.rivals))
+    tests = {
+        name: [(cell, test) for cell in cells if (test := _test(cell, name, measure)) is not None] for name in names
+    }
+    names = [name for name in names if tests[name]]
+    pooled = {name: _pooled_test([cell for cell, _ in tests[name]], name, measure) for name in names}
+    p_values = {name: test.p for name, test in pooled.items() if test is not None and test.p is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    tallies = []
+    for name in names:
+        # Rounded, so that 0.3 points to the last digit printed are a tie.
+        differences = [round(test.difference, 6) for _, test in tests[name]]
+        test = pooled[name]
+        tallies.append(
+            Tally(
+                contender=name,
+                wins=sum(difference > TIE for difference in differences),
+                ties=sum(abs(difference) <= TIE for difference in differences),
+                losses=sum(difference < -TIE for difference in differences),
+                pooled=None if test is None else AgainstOurs(test, adjusted.get(name)),
+            )
+        )
+    return tallies
+
+
+def _pooled_test(cells: list[Cell], contender: str, measure: str) -> PairedTest | None:
+    """Average each seed over the cells, then test: the streams of one seed may share their reference."""
+    shared = [set(cell.common_seeds(contender, OURS, measure=measure)) for cell in cells]
+    seeds = sorted(set.intersection(*shared))
+    by_cell = {name: [cell.entries[name].values(measure, seeds) for cell in cells] for name in (contender, OURS)}
+    others, ours = ([fmean(column) for column in zip(*by_cell[name], strict=True)] for name in (contender, OURS))
+    return paired_test(others, ours)

@@ -1,0 +1,251 @@
+"""What the numbers say, in words that are computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from statistics import fmean, median, mode
+
+import numpy as np
+from scipy import stats
+
+from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Panel
+from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
+from accous_bench.reporting.paper import is_papers_length, paper_result
+from accous_bench.reporting.regret import RegretSeries, theory_exponent
+from accous_bench.reporting.significance import detectable_effect
+from accous_bench.reporting.wording import count, dataset_title, listed, per_cent, points, shift_words
+
+__all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
+
+_LEAST_RANKED = 4
+_UNLIKE = 0.005
+
+
+def overall_findings(panels: Iterable[Panel]) -> list[str]:
+    """Sentences on all tables together: how often and by how much weighting helps, and what the oracle gains."""
+    panels = list(panels)
+    gains: dict[str, float] = {}
+    for panel in panels:
+        for shift, (fixed, ours) in _differences(panel, OURS).items():
+            gains[_place(panel, shift)] = fixed - ours
+    sentences = _gains(gains) if gains else []
+    gaps = [gap for panel in panels for cell in panel.cells.values() if (gap := gap_closed(cell, OURS)) is not None]
+    return sentences + (_overall_gap(gaps) if gaps else [])
+
+
+def _place(panel: Panel, shift: str) -> str:
+    reference = f", {panel.n_reference:,} reference rows" if panel.n_reference else ""
+    return f"{dataset_title(panel.dataset)}{reference}, N_t = {panel.batch_size}, {shift_words(shift)}"
+
+
+def _gains(gains: dict[str, float]) -> list[str]:
+    hurt = {place: -gain for place, gain in gains.items() if gain < -TIE}
+    n_helped = sum(gain > TIE for gain in gains.values())
+    words = (
+        f"Weighting by {OURS} lowers the error of {UNWEIGHTED} by more than 0.3 points in {n_helped} of "
+        f"{count(len(gains), 'cell')} and raises it by more than that in {len(hurt)}; the mean gain is "
+        f"{points(fmean(gains.values()))} points, from {points(min(gains.values()))} to {points(max(gains.values()))}."
+    )
+    sentences = [words]
+    if hurt:
+        places = [f"{place} (by {per_cent(loss)} points)" for place, loss in hurt.items()]
+        sentences.append(f"It hurts in: {'; '.join(places)}.")
+    return sentences
+
+
+def _overall_gap(gaps: list[Gap]) -> list[str]:
+    sentences = []
+    wide = [gap for gap in gaps if gap.share is not None]
+    if wide:
+        gained = sum(gap.width * (gap.share or 0.0) for gap in wide) / sum(gap.width for gap in wide)
+        sentences.append(
+            f"The {ORACLE}, which knows the true ratio, gains {per_cent(fmean(gap.width for gap in wide), 1)} points "
+            f"on average in the {count(len(wide), 'cell')} where it gains at least 0.1 point; {OURS} gets "
+            f"{100 * gained:.0f} % of that."
+        )
+    if len(gaps) > len(wide):
+        sentences.append(f"In {count(len(gaps) - len(wide), 'cell')} not even the {ORACLE} gains that much.")
+    return sentences
+
+
+def panel_findings(panel: Panel, learning_first: Collection[str] = ()) -> list[str]:
+    """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares.
+
+    ``learning_first`` are the contenders that learn from a batch before they predict it.
+    """
+    kinds = (_best, _helped, _to_gain, _hurt, partial(_unlike_risk, names=learning_first), _like_paper, _significant)
+    return [sentence for kind in kinds if (sentence := kind(panel))]
+
+
+def _best(panel: Panel) -> str:
+    winners: dict[str, list[str]] = {}
+    for shift, cell in panel.cells.items():
+        for name in best_contenders(cell):
+            winners.setdefault(name, []).append(shift)
+    if not winners:
+        return ""
+    words = [f"{name} {_under(shifts, panel)}" for name, shifts in winners.items()]
+    return f"Lowest error: {'; '.join(words)}."
+
+
+def _under(shifts: list[str], panel: Panel) -> str:
+    if len(shifts) > 1 and len(shifts) == len(panel.cells):
+        return "under all shifts"
+    return f"under {listed([shift_words(shift) for shift in shifts])}" if shifts else ""
+
+
+def _differences(panel: Panel, contender: str) -> dict[str, tuple[float, float]]:
+    """Mean errors of FIX and of a contender over the seeds that both have, by shift."""
+    found = {}
+    for shift, cell in panel.cells.items():
+        seeds = cell.common_seeds(contender, UNWEIGHTED)
+        if seeds:
+            found[shift] = tuple(fmean(cell.entries[name].values("error", seeds)) for name in (UNWEIGHTED, contender))
+    return {shift: (pair[0], pair[1]) for shift, pair in found.items()}
+
+
+def _helped(panel: Panel) -> str:
+    pairs = _differences(panel, OURS)
+    if not pairs:
+        return ""
+    lower = [shift for shift, (fixed, ours) in pairs.items() if fixed - ours > TIE]
+    higher = [shift for shift, (fixed, ours) in pairs.items() if ours - fixed > TIE]
+    same = [shift for shift in pairs if shift not in lower and shift not in higher]
+    words = []
+    if lower:
+        words.append(f"lowers it under {_moves(pairs, lower)}")
+    if higher:
+        words.append(f"raises it under {_moves(pairs, higher)}")
+    if same:
+        words.append(f"changes it by at most 0.3 points under {_moves(pairs, same)}")
+    return (
+        f"Against the error of a classifier that stays as it is ({UNWEIGHTED}), weighting by {OURS} {', '.join(words)}."
+    )
+
+
+def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
+    moves = {shift: [per_cent(error, 1) for error in pairs[shift]] for shift in shifts}
+    return listed([f"{shift_words(shift)} ({before} to {after} %)" for shift, (before, after) in moves.items()])
+
+
+def _to_gain(panel: Panel) -> str:
+    gains, nothing = [], []
+    for shift, cell in panel.cells.items():
+        gap = gap_closed(cell, OURS)
+        if gap is None:
+            continue
+        if gap.share is None:
+            nothing.append(shift)
+        else:
+            gains.append(f"{per_cent(gap.width, 1)} points under {shift_words(shift)} ({100 * gap.share:.0f} %)")
+    words = []
+    if gains:
+        words.append(f"With the true ratio ({ORACLE}) there was to gain, and {OURS} gained of it: {', '.join(gains)}.")
+    if nothing:
+        words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}.")
+    return " ".join(words)
+
+
+def _hurt(panel: Panel) -> str:
+    """Contenders that had better not weighted at all, those with the same shifts together."""
+    worse: dict[str, list[str]] = {}
+    for name in panel.contenders:
+        if name not in (UNWEIGHTED, ORACLE, OURS):
+            pairs = _differences(panel, name)
+            shifts = [shift for shift, (fixed, other) in pairs.items() if other - fixed > TIE]
+            worse.setdefault(_under(shifts, panel), []).append(name)
+    words = [f"{listed(names)} {where}" for where, names in worse.items() if where]
+    return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
+
+
+def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
+    """Where the error on the stream is not what the exact risk says of the same models, and not by chance."""
+    found: dict[str, float] = {}
+    for name in panel.contenders:
+        if name not in names:
+            continue
+        gaps = [
+            fmean(cell.entries[name].values("error", seeds)) - fmean(cell.entries[name].values("risk", seeds))
+            for cell in panel.cells.values()
+            if (seeds := [seed for seed in cell.common_seeds(name, measure="risk") if seed in cell.common_seeds(name)])
+        ]
+        if gaps and abs(fmean(gaps)) > _UNLIKE:
+            found[name] = fmean(gaps)
+    if not found:
+        return ""
+    words = listed([f"{name} ({points(gap)} points)" for name, gap in found.items()])
+    return (
+        f"The error is not the exact risk for {words}, on average over the shifts: a contender that learns from a "
+        "batch before it predicts it can fit the very rows it is asked about, while the risk is that of its model on "
+        "fresh rows. Shares of the gap go by the risk."
+    )
+
+
+def _like_paper(panel: Panel) -> str:
+    """Mean distance to the paper's numbers, and whether the contenders stand in the same order."""
+    distances, correlations = [], []
+    comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
+    for shift, cell in comparable.items():
+        # The method as published stands for the paper's, where it took part.
+        superseded = OURS if cell.is_complete("Accous (paper)") else "Accous (paper)"
+        pairs = []
+        for name, entry in cell.entries.items():
+            published = paper_result(panel.dataset, shift, panel.batch_size, name)
+            if published and entry.mean is not None and cell.is_complete(name) and name != superseded:
+                pairs.append((100.0 * entry.mean, published.mean))
+        distances += [abs(ours - paper) for ours, paper in pairs]
+        if len(pairs) >= _LEAST_RANKED and np.ptp(np.array(pairs), axis=0).all():
+            correlations.append(float(stats.spearmanr(*zip(*pairs, strict=True)).statistic))
+    if not distances:
+        return ""
+    words = f"The mean distance to the paper's {count(len(distances), 'number')} is {fmean(distances):.1f} points"
+    if correlations:
+        correlation = f"{fmean(correlations):.2f}".replace("-", "\N{MINUS SIGN}")
+        words += f"; the contenders' order has a rank correlation of {correlation} with the paper's"
+    return words + "."
+
+
+def _significant(panel: Panel) -> str:
+    tests = [test for test in against_ours(panel).values() if test.adjusted_p is not None]
+    if not tests:
+        return ""
+    found = [test for test in tests if test.is_significant]
+    better = sum(test.test.difference > 0 for test in found)
+    verb = "is" if len(found) == 1 else "are"
+    words = f"Of {count(len(tests), 'tested difference')} to {OURS} {len(found) or 'none'} {verb} significant"
+    words += f" after the correction: {better} in its favour, {len(found) - better} against it" if found else ""
+    return f"{words}. {power_words(panel)}"
+
+
+def power_words(panel: Panel) -> str:
+    """What differences so few seeds can find at all."""
+    tests = [test.test for test in against_ours(panel).values() if test.test.std is not None]
+    if not tests:
+        return ""
+    n = mode(test.n for test in tests)
+    single, first = detectable_effect(n), detectable_effect(n, 0.05 / len(tests))
+    if single is None or first is None:
+        return ""
+    typical = median(test.std or 0.0 for test in tests if test.n == n)
+    return (
+        f"With n = {n} seeds a single test finds, four times in five, a difference of {single:.1f} standard deviations "
+        f"of the paired differences (here typically {per_cent(single * typical)} points), and the first step of the "
+        f"correction one of {first:.1f}: what is not significant is not shown to be equal."
+    )
+
+
+def regret_findings(series: list[RegretSeries]) -> list[str]:
+    """Sentences on the growth of the regret beside the theory's."""
+    sentences = []
+    for one in series:
+        theory = theory_exponent(one.key.shift)
+        if one.exponent is None:
+            continue
+        error = "" if one.standard_error is None else f" ± {one.standard_error:.2f} (standard error)"
+        words = f"{one.contender}, {one.key.shift}: the regret grows like T^{one.exponent:.2f}{error}"
+        if theory is not None:
+            words += f"; the theory's bound grows like T^{theory:.2f}, plus T / N_0"
+            words += f" with N_0 = {one.key.n_reference:,}" if one.key.n_reference else ""
+        sentences.append(words + ".")
+    return sentences

@@ -1,0 +1,223 @@
+"""The paper's numbers: average error in %, mean and standard deviation over five runs.
+
+Copied from the tables ``tab:synthetic`` (synthetic data, N_t = 1 and 5), ``tab:benchmark-1`` (Lin, Ber) and
+``tab:benchmark-2`` (Squ, Sin) of the paper's source.
+
+Examples
+--------
+>>> paper_result("gaussian", "Squ", 1, "Accous")
+PaperResult(mean=29.3, std=0.82)
+>>> paper_result("gaussian", "Squ", 1, "oracle") is None
+True
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from accous_bench.problem import TUNED
+
+__all__ = ["PAPER_RESULTS", "PaperResult", "is_papers_length", "paper_note", "paper_result"]
+
+_N_ROUNDS = 10_000
+
+
+class PaperResult(NamedTuple):
+    """Mean and standard deviation, in %."""
+
+    mean: float
+    std: float
+
+
+_CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous")
+
+# Each line in the order of the contenders above, as printed.
+_PRINTED = {
+    (
+        "gaussian",
+        "Lin",
+        1,
+    ): "32.85±0.43  46.93±2.40  37.97±0.56  36.26±0.82  38.34±0.40  36.51±1.12  27.13±0.74  27.69±0.49",
+    (
+        "gaussian",
+        "Squ",
+        1,
+    ): "33.19±0.56  40.59±3.28  35.50±0.33  35.13±0.61  36.44±0.79  36.21±0.46  34.82±0.30  29.30±0.82",
+    (
+        "gaussian",
+        "Sin",
+        1,
+    ): "32.80±0.75  42.65±4.49  36.25±0.37  35.83±0.65  37.01±0.38  37.42±0.73  33.15±0.50  31.08±0.58",
+    (
+        "gaussian",
+        "Ber",
+        1,
+    ): "34.11±0.45  46.20±4.12  36.49±0.42  37.07±0.67  36.28±0.36  37.42±0.85  34.91±0.47  29.55±0.46",
+    (
+        "gaussian",
+        "Lin",
+        5,
+    ): "32.59±0.53  40.33±2.99  32.68±0.86  34.13±0.30  31.70±0.46  32.21±0.72  27.34±0.81  27.11±0.69",
+    (
+        "gaussian",
+        "Squ",
+        5,
+    ): "33.37±0.67  41.24±4.01  31.52±0.46  30.94±0.53  32.07±0.36  31.63±1.08  34.46±0.86  28.46±0.54",
+    (
+        "gaussian",
+        "Sin",
+        5,
+    ): "32.66±0.80  39.94±2.94  34.15±0.45  34.47±0.72  33.93±0.37  34.62±0.56  31.85±0.28  30.57±0.59",
+    (
+        "gaussian",
+        "Ber",
+        5,
+    ): "33.89±0.67  45.33±2.88  32.89±0.36  33.52±0.78  32.01±0.59  34.13±0.72  32.57±0.40  28.60±0.36",
+    (
+        "diabetes",
+        "Lin",
+        5,
+    ): "39.55±6.58  46.88±7.09  43.67±6.23  37.85±6.15  38.32±6.00  39.17±7.10  37.40±6.56  35.92±6.44",
+    (
+        "diabetes",
+        "Squ",
+        5,
+    ): "37.85±6.67  45.69±6.51  43.57±6.97  37.00±6.80  38.03±6.45  37.83±5.87  39.17±6.67  36.45±5.36",
+    (
+        "diabetes",
+        "Sin",
+        5,
+    ): "37.30±7.02  44.96±6.79  41.38±6.46  36.40±6.93  37.23±6.88  36.99±6.21  38.58±7.45  35.17±6.44",
+    (
+        "diabetes",
+        "Ber",
+        5,
+    ): "40.90±6.90  49.03±6.54  46.80±6.67  42.98±6.52  43.22±6.78  40.28±6.25  42.05±6.22  39.14±4.51",
+    ("breast", "Lin", 5): "10.25±3.00  16.03±4.79  8.26±0.31  6.90±0.77  11.07±2.34  7.33±1.59  3.59±0.25  4.60±0.16",
+    ("breast", "Squ", 5): "9.92±0.23  12.54±1.55  8.53±0.30  6.52±0.91  7.92±1.39  7.39±0.83  4.67±0.23  3.68±0.58",
+    ("breast", "Sin", 5): "8.68±0.56  14.34±1.78  7.18±0.39  6.11±0.92  9.59±1.02  7.50±0.51  4.16±0.42  3.29±0.43",
+    ("breast", "Ber", 5): "11.68±4.16  15.34±5.23  10.12±0.60  7.13±1.30  9.01±1.91  8.14±2.02  5.27±0.44  3.89±0.37",
+    ("mnist_svhn", "Lin", 5): "8.19±1.39  13.37±0.97  6.24±1.52  7.52±0.33  6.38±0.76  6.81±0.84  6.65±0.93  5.93±0.72",
+    (
+        "mnist_svhn",
+        "Squ",
+        5,
+    ): "11.28±1.22  13.98±0.97  10.21±0.53  11.01±1.41  10.49±0.67  11.72±1.89  13.68±0.59  9.54±0.40",
+    (
+        "mnist_svhn",
+        "Sin",
+        5,
+    ): "9.98±1.29  16.73±1.03  8.91±0.68  9.41±1.01  9.30±0.53  9.00±1.77  15.38±0.88  7.74±0.74",
+    (
+        "mnist_svhn",
+        "Ber",
+        5,
+    ): "11.33±0.83  16.54±1.10  10.81±0.63  11.50±0.97  12.19±1.20  11.18±0.50  13.42±0.49  10.31±0.51",
+    (
+        "cifar_cinic",
+        "Lin",
+        5,
+    ): "29.24±0.51  31.59±2.18  29.60±1.43  29.33±0.97  29.18±1.50  29.75±0.48  28.17±1.24  27.80±0.83",
+    (
+        "cifar_cinic",
+        "Squ",
+        5,
+    ): "34.75±0.29  38.13±1.58  34.08±0.85  34.27±1.24  33.80±1.73  33.56±1.59  32.61±0.69  31.08±0.60",
+    (
+        "cifar_cinic",
+        "Sin",
+        5,
+    ): "36.44±0.47  42.53±1.09  37.00±0.67  36.58±1.52  36.53±1.02  36.21±1.31  38.24±1.86  35.42±1.22",
+    (
+        "cifar_cinic",
+        "Ber",
+        5,
+    ): "33.16±0.94  42.50±1.29  33.49±0.83  31.44±1.57  32.98±0.67  33.03±1.26  31.22±1.01  30.69±0.62",
+}
+
+
+def _parse(printed: str) -> PaperResult:
+    mean, std = printed.split("±")
+    return PaperResult(float(mean), float(std))
+
+
+PAPER_RESULTS: dict[tuple[str, str, int, str], PaperResult] = {
+    (*key, contender): _parse(printed)
+    for key, line in _PRINTED.items()
+    for contender, printed in zip(_CONTENDERS, line.split(), strict=True)
+}
+
+# Two geometries stand for the paper's one synthetic data set, and "Accous (paper)" is the method as it was published.
+_SAME_DATASET = {
+    "gaussian_published": "gaussian",
+    "mnist_svhn" + TUNED: "mnist_svhn",
+    "cifar_cinic" + TUNED: "cifar_cinic",
+    "cifar_cinic_full": "cifar_cinic",
+    "cifar_cinic_full" + TUNED: "cifar_cinic",
+}
+_SAME_CONTENDER = {"Accous (paper)": "Accous"}
+
+_HALVES_NOTE = (
+    "The paper's split of the data is not published, and its reference is one of the two parts; here 90 % of the "
+    "reference comes from one part and 10 % from the other."
+)
+_BACKBONE_NOTE = "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here it"
+_FROZEN_NOTE = (
+    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512 by default."
+)
+_TUNED_NOTE = (
+    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0, trained on ImageNet and then on the reference of each seed, its "
+    "features reduced to 512 by default. It has seen the reference's images and not the stream's, so that the features "
+    "of both differ even where the images do not, of which the true ratio of the oracle knows nothing."
+)
+_POOLS_NOTES = {
+    "mnist_svhn": " MNIST: the 10,000 test images; SVHN: 10,000 crops, which may be cut anew from whole numbers.",
+    "cifar_cinic": (
+        " CIFAR-10: the 8,000 test images of eight classes, compressed as JPEG; CINIC-10: 8,250 images of "
+        "Tiny-ImageNet stand in for it."
+    ),
+    "cifar_cinic_full": "",
+}
+_NOTES = {
+    "gaussian": (
+        "The data set is a reconstruction of the geometry: the centres and the class separation of the paper, but "
+        "class directions at 75 degrees. The published description cannot give the paper's numbers, so compare the "
+        "pattern with the paper, not the last digit."
+    ),
+    "gaussian_published": (
+        "The geometry is the one the paper describes, which cannot give the paper's numbers: any fixed linear "
+        "classifier errs on at least 37.2 % under Lin, where the paper has 32.85 % for FIX."
+    ),
+    "diabetes": _HALVES_NOTE,
+    "breast": _HALVES_NOTE,
+    **{name: _FROZEN_NOTE + pools for name, pools in _POOLS_NOTES.items()},
+    **{name + TUNED: _TUNED_NOTE + pools for name, pools in _POOLS_NOTES.items()},
+}
+
+
+def paper_result(dataset: str, shift: str, batch_size: int, contender: str) -> PaperResult | None:
+    """Return the paper's number for a cell of our tables, or None where it has none.
+
+    Parameters
+    ----------
+    dataset, shift, contender : str
+        As the benchmark's rows name them.
+    batch_size : int
+        N_t, the rows of a round.
+
+    Returns
+    -------
+    PaperResult or None
+    """
+    dataset = _SAME_DATASET.get(dataset, dataset)
+    return PAPER_RESULTS.get((dataset, shift, batch_size, _SAME_CONTENDER.get(contender, contender)))
+
+
+def is_papers_length(n_rounds: int) -> bool:
+    """Whether streams are as long as the paper's, whose switches come the more often the shorter the stream is."""
+    return n_rounds == _N_ROUNDS
+
+
+def paper_note(dataset: str) -> str | None:
+    """What to keep in mind when a data set's numbers are put beside the paper's."""
+    return _NOTES.get(dataset)

@@ -1,0 +1,114 @@
+"""The growth of the regret with the length of the stream: T^p fitted, beside the theory's exponent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from accous_bench.reporting.outcomes import CellKey, Outcome
+from accous.arrays import FloatArray
+
+__all__ = ["RegretSeries", "fitted_exponent", "regret_series", "theory_exponent"]
+
+
+@dataclass(frozen=True)
+class RegretSeries:
+    """Cumulative dynamic regret of one contender for streams of several lengths.
+
+    Attributes
+    ----------
+    key : CellKey
+    contender : str
+    regrets : dict of int to (dict of int to float)
+        By the number of rounds, then by seed.
+    exponent, standard_error : float or None
+        Of the fit T^exponent; None where there are too few positive regrets.
+    n_slopes : int
+        Seeds that the exponent is the mean of; 0 for one fit through all points.
+    """
+
+    key: CellKey
+    contender: str
+    regrets: dict[int, dict[int, float]]
+    exponent: float | None
+    standard_error: float | None
+    n_slopes: int
+
+    @property
+    def lengths(self) -> list[int]:
+        """Numbers of rounds, ascending."""
+        return sorted(self.regrets)
+
+    @property
+    def means(self) -> list[float]:
+        """Mean regret over the seeds, for each length."""
+        return [fmean(self.regrets[length].values()) for length in self.lengths]
+
+    @property
+    def stds(self) -> list[float | None]:
+        """Standard deviation over the seeds, for each length."""
+        groups = [list(self.regrets[length].values()) for length in self.lengths]
+        return [stdev(group) if len(group) > 1 else None for group in groups]
+
+
+def theory_exponent(shift: str) -> float | None:
+    """Exponent of T in T^(1/3) V_T^(2/3): 1/3 for a fixed V_T, 2/3 where V_T grows like sqrt(T)."""
+    return {"fixed path": 1 / 3, "growing path": 2 / 3}.get(shift)
+
+
+def regret_series(outcomes: Iterable[Outcome]) -> list[RegretSeries]:
+    """Collect the regrets by cell and contender, and fit their growth."""
+    found: dict[tuple[CellKey, str], dict[int, dict[int, float]]] = {}
+    for outcome in outcomes:
+        if outcome.is_done and outcome.ratio_regret is not None:
+            lengths = found.setdefault((outcome.key, outcome.contender), {})
+            lengths.setdefault(outcome.n_rounds, {})[outcome.seed] = outcome.ratio_regret
+    return [
+        RegretSeries(key, contender, regrets, *fitted_exponent(regrets)) for (key, contender), regrets in found.items()
+    ]
+
+
+def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None, float | None, int]:
+    """Fit ``log regret = a + p log T`` by least squares.
+
+    The regrets of one seed may share what is random, so each seed has a fit of its own, and the standard error comes
+    from the spread of their slopes; with fewer than three such seeds it comes from the residuals of one fit through all
+    points.
+
+    Parameters
+    ----------
+    regrets : dict of int to (dict of int to float)
+        By the number of rounds, then by seed.
+
+    Returns
+    -------
+    exponent, standard_error : float or None
+    n_slopes : int
+        Seeds with a fit of their own; 0 for one fit.
+    """
+    by_seed: dict[int, list[tuple[float, float]]] = {}
+    for length, values in regrets.items():
+        for seed, regret in values.items():
+            if regret > 0.0 and length > 0:
+                by_seed.setdefault(seed, []).append((np.log(length), np.log(regret)))
+    slopes = [_slope(np.array(points))[0] for points in by_seed.values() if len({x for x, _ in points}) > 1]
+    if len(slopes) >= 3:
+        return fmean(slopes), stdev(slopes) / len(slopes) ** 0.5, len(slopes)
+    points = np.array([point for group in by_seed.values() for point in group]).reshape(-1, 2)
+    if len(np.unique(points[:, 0])) < 2:
+        return None, None, 0
+    return (*_slope(points), 0)
+
+
+def _slope(points: FloatArray) -> tuple[float, float | None]:
+    """Slope of the least-squares line and its standard error; the latter needs three points."""
+    x, y = points[:, 0] - points[:, 0].mean(), points[:, 1]
+    spread = float(x @ x)
+    slope = float(x @ y) / spread
+    if len(points) < 3:
+        return slope, None
+    residuals = y - y.mean() - slope * x
+    return slope, float(np.sqrt(residuals @ residuals / (len(points) - 2) / spread))

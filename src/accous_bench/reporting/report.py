@@ -1,0 +1,216 @@
+"""The report of a benchmark: from rows or aggregates to Markdown, LaTeX, HTML, figures and aggregates again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
+from accous_bench.reporting.cells import OURS, Panel, in_order, make_panels, split_regret
+from accous_bench.reporting.comparison import tally
+from accous_bench.reporting.document import Block, Bullets, Heading, Paragraph, Picture
+from accous_bench.reporting.figures import Figures, draw_figures
+from accous_bench.reporting.findings import overall_findings, panel_findings, regret_findings
+from accous_bench.reporting.regret import regret_series
+from accous_bench.reporting.render_html import html_page
+from accous_bench.reporting.render_latex import latex
+from accous_bench.reporting.render_markdown import markdown
+from accous_bench.reporting.tables import difference_table, error_table, gap_table, regret_table, tally_table
+from accous_bench.reporting.wording import count, listed, panel_title
+from accous.exceptions import DataError, MissingExtraError, ParameterError
+
+__all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
+
+_LEGEND = (
+    "Bold: the lowest error of a real contender, which the oracle is not; those equal to two decimals are all bold, "
+    "and only those that ran on all of the table's seeds and rounds take part. FIX (never weighted) and the oracle "
+    "(weighted by the true ratio) are the bounds between which weighting can help. All contenders meet the same seeds "
+    "and streams."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes
+    ----------
+    files : list of Path
+    n_done, n_failed : int
+        Runs that it is made from.
+    missing_figures : str or None
+        Why there are no figures.
+    """
+
+    files: list[Path]
+    n_done: int
+    n_failed: int
+    missing_figures: str | None
+
+
+def read_inputs(paths: Sequence[Path]) -> Aggregates:
+    """Read folders of rows and files of aggregates, and put them together.
+
+    Raises
+    ------
+    DataError
+        Where there is nothing to report on.
+    """
+    parts: list[Aggregates] = []
+    rows: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        if path.suffix == ".json" and path.is_file():
+            parts.append(read_aggregates(path))
+        elif path.exists():
+            found = _read_rows(path)
+            if not found:
+                raise DataError(f"{path} holds no benchmark rows: write some with accous bench run.")
+            rows |= {row["run"]: row for row in found}
+        else:
+            raise ParameterError(
+                f"There is no folder or file {path}: name a folder of accous bench run, or aggregates."
+            )
+    aggregates = merge([*parts, *([aggregate_rows(rows.values())] if rows else [])])
+    if not aggregates.outcomes:
+        raise DataError(f"There is nothing to report on in {', '.join(map(str, paths))}: run accous bench run first.")
+    return aggregates
+
+
+def _read_rows(folder: Path) -> list[dict[str, Any]]:
+    from accous_bench.results import read_rows
+
+    return read_rows(folder)
+
+
+def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = True) -> Report:
+    """Write the whole report into a folder.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Folders of ``accous bench run``, or files of aggregates.
+    output : Path
+        Made where it is missing; files of an earlier report are replaced.
+    has_figures : bool, default=True
+
+    Returns
+    -------
+    Report
+        Without matplotlib there are no figures, and it says so.
+    """
+    aggregates = read_inputs(paths)
+    figures, missing = None, None
+    if has_figures:
+        try:
+            figures = draw_figures(aggregates)
+        except MissingExtraError as error:
+            missing = str(error)
+    blocks = report_blocks(aggregates, figures)
+    output.mkdir(parents=True, exist_ok=True)
+    svgs = {name: drawing.svg for name, drawing in figures.drawings.items()} if figures else {}
+    texts = {"report.md": markdown(blocks), "report.tex": latex(blocks), "report.html": html_page(blocks, svgs)}
+    for name, text in texts.items():
+        (output / name).write_text(text, encoding="utf-8")
+    write_aggregates(aggregates, output / "aggregates.json")
+    files = [output / name for name in (*texts, "aggregates.json")]
+    files += _write_figures(figures, output / "figures") if figures else []
+    n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
+    return Report(files, n_done, len(aggregates.outcomes) - n_done, missing)
+
+
+def _write_figures(figures: Figures, folder: Path) -> list[Path]:
+    folder.mkdir(exist_ok=True)
+    files = []
+    for name, drawing in figures.drawings.items():
+        svg, png = folder / f"{name}.svg", folder / f"{name}.png"
+        svg.write_text(drawing.svg, encoding="utf-8")
+        png.write_bytes(drawing.png)
+        files += [svg, png]
+    return files
+
+
+def report_blocks(
+    aggregates: Aggregates, figures: Figures | None = None, title: str = "Benchmark report"
+) -> list[Block]:
+    """Put the report together, independent of how it is written.
+
+    Parameters
+    ----------
+    aggregates : Aggregates
+    figures : Figures, optional
+    title : str
+
+    Returns
+    -------
+    list of Block
+        The first one is the title.
+    """
+    for_tables, for_regret = split_regret(aggregates.outcomes)
+    panels = make_panels(for_tables)
+    blocks: list[Block] = [Heading(title, 1), Bullets(provenance_lines(aggregates))]
+    blocks += _summary(panels, aggregates.provenance.get("learns_first", []))
+    if figures is not None:
+        blocks += _pictures("Comparison of the contenders", figures.comparison)
+    for panel in panels:
+        blocks += _panel_blocks(panel, aggregates.provenance.get("learns_first", []))
+    if figures is not None:
+        blocks += _pictures("Errors over time under natural drift", figures.drift)
+        blocks += _pictures("Inside the ensemble", figures.learners)
+    series = regret_series(for_regret)
+    if series:
+        blocks += [Heading("Growth of the regret", 2), Bullets(regret_findings(series)), regret_table(series)]
+        blocks += [] if figures is None else figures.regret
+    settings = [f"{name}: {one}." for name, found in aggregates.provenance.get("settings", {}).items() for one in found]
+    return blocks + ([Heading("Settings of the contenders", 2), Bullets(settings)] if settings else [])
+
+
+def provenance_lines(aggregates: Aggregates) -> list[str]:
+    """Where the numbers come from: runs, dates, machine, versions."""
+    origin = aggregates.provenance
+    n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
+    n_failed = len(aggregates.outcomes) - n_done
+    failed = f", {count(n_failed, 'failed run')}" if n_failed else ""
+    lines = [f"Made from {count(n_done, 'run')}{failed}, specs: {', '.join(origin.get('specs', [])) or 'unnamed'}."]
+    if origin.get("superseded"):
+        runs = count(origin["superseded"], "run")
+        lines.append(f"Left out: {runs} for which a later one of the same names, but with other settings, stands.")
+    if origin.get("first"):
+        first, last = origin["first"][:10], origin["last"][:10]
+        lines.append(f"Run on {first}." if first == last else f"Run from {first} to {last}.")
+    if origin.get("machines"):
+        lines.append(f"Machine: {'; '.join(origin['machines'])}.")
+    versions = ", ".join(f"{name} {' or '.join(found)}" for name, found in origin.get("versions", {}).items())
+    lines += [f"Versions: {versions}."] if versions else []
+    lines += [f"Commit: {', '.join(origin['commits'])}."] if origin.get("commits") else []
+    return lines
+
+
+def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
+    if not panels:
+        return
+    yield Heading("Summary", 2)
+    findings = overall_findings(panels)
+    if findings:
+        yield Bullets(findings)
+    order = f" {listed(in_order(learning_first))} learn from a batch before they predict it, the others after."
+    yield Paragraph(_LEGEND + (order if learning_first else ""))
+    by_error, by_risk = tally(panels), tally(panels, "risk")
+    if not by_error:
+        yield Paragraph(f"No contender shares a stream with {OURS}, so nothing is compared.")
+    yield from [tally_table(by_error)] if by_error else []
+    yield from [tally_table(by_risk, "risk")] if by_risk else []
+
+
+def _panel_blocks(panel: Panel, learning_first: list[str]) -> Iterable[Block]:
+    yield Heading(panel_title(panel.dataset, panel.n_reference, panel.batch_size), 2)
+    findings = panel_findings(panel, learning_first)
+    if findings:
+        yield Bullets(findings)
+    tables = (error_table(panel), gap_table(panel), difference_table(panel))
+    yield from (table for table in tables if table is not None)
+
+
+def _pictures(title: str, pictures: list[Picture]) -> list[Block]:
+    return [Heading(title, 2), *pictures] if pictures else []

@@ -1,0 +1,225 @@
+"""The tables of a report: errors beside the paper's, the gap closed, tests against Accous, and the tally."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
+from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
+from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
+from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
+from accous_bench.reporting.regret import RegretSeries, theory_exponent
+from accous_bench.reporting.wording import (
+    count,
+    dataset_title,
+    p_value,
+    panel_title,
+    per_cent,
+    plus_minus,
+    points,
+    seed_list,
+)
+
+__all__ = ["difference_table", "error_table", "gap_table", "regret_table", "tally_table"]
+
+_LONGEST_REASON = 200
+
+
+def error_table(panel: Panel) -> Table:
+    """Mean and standard deviation of the error, the paper's beside ours, and the time of a round."""
+    notes = Notes()
+    with_paper = [shift for shift in panel.cells if _is_in_paper(panel, shift)]
+    groups, headings = [("", 1)], ["contender"]
+    for shift in panel.cells:
+        columns = ["ours", "paper"] if shift in with_paper else ["ours"]
+        groups.append((shift, len(columns)))
+        headings += columns
+    groups.append(("", 1))
+    if not with_paper:
+        groups, headings = [], ["contender", *panel.cells]
+    rows = [_error_row(panel, name, with_paper, notes) for name in panel.contenders]
+    n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
+    spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
+    title = panel_title(panel.dataset, panel.n_reference, panel.batch_size)
+    time = "processor time" if panel.has_processor_times else "time"
+    caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean {time} of a round, scoring included."
+    remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
+    remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
+    if with_paper and not all(is_papers_length(cell.n_rounds) for cell in panel.cells.values()):
+        remarks.append("The paper's streams have 10,000 rounds, these have not: its numbers are of another experiment.")
+    footnotes = notes.all() + [("", remark) for remark in remarks]
+    return Table(caption, [*headings, "ms"], rows, groups, footnotes)
+
+
+def _is_in_paper(panel: Panel, shift: str) -> bool:
+    return any(paper_result(panel.dataset, shift, panel.batch_size, name) for name in panel.contenders)
+
+
+def _rounds_words(panel: Panel) -> str:
+    usual = [
+        entry for cell in panel.cells.values() for entry in cell.entries.values() if entry.n_rounds == cell.n_rounds
+    ]
+    played = sorted(set[int]().union(*(entry.n_played for entry in usual)))
+    if not played:
+        return "no round played"
+    return f"{played[0]:,} rounds" if len(played) == 1 else f"{played[0]:,} to {played[-1]:,} rounds"
+
+
+def _error_row(panel: Panel, name: str, with_paper: Sequence[str], notes: Notes) -> Row:
+    cells = [Text(name)]
+    for shift, cell in panel.cells.items():
+        cells.append(_error_text(cell, name, notes))
+        if shift in with_paper:
+            published = paper_result(panel.dataset, shift, panel.batch_size, name)
+            cells.append(Text(DASH if published is None else f"{published.mean:.2f} ± {published.std:.2f}"))
+    return Row([*cells, Text(_milliseconds(panel, name))], is_bound=name in (UNWEIGHTED, ORACLE))
+
+
+def _error_text(cell: Cell, name: str, notes: Notes) -> Text:
+    entry = cell.entries.get(name)
+    if entry is None:
+        return Text(DASH)
+    marks = notes.marks(_shortcomings(cell, entry))
+    return Text(plus_minus(entry.mean, entry.std), name in best_contenders(cell), marks)
+
+
+def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
+    """What a reader must know before putting this number beside the others."""
+    n_seeds = len(entry.done)
+    if n_seeds and entry.n_rounds != cell.n_rounds:
+        yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
+    if n_seeds and entry.n_rounds == cell.n_rounds and n_seeds > len(cell.seeds):
+        yield f"{n_seeds} seeds, more than most contenders have."
+    elif n_seeds and not set(entry.done) >= set(cell.seeds):
+        yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
+    reasons: dict[str, list[int]] = {}
+    for outcome in entry.failed:
+        reasons.setdefault((outcome.reason or "")[:_LONGEST_REASON].rstrip("."), []).append(outcome.seed)
+    for reason, seeds in reasons.items():
+        yield f"Failed for seed {seed_list(seeds)}: {reason}."
+
+
+def _milliseconds(panel: Panel, name: str) -> str:
+    entries = [cell.entries[name] for cell in panel.cells.values() if name in cell.entries]
+    times = [entry.seconds_a_round(of_processor=panel.has_processor_times) for entry in entries]
+    known = [seconds for seconds in times if seconds is not None]
+    return f"{1e3 * fmean(known):.3g}" if known else DASH
+
+
+def gap_table(panel: Panel) -> Table | None:
+    """Exact risks, with the share of the gap between FIX and the oracle that is closed; None without such a gap."""
+    widths = [gap_closed(cell, UNWEIGHTED) for cell in panel.cells.values()]
+    if not any(widths):
+        return None
+    notes = Notes()
+    rows = []
+    for name in panel.contenders:
+        cells = [_gap_text(cell, name, notes) for cell in panel.cells.values()]
+        rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, ORACLE)))
+    rows.append(Row([Text("gap, points"), *(_width_text(gap, notes) for gap in widths)], is_bound=True))
+    has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
+    what = "Exact risk in %: that of each round's model on the distribution of its round" if has_risk else "Error in %"
+    caption = (
+        f"{what}, mean over the seeds. In brackets: share of the gap between FIX and the oracle that is closed, in %; "
+        "negative: worse than FIX."
+    )
+    return Table(caption, ["contender", *panel.cells], rows, notes=notes.all())
+
+
+def _gap_text(cell: Cell, name: str, notes: Notes) -> Text:
+    gap, usual = gap_closed(cell, name), gap_closed(cell, UNWEIGHTED)
+    if gap is None or usual is None:
+        return Text(DASH)
+    remarks = [] if gap.measure == usual.measure else ["By the error, since its risk is not known."]
+    has_share = gap.share is not None and name not in (UNWEIGHTED, ORACLE)
+    share = f" ({100 * gap.share:.0f})".replace("-", "\N{MINUS SIGN}") if has_share and gap.share is not None else ""
+    return Text(per_cent(gap.mean) + share, marks=notes.marks(remarks))
+
+
+def _width_text(gap: Gap | None, notes: Notes) -> Text:
+    if gap is None:
+        return Text(DASH)
+    remarks = [] if gap.measure == "risk" else ["By the error, since the risk is not known."]
+    if gap.share is None:
+        remarks.append("Below 0.1 point there is nothing to close.")
+    return Text(per_cent(gap.width).replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
+
+
+def difference_table(panel: Panel) -> Table | None:
+    """Difference of each contender to Accous, tested; None without a contender to test against."""
+    tests = against_ours(panel)
+    if not tests:
+        return None
+    names = [name for name in panel.rivals if any((name, shift) in tests for shift in panel.cells)]
+    rows = [Row([Text(name), *(_test_text(tests.get((name, shift))) for shift in panel.cells)]) for name in names]
+    pairs = sorted({test.test.n for test in tests.values() if test.adjusted_p is not None})
+    n_tests = sum(test.adjusted_p is not None for test in tests.values())
+    caption = f"Error minus that of {OURS}, in points (positive: {OURS} errs less)"
+    if pairs:
+        caption += (
+            f", with the p-value of the paired t-test over n = {' or '.join(map(str, pairs))} seeds after Holm's "
+            f"correction for the {count(n_tests, 'comparison')} of this table. Bold: below 5 %"
+        )
+    caption += "." if pairs else "; one seed cannot be tested."
+    return Table(caption, ["contender", *panel.cells], rows)
+
+
+def _test_text(against: AgainstOurs | None) -> Text:
+    if against is None:
+        return Text(DASH)
+    words = points(against.test.difference)
+    if against.adjusted_p is not None:
+        words += f" ({p_value(against.adjusted_p)})"
+    return Text(words, is_bold=against.is_significant)
+
+
+def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
+    """Wins, ties and losses of Accous, and the test over all cells."""
+    rows = []
+    for one in tallies:
+        n_pairs = DASH if one.pooled is None else str(one.pooled.test.n)
+        counts = [str(one.wins), str(one.ties), str(one.losses)]
+        rows.append(Row([Text(one.contender), *map(Text, counts), _test_text(one.pooled), Text(n_pairs)]))
+    words = "error" if measure == "error" else "exact risk, where it is known,"
+    caption = (
+        f"{OURS} against each contender by the {words} in cells of data set, batch size and shift: lower by more than "
+        "0.3 points (win), higher by more than that (loss), or neither (tie). Then the mean difference over all of "
+        "them, with the paired t-test over n seeds (averaged over the cells first; Holm's correction over the "
+        "contenders)."
+    )
+    headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
+    return Table(caption, headings, rows)
+
+
+def regret_table(series: list[RegretSeries]) -> Table:
+    """Regret by length of the stream, with the fitted exponent and the theory's."""
+    lengths = sorted({length for one in series for length in one.lengths})
+    rows = []
+    for one in series:
+        cells = [Text(f"{one.key.shift}, {one.contender}")]
+        known = dict(zip(one.lengths, zip(one.means, one.stds, strict=True), strict=True))
+        for length in lengths:
+            mean, std = known.get(length, (None, None))
+            words = DASH if mean is None else _regret_words(mean)
+            cells.append(Text(words if std is None else f"{words} ± {_regret_words(std)}"))
+        theory = theory_exponent(one.key.shift)
+        cells.append(Text(_exponent_words(one)))
+        rows.append(Row([*cells, Text(DASH if theory is None else f"{round(3 * theory)}/3")]))
+    title = dataset_title(series[0].key.dataset)
+    caption = (
+        f"{title}: cumulative dynamic regret of the ratio by the number of rounds T (mean ± standard deviation over "
+        "seeds), the exponent p of the fit T^p with its standard error, and the theory's."
+    )
+    return Table(caption, ["shift", *(f"T = {length:,}" for length in lengths), "p", "theory"], rows)
+
+
+def _regret_words(regret: float) -> str:
+    return f"{regret:,.0f}" if abs(regret) >= 100 else f"{regret:.3g}"
+
+
+def _exponent_words(series: RegretSeries) -> str:
+    if series.exponent is None:
+        return DASH
+    error = "" if series.standard_error is None else f" ± {series.standard_error:.2f}"
+    return f"{series.exponent:.2f}{error}"

@@ -1,0 +1,84 @@
+"""Numbers and names as the report prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accous_bench.problems import get_problem, problem_names
+from accous_bench.reporting.document import DASH
+
+__all__ = [
+    "count",
+    "dataset_title",
+    "drawn",
+    "listed",
+    "p_value",
+    "panel_title",
+    "per_cent",
+    "plus_minus",
+    "points",
+    "seed_list",
+    "shift_words",
+]
+
+
+def dataset_title(name: str) -> str:
+    """A data set's name as it is printed: that of its problem, where it is registered here."""
+    return get_problem(name).title if name in problem_names() else name
+
+
+def drawn(name: str) -> str:
+    """A user's name in a figure, where dollar signs would begin a formula."""
+    return name.replace("$", r"\$")
+
+
+def panel_title(dataset: str, n_reference: int, batch_size: int) -> str:
+    """Data set, reference and batch size."""
+    reference = f", {n_reference:,} reference rows" if n_reference else ""
+    return f"{dataset_title(dataset)}, N_t = {batch_size}{reference}"
+
+
+def shift_words(shift: str) -> str:
+    """A shift's name in a sentence."""
+    return {"natural": "natural drift", "none": "no shift"}.get(shift, shift)
+
+
+def per_cent(share: float | None, decimals: int = 2) -> str:
+    """A share in per cent, without the sign."""
+    return DASH if share is None else f"{100.0 * share:.{decimals}f}"
+
+
+def plus_minus(mean: float | None, std: float | None) -> str:
+    """Mean and standard deviation in per cent."""
+    return per_cent(mean) if std is None else f"{per_cent(mean)} ± {per_cent(std)}"
+
+
+def points(difference: float) -> str:
+    """A difference of shares in points, with its sign."""
+    rounded = round(100.0 * difference, 2)
+    return f"{rounded:+.2f}".replace("-", "\N{MINUS SIGN}") if rounded else "0.00"
+
+
+def p_value(p: float | None) -> str:
+    """Three decimals, or that it is smaller."""
+    if p is None:
+        return DASH
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: "1 seed", "5 seeds"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a, b and c"."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def seed_list(seeds: Sequence[int]) -> str:
+    """Seeds, the long lists cut short."""
+    shown = [str(seed) for seed in seeds[:5]]
+    return listed(shown) if len(seeds) <= 5 else f"{', '.join(shown)} and {len(seeds) - 5} more"

@@ -1,0 +1,243 @@
+"""One run: a contender on a stream, scored, as one record that can be written as a line of JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accous_bench.contenders import Contender
+from accous_bench.problem import Problem, Setting, Stream
+from accous_bench.provenance import commit, machine, versions
+from accous_bench.scores import RoundScores, expected_excess_loss
+from accous.blas import one_blas_thread
+from accous.arrays import FloatArray
+from accous.exceptions import AccousError, DataError
+
+__all__ = ["Measures", "Run", "play"]
+
+FORMAT = 1
+N_FRESH_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How much is measured.
+
+    Attributes
+    ----------
+    score_every : int
+        Rounds from one scoring of risk, ratio and effective sample size to the next; errors are counted in all.
+    n_points : int
+        Points of the curves, at most.
+    has_learner_weights : bool
+        Whether the weights of the ensemble's learners are noted.
+    has_regret : bool
+        Whether the excess of the expected loss is, on fresh rows of the reference's distribution.
+    """
+
+    score_every: int
+    n_points: int = 200
+    has_learner_weights: bool = False
+    has_regret: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cell of the grid, for one contender and one seed.
+
+    ``parameters`` are set on the contender's model, as by scikit-learn's ``set_params``.
+    """
+
+    spec: str
+    problem: Problem
+    contender: Contender
+    setting: Setting
+    measures: Measures
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    _names: dict[str, Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        setting = self.setting
+        names = {
+            "dataset": self.problem.name,
+            "shift": setting.shift,
+            "batch_size": setting.batch_size,
+            "contender": self.contender.name,
+            "seed": setting.seed,
+            "n_rounds": setting.n_rounds,
+        }
+        object.__setattr__(self, "_names", names)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields that say which run it is."""
+        return dict(self._names)
+
+    def model(self) -> Any:
+        """Return a fresh classifier with the run's seed and parameters."""
+        model = self.contender(self.setting.seed)
+        return model.set_params(**self.parameters) if self.parameters else model
+
+    def settings(self) -> dict[str, Any]:
+        """All that the numbers depend on besides the code."""
+        return {
+            "contender": _parameters(self.model()),
+            "learns_first": self.contender.learns_first,
+            "options": dict(self.setting.options),
+            **asdict(self.measures),
+        }
+
+    def identity(self) -> str:
+        """Sixteen hexadecimal digits that differ if anything in names or settings does.
+
+        Of a contender's parameters those count that are not the default: a new one leaves finished runs finished. So
+        does a default that changes: rows that it concerns have to be deleted by hand.
+        """
+        settings = {**self.settings(), "contender": _text(self.model())}
+        text = json.dumps([FORMAT, self._names, settings], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def play(run: Run) -> dict[str, Any]:
+    """Let the contender follow the stream and return the record; a failure is recorded, not raised."""
+    started, started_on_cpu = time.perf_counter(), time.process_time()
+    try:
+        with one_blas_thread():
+            stream = run.problem.make(run.setting)
+            # What the streams of a seed share is made by whichever run comes first, and is no cost of its contender.
+            started, started_on_cpu = time.perf_counter(), time.process_time()
+            outcome = _outcome(run, stream)
+    except Exception as error:
+        reason = str(error) if isinstance(error, AccousError) else f"{type(error).__name__}: {error} ({_place(error)})"
+        outcome = {"status": "failed", "reason": reason, "error": None}
+    return {
+        "format": FORMAT,
+        "run": run.identity(),
+        "spec": run.spec,
+        **run.names,
+        **outcome,
+        "seconds": round(time.perf_counter() - started, 3),
+        "cpu_seconds": round(time.process_time() - started_on_cpu, 3),
+        "settings": {**run.settings(), **outcome.get("settings", {})},
+        "versions": versions(),
+        "commit": commit(),
+        "machine": machine(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _place(error: Exception) -> str:
+    """File and line where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"
+
+
+def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
+    X, y = stream.reference()
+    model = run.model()
+    scores = RoundScores(len(stream), run.measures.n_points)
+    scorer = _Scorer(stream, run.measures)
+    model.fit(X, y)
+    started = time.perf_counter()
+    for batch in _rounds(run.contender, model, stream):
+        scores.add_errors(batch.round, np.asarray(model.predict(batch.X)) != batch.y)
+        if batch.round % run.measures.score_every == 0:
+            scorer.score(model, batch, scores)
+    return {
+        "status": "done",
+        "reason": None,
+        "error": scores.error,
+        **{name: scores.mean(name) for name in ("risk", "estimator_loss", "ratio_error", "effective_sample_size")},
+        "ratio_regret": scores.total("excess_loss"),
+        "n_rows": scores.n_rows,
+        "n_reference": len(y),
+        "n_features": int(X.shape[1]),
+        "seconds_per_round": (time.perf_counter() - started) / len(stream),
+        "curve": scores.curve(),
+        "learner_weights": scores.learner_weights(),
+        "settings": {"stream": repr(stream)},
+    }
+
+
+def _rounds(contender: Contender, model: Any, stream: Any) -> Iterator[Any]:
+    """Yield each batch when the model is to predict it.
+
+    The online methods' theory fixes the model of a round before its batch is seen, so they learn from it afterwards;
+    the one-step methods and the oracle learn first.
+    """
+    for batch in stream:
+        if contender.is_told_ratio:
+            model.adapt_to(_true_ratio(stream, batch.alpha))
+        elif contender.learns_first:
+            model.adapt(batch.X)
+        yield batch
+        if not contender.learns_first:
+            model.adapt(batch.X)
+
+
+def _true_ratio(stream: Any, alpha: float) -> FloatArray:
+    if not hasattr(stream, "reference_ratio") or np.isnan(alpha):
+        raise DataError("The true ratio of this stream is not known: leave the oracle out.")
+    ratio: FloatArray = stream.reference_ratio(alpha)
+    return ratio
+
+
+class _Scorer:
+    """Scores a model in a round, as far as stream and model allow."""
+
+    def __init__(self, stream: Any, measures: Measures) -> None:
+        self._stream = stream
+        self._measures = measures
+        self._knows_ratio = hasattr(stream, "reference_ratio")
+        self._fresh_rows = stream.fresh_reference_rows(N_FRESH_ROWS) if measures.has_regret else None
+        self._risk: Callable[[Any, float], float] | None = getattr(stream, "risk", None)
+
+    def score(self, model: Any, batch: Any, scores: RoundScores) -> None:
+        scores.add(
+            batch.round,
+            risk=self._score_risk(model, batch.alpha),
+            effective_sample_size=getattr(model, "effective_sample_size_", None),
+        )
+        ratio = getattr(model, "ratio_", None)
+        if ratio is None:
+            return
+        scores.add(batch.round, estimator_loss=ratio.score_loss(batch.X))
+        if self._knows_ratio:
+            error = np.abs(ratio.reference_ratio_ - self._stream.reference_ratio(batch.alpha)).mean()
+            scores.add(batch.round, ratio_error=float(error))
+        if self._fresh_rows is not None:
+            truth = self._stream.true_ratio(self._fresh_rows, batch.alpha)
+            scores.add(batch.round, excess_loss=expected_excess_loss(ratio.predict_ratio(self._fresh_rows), truth))
+        if self._measures.has_learner_weights and len(getattr(ratio, "learner_weights_", ())):
+            scores.add_learner_weights(batch.round, ratio.learner_lengths_, ratio.learner_weights_)
+
+    def _score_risk(self, model: Any, alpha: float) -> float | None:
+        if self._risk is None:
+            return None
+        try:
+            return self._risk(getattr(model, "estimator_", model), alpha)
+        except DataError:  # the closed form is for linear models
+            self._risk = None
+            return None
+
+
+def _parameters(model: Any) -> dict[str, str]:
+    """Every parameter of a model, nested ones too, as text."""
+    if not hasattr(model, "get_params"):
+        return {"": _text(model)}
+    return {"": type(model).__name__, **{name: _text(value) for name, value in sorted(model.get_params().items())}}
+
+
+def _text(value: Any) -> str:
+    """The value's text, without the place in memory that some objects show."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

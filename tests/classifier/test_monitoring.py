@@ -1,0 +1,285 @@
+"""What a model tells of itself: shapes, meaning, edges, and that telling changes nothing."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.naive_bayes import GaussianNB
+
+import accous
+from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous.diagnostics.audits import Audit
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.trust import Trust
+from accous.exceptions import DataError, ParameterError
+from accous.streams import ConstantShift, GaussianStream, SquareShift
+from tests.classifiers import (
+    PROBE,
+    LinearTilt,
+    customer_encoder,
+    customers,
+    drifting_batches,
+    labelled_rows,
+    play,
+    shown_state,
+)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "foreign": {"estimator": GaussianNB()},
+    "plain": {"fallback": "none"},
+    "no shift": {"ratio": NoShift()},
+    "single learner": {"ratio": SingleLearnerRatio()},
+    "one step": {"ratio": LogisticRatio()},
+    "rbf": {"ratio": OnlineDensityRatio("rbf", random_state=0)},
+    "of others": {"ratio": LinearTilt()},
+}
+each_kind = pytest.mark.parametrize("parameters", KINDS.values(), ids=KINDS)
+
+
+def model_of(n_rounds: int = 40, n_classes: int = 2, **parameters: Any) -> AdaptiveClassifier:
+    X, y = labelled_rows(n_rows=200, n_classes=n_classes)
+    return play(AdaptiveClassifier(**parameters).fit(X, y), drifting_batches(n_rounds))
+
+
+def tell_everything(model: AdaptiveClassifier) -> list[Any]:
+    labels = model.classes_[np.arange(len(PROBE)) % len(model.classes_)]
+    return [
+        model.trust_,
+        model.risk_,
+        model.drift_attribution_,
+        model.history_in_use_,
+        model.drift_events_,
+        model.predict_set(PROBE),
+        model.audit(PROBE, labels),
+    ]
+
+
+# --- for every kind of model ----------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize("n_rounds", [0, 1, 40])
+def test_every_model_tells(parameters: dict[str, Any], n_rounds: int) -> None:
+    model = model_of(n_rounds, **parameters)
+    trust, risk, attribution, history, events, sets, audit = tell_everything(model)
+    assert isinstance(trust, Trust)
+    assert trust.verdict in ("good", "thin", "no overlap")
+    assert 1.0 <= trust.effective_sample_size <= 200.0 + 1e-9
+    assert isinstance(risk, RiskEstimate)
+    assert 0.0 <= risk.adapted_low <= risk.adapted <= risk.adapted_high <= 1.0
+    assert 0.0 <= risk.fixed_low <= risk.fixed <= risk.fixed_high <= 1.0
+    assert risk.adapted == pytest.approx(model.risk_estimate_, abs=1e-12)
+    assert attribution.shape == (3,)
+    assert attribution.sum() == pytest.approx(1.0) or not attribution.any()
+    assert history >= 0.0
+    assert all(isinstance(event, DriftEvent) for event in events)
+    assert (sets.dtype, sets.shape) == (np.dtype(bool), (len(PROBE), 2))
+    assert isinstance(audit, Audit)
+    assert 0.0 <= audit.p_value <= 1.0
+
+
+@each_kind
+def test_telling_changes_nothing(parameters: dict[str, Any]) -> None:
+    told, silent = (model_of(20, **parameters) for _ in range(2))
+    for batch in drifting_batches(20, seed=4):
+        tell_everything(told)
+        told.adapt(batch)
+        silent.adapt(batch)
+    assert shown_state(told, PROBE) == shown_state(silent, PROBE)
+    assert repr(tell_everything(told)) == repr(tell_everything(silent))
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_more_classes(n_classes: int) -> None:
+    model = model_of(n_classes=n_classes)
+    assert model.predict_set(PROBE).shape == (40, n_classes)
+    assert 0.0 < model.risk_.adapted < 1.0
+
+
+def test_frames_and_pipelines() -> None:
+    frame = customers(200, seed=0)
+    y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")
+    from sklearn.pipeline import make_pipeline
+
+    estimator = make_pipeline(customer_encoder(), LogisticRegression())
+    model = AdaptiveClassifier(estimator, OnlineDensityRatio(customer_encoder())).fit(frame, y)
+    for seed in range(48):
+        batch = customers(8, seed=seed)
+        model.adapt(batch.assign(income=4.0 * batch["income"]))
+    assert model.drift_attribution_.argmax() == 1
+    assert model.predict_set(frame[:5]).shape == (5, 2)
+    assert not model.audit(frame, y).concept_changed
+    assert {name for event in model.drift_events_ for name in event.features} <= {"age", "income", "city"}
+
+
+# --- what it says ---------------------------------------------------------------------------------------------
+
+
+def moved_stream(n_rounds: int = 300) -> GaussianStream:
+    return GaussianStream(SquareShift(period=150), n_rounds=n_rounds, batch_size=5, n_reference=2000, random_state=2)
+
+
+def test_the_columns_that_move_are_named() -> None:
+    X, y = labelled_rows(n_rows=500)
+    names = ["calm", "wild", "still"]
+    model = AdaptiveClassifier().fit(pd.DataFrame(X, columns=names), y)
+    rng = np.random.default_rng(3)
+    for number in range(200):
+        batch = rng.normal((0.0, 2.0 * (number > 60), 0.0), size=(5, 3))
+        model.adapt(pd.DataFrame(batch, columns=names))
+    assert model.drift_attribution_[1] > 0.8
+    assert [event.features[0] for event in model.drift_events_] == ["wild"]
+    (event,) = model.drift_events_
+    assert 60 < event.round <= 112
+    assert event.size > 0.3
+
+
+def test_a_stream_that_stands_still_has_no_events_and_good_trust() -> None:
+    stream = GaussianStream(ConstantShift(0.9), n_rounds=300, batch_size=5, n_reference=600)
+    model = AdaptiveClassifier().fit(*stream.reference())
+    for batch in stream:
+        model.adapt(batch.X)
+    assert model.drift_events_ == ()
+    assert model.trust_.verdict == "good"
+
+
+def test_rows_far_away_have_no_overlap() -> None:
+    model = model_of(0)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        model.adapt(rng.normal(12.0, 1.0, size=(5, 3)))
+    assert model.trust_.verdict == "no overlap"
+    assert model.trust_.share_out_of_bound > 0.9
+
+
+def test_after_a_jump_the_estimates_are_near_the_truth_and_the_sets_cover() -> None:
+    stream = moved_stream()
+    model = AdaptiveClassifier().fit(*stream.reference())
+    for batch in stream:
+        model.adapt(batch.X)
+    risk = model.risk_
+    true_adapted, true_fixed = (stream.risk(one, batch.alpha) for one in (model.estimator_, model.fixed_.estimator))
+    assert batch.alpha == 0.0
+    assert true_fixed - true_adapted > 0.05
+    assert risk.adapted_low <= true_adapted <= risk.adapted_high
+    assert risk.fixed_low <= true_fixed <= risk.fixed_high
+    fresh = next(iter(GaussianStream(ConstantShift(batch.alpha), n_rounds=1, batch_size=2000, random_state=5)))
+    covered = model.predict_set(fresh.X, alpha=0.2)[np.arange(2000), fresh.y].mean()
+    assert 0.7 < covered < 0.9
+    assert not model.audit(fresh.X[:300], fresh.y[:300]).concept_changed
+    assert model.audit(fresh.X[:300], 1 - fresh.y[:300]).concept_changed
+
+
+def test_smaller_alpha_gives_larger_sets() -> None:
+    model = model_of(n_classes=4)
+    sets = [model.predict_set(PROBE, alpha=alpha) for alpha in (0.01, 0.1, 0.4)]
+    assert np.all(sets[0] >= sets[1])
+    assert np.all(sets[1] >= sets[2])
+    assert sets[0].sum() > sets[2].sum()
+
+
+def test_history_is_the_mean_interval_length() -> None:
+    model = model_of(40)
+    ratio = model.ratio_
+    assert model.history_in_use_ == pytest.approx(ratio.learner_weights_ @ ratio.learner_lengths_)
+    assert model_of(2).history_in_use_ == 0.0
+    assert model_of(7, ratio=SingleLearnerRatio()).history_in_use_ == 7.0
+    assert model_of(7, ratio=NoShift()).history_in_use_ == 0.0
+
+
+def test_an_audit_never_learns() -> None:
+    audited, other = model_of(20), model_of(20)
+    audited.audit(PROBE, np.zeros(len(PROBE), dtype=int))
+    assert shown_state(audited, PROBE) == shown_state(other, PROBE)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 2.0, float("nan"), "a", None, True])
+def test_alpha_out_of_range(alpha: Any) -> None:
+    with pytest.raises(ParameterError, match="alpha must be"):
+        model_of(4).predict_set(PROBE, alpha=alpha)
+
+
+def test_no_rows() -> None:
+    model = model_of(4)
+    assert model.predict_set(PROBE[:0]).shape == (0, 2)
+    with pytest.raises(DataError, match="at least one labelled row"):
+        model.audit(PROBE[:0], [])
+
+
+def test_labels_of_unknown_classes_and_of_another_number() -> None:
+    model = model_of(4)
+    with pytest.raises(DataError, match=r"y holds the label 7, which the reference does not: use \[0, 1\]"):
+        model.audit(PROBE[:2], [0, 7])
+    with pytest.raises(DataError, match="X has 3 rows but y has 2 labels"):
+        model.audit(PROBE[:3], [0, 1])
+
+
+def test_too_few_rows_of_a_class() -> None:
+    X, _ = labelled_rows(n_rows=30)
+    model = AdaptiveClassifier().fit(X, np.arange(30) == 0)
+    assert np.isnan(model.risk_.adapted)
+    for ask in (lambda: model.predict_set(PROBE), lambda: model.audit(PROBE, np.ones(len(PROBE), dtype=bool))):
+        with pytest.raises(DataError, match="more rows of every class"):
+            ask()
+
+
+def test_sets_need_probabilities() -> None:
+    model = AdaptiveClassifier(Perceptron()).fit(*labelled_rows())
+    with pytest.raises(ParameterError, match="predict_proba"):
+        model.predict_set(PROBE)
+
+
+def test_before_fit() -> None:
+    for ask in (lambda m: m.trust_, lambda m: m.risk_, lambda m: m.predict_set(PROBE), lambda m: m.audit(PROBE, [])):
+        with pytest.raises(Exception, match="fit"):
+            ask(AdaptiveClassifier())
+
+
+# --- saved and resumed ----------------------------------------------------------------------------------------
+
+
+def test_all_of_it_is_saved_and_resumed(tmp_path: Any) -> None:
+    stream = list(moved_stream(200))
+    model = AdaptiveClassifier().fit(*moved_stream().reference())
+    for batch in stream[:170]:
+        model.adapt(batch.X)
+    accous.save(model, tmp_path)
+    resumed = accous.load(tmp_path)
+    for batch in stream[170:]:
+        assert resumed.trust_ == model.trust_
+        assert resumed.risk_ == model.risk_
+        assert resumed.drift_events_ == model.drift_events_
+        assert resumed.drift_attribution_.tobytes() == model.drift_attribution_.tobytes()
+        model.adapt(batch.X)
+        resumed.adapt(batch.X)
+    assert model.drift_events_
+
+
+def test_what_was_saved_before_there_was_a_fallback_goes_on_without(tmp_path: Any) -> None:
+    model = model_of(20, fallback="none")
+    from accous.checkpoint import models
+
+    description, fixed, state = models.describe(model), models.fixed_to_plain(model), models.state_to_plain(model)
+    del description["parameters"]["fallback"]
+    older = state["model"]
+    for name in ("fallback", "watch", "fixed"):
+        del older[name]
+    older |= older.pop("estimator")
+    resumed = models.restore(description, {}, fixed, state)
+    assert resumed.fallback == "none"
+    batches = drifting_batches(20, seed=6)
+    assert shown_state(play(resumed, batches), PROBE) == shown_state(play(model, batches), PROBE)
+
+
+def test_plots_are_the_only_thing_that_needs_matplotlib() -> None:
+    code = "import sys; import accous.classifier.monitoring, accous.diagnostics.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
