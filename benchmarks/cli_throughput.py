@@ -23,8 +23,8 @@ from rich.console import Console
 
 from accous.cli import main as run_command
 from accous.core.fast.compiled import compile_all
-from accous.tabular.folder import load_pipeline
 from accous.streams import GaussianStream, SquareShift
+from accous.tabular.folder import load_pipeline
 from benchmarks.record import write_results
 
 BATCH_SIZE = 10

@@ -18,8 +18,8 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous_bench.problems import SHIFTS
 from accous.streams import GaussianStream
+from accous_bench.problems import SHIFTS
 from benchmarks.record import write_results
 
 POLICIES = ("always", "auto")

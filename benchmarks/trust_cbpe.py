@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
 from benchmarks.problems import SHIFTS
 

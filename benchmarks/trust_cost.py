@@ -10,15 +10,15 @@ from __future__ import annotations
 import argparse
 import time
 from copy import copy
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from accous import AdaptiveClassifier
-from accous.classifier.state import AdaptationState
-from accous.arrays import FloatArray
+from accous.classifier.round import is_refit_due, weigh
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 
@@ -28,21 +28,18 @@ CASES = ((1000, 12, 1), (1000, 12, 5), (10_000, 12, 1), (1000, 50, 1))
 class PlainRounds(AdaptiveClassifier):
     """The plain method, without all that is told."""
 
-    def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
-        ratio = copy(self.state_.ratio)
-        ratio._play(rows)
-        return self._next_state(ratio, None, len(rows))
-
-    def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
-        before = self.state_
-        this_round = before.n_rounds + 1
-        weights = self._importance_weights(np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64))
-        estimator, fitted_weights, n_refits = before.estimator, before.fitted_weights, before.n_refits
-        if self._is_refit_due(before, weights, this_round):
-            estimator, fitted_weights, n_refits = self.erm_.fit(weights, estimator), weights, n_refits + 1
-        return AdaptationState(
-            this_round, ratio, weights, estimator, fitted_weights, n_refits, 0, before.fallback, before.watch
-        )
+    def adapt(self, X_batch: Any) -> Self:
+        """Play a round: ratio, weights, and a refit if due."""
+        before, rules = self.state_, self.rules_
+        ratio = copy(before.ratio)
+        ratio.partial_fit(X_batch)
+        weights = weigh(rules, np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64), before.weights)
+        state = replace(before, n_rounds=before.n_rounds + 1, ratio=ratio, weights=weights, cache={})
+        if is_refit_due(rules, before, weights, state.n_rounds):
+            estimator = rules.erm.fit(weights, before.estimator)
+            state = replace(state, estimator=estimator, fitted_weights=weights, n_refits=before.n_refits + 1)
+        self.state_ = state
+        return self
 
 
 def main() -> None:

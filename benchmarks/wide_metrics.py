@@ -25,15 +25,15 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
-from accous_bench.oracle import Oracle
 from accous.arrays import FloatArray
 from accous.core.paper.cover import active_lengths
 from accous.core.paper.ensemble import EnsembleState
-from accous.core.paper.learners import newton_step, start_learners
 from accous.core.paper.meta import meta_weights, start_meta
+from accous.core.rounds import start_learners
 from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift
+from accous_bench.oracle import Oracle
 
 WIDTHS = (512, 1280)
 METRICS: dict[str, dict[str, Any]] = {
@@ -114,7 +114,7 @@ def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
 
     Ages beyond that at which a matrix is as large as it gets are cut there.
     """
-    settings, rng = ratio.settings_, np.random.default_rng(1)
+    settings, rng = ratio.rounds_.settings, np.random.default_rng(1)
     n_coefs = len(settings.neutral)
     lengths = active_lengths(n_rounds + 1, settings.min_interval)
     ages = [min((n_rounds + 1) % int(length), n_coefs // 2 + 60) for length in lengths]
@@ -122,7 +122,7 @@ def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
     at_age = {0: learner}
     for age in range(1, max(ages) + 1):
         gradient = rng.normal(scale=0.1 / np.sqrt(n_coefs), size=(1, n_coefs))
-        learner = newton_step(learner, gradient, 1.0, settings.radius)
+        learner = learner.step(gradient, 1.0, settings.radius)
         if age in ages:
             at_age[age] = learner
     learners = at_age[ages[-1]]
@@ -130,7 +130,15 @@ def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
         learners = learners.after(at_age[learner_age])
     meta = start_meta(len(lengths), n_rounds)
     weights = meta_weights(meta)
-    ratio.state_ = EnsembleState(n_rounds, weights @ learners.coefs, lengths, weights, learners, meta, 1.0)
+    ratio.state_ = EnsembleState(
+        n_rounds=n_rounds,
+        coef=weights @ learners.coefs,
+        lengths=lengths,
+        weights=weights,
+        learners=learners,
+        meta=meta,
+        largest_margin=1.0,
+    )
     return ratio
 
 

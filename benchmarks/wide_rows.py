@@ -27,11 +27,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous_bench.problem import Setting
-from accous_bench.problems import get_problem
 from accous.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, SquareShift
+from accous_bench.problem import Setting
+from accous_bench.problems import get_problem
 from benchmarks.problems import data_folder, table_parts
 from benchmarks.wide_metrics import PERIOD, Pool, make_pools, make_stream, measure_errors
 

@@ -103,7 +103,7 @@ class PlainLoop:
 
 def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
     """Put the slow transcription into the state of the fast one, so that both have the same learners to move."""
-    settings, state = fast.settings_, fast.state_
+    settings, state = fast.rounds_.settings, fast.state_
     slow = PaperAccous(
         fast.reference_features_,
         radius=fast.radius_,
@@ -133,7 +133,7 @@ def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
 def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
     """Copy a model into a later round: as many learners as are alive then, copies of those there are."""
     state = model.ratio_.state_
-    lengths = active_lengths(n_rounds + 1, model.ratio_.settings_.min_interval)
+    lengths = active_lengths(n_rounds + 1, model.ratio_.rounds_.settings.min_interval)
     rows = np.arange(len(lengths)) % len(state.lengths)
     learners = NewtonStack(*(part[rows] for part in state.learners.arrays))
     meta = MetaState(*(part[rows] for part in state.meta.arrays))

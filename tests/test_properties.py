@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.paper.ensemble import EnsembleState, play_round, start_ensemble
+from accous.core.paper.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
+from tests.rounds import play_round, start_ensemble
 
 Stream = tuple[Array, list[Array]]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
 from benchmarks.peers.processes import Peer
 from benchmarks.peers.tables import Grid

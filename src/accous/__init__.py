@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
-    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.checkpoint import load, save
+    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.exceptions import AccousError
     from accous.ratio.kliep import KLIEP
     from accous.ratio.kmm import KMM

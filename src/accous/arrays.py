@@ -1,12 +1,55 @@
-"""The array types that the signatures of ``core`` speak of."""
+"""Array types for signatures, and dataclasses of arrays as nested dicts for files.
+
+`to_plain` and `from_plain` turn the states of this package into dicts, lists, arrays and numbers, and back.
+"""
 
 from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoolArray", "FloatArray", "IntArray"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "from_plain", "to_plain"]
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+def to_plain(value: Any) -> Any:
+    """Return dataclasses as dicts and tuples as lists, all the way down; the rest is returned as it is.
+
+    Fields that take no part in comparisons, such as caches, are left out.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Point:
+    ...     x: float
+    ...     names: tuple[str, ...]
+    >>> to_plain(Point(1.0, ("a", "b")))
+    {'x': 1.0, 'names': ['a', 'b']}
+    """
+    if is_dataclass(value):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value) if field.compare}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(part) for part in value]
+    return value
+
+
+def from_plain(kind: Any, plain: Any) -> Any:
+    """Undo ``to_plain`` for a dataclass, by the types of its fields."""
+    if get_origin(kind) in (Union, UnionType):
+        if plain is None:
+            return None
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    if get_origin(kind) is tuple:
+        return tuple(from_plain(get_args(kind)[0], part) for part in plain)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = get_type_hints(kind)
+        return kind(**{name: from_plain(types[name], part) for name, part in plain.items()})
+    return plain

@@ -1,15 +1,28 @@
-"""Checks of constructor parameters: one sentence that names the parameter and what it may be."""
+"""Checks of parameters, and hints for misspelt names: one sentence that says what is wrong and what is allowed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
 from accous.exceptions import ParameterError
-from accous.suggestions import did_you_mean
 
-__all__ = ["require_choice", "require_integer", "require_number", "require_number_in", "require_power_of_two"]
+__all__ = [
+    "did_you_mean",
+    "listed",
+    "require_choice",
+    "require_integer",
+    "require_number",
+    "require_number_in",
+    "require_power_of_two",
+]
+
+_MOST_NAMES = 12
+# Every comparison takes time: among thousands of columns only the first ones are compared.
+_MOST_COMPARED = 4096
 
 
 def require_number(name: str, value: Any, *, above: float = 0.0, or_else: str = "") -> float:
@@ -46,6 +59,35 @@ def require_choice(name: str, value: Any, choices: tuple[str, ...], *, or_else: 
         meant = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}{meant}.")
     return value
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a remark with the known name that is nearest, to stand behind the wrong one; empty where none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("ulsfi", ["FIX", "uLSIF", "KMM"])
+    " (did you mean 'uLSIF'?)"
+    >>> did_you_mean("fix", ["FIX", "uLSIF", "KMM"])
+    " (did you mean 'FIX'?)"
+    >>> did_you_mean("something", ["FIX", "uLSIF", "KMM"])
+    ''
+    """
+    by_lower_case = {each.lower(): each for each in list(known)[:_MOST_COMPARED]}
+    near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.7)
+    return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
+
+
+def listed(names: list[str]) -> str:
+    """Name the first of many.
+
+    Examples
+    --------
+    >>> listed(["age", "income"])
+    "'age', 'income'"
+    """
+    shown = ", ".join(map(repr, names[:_MOST_NAMES]))
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 
 
 def _is_real(value: Any) -> bool:

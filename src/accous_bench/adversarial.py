@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from accous_bench.network import Network
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import ParameterError
+from accous_bench.network import Network
 
 __all__ = ["Descent", "ReverseGradient", "adapt_network", "fit_network"]
 

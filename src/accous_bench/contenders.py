@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous_bench.oracle import Oracle
 from accous.exceptions import ParameterError
+from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
 from accous.ratio.kliep import KLIEP
 from accous.ratio.kmm import KMM
@@ -31,7 +31,7 @@ from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.ratio.single import SingleLearnerRatio
 from accous.ratio.ulsif import ULSIF
-from accous.suggestions import did_you_mean
+from accous_bench.oracle import Oracle
 
 __all__ = [
     "ORACLE",

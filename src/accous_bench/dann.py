@@ -13,14 +13,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from accous_bench.network import Network
 from accous.arrays import FloatArray
-from accous.exceptions import MissingExtraError
 from accous.classifier.labels import read_base_weights, read_labels
+from accous.exceptions import MissingExtraError
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
-from accous.validation import read_rows
 from accous.ratio.maps import Standardize
+from accous.validation import read_rows
+from accous_bench.network import Network
 
 __all__ = ["DANN"]
 

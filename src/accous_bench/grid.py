@@ -9,9 +9,9 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
+from accous.exceptions import AccousError, MissingExtraError
 from accous_bench.results import append_row, finished_runs, read_rows, repair
 from accous_bench.run import Run, play
-from accous.exceptions import AccousError, MissingExtraError
 
 __all__ = ["WorkerDiedError", "play_grid", "unfinished"]
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous import datasets
-from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, TUNED, Problem, Setting
 from accous.arrays import FloatArray, IntArray
 from accous.datasets import ImagePair, ImageYears
 from accous.deep.features import BackboneFeatures
@@ -19,6 +18,7 @@ from accous.deep.precomputed import embeddings_of
 from accous.deep.reduction import fit_reduction
 from accous.exceptions import DataError
 from accous.streams import MixtureStream, OrderedStream
+from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, TUNED, Problem, Setting
 
 __all__ = ["IMAGE_PROBLEMS"]
 

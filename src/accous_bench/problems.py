@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
-from accous_bench.image_problems import IMAGE_PROBLEMS
-from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting, Stream
 from accous.exceptions import ParameterError
+from accous.parameters import did_you_mean
 from accous.streams import (
     GaussianStream,
     MixtureStream,
@@ -23,7 +22,8 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.suggestions import did_you_mean
+from accous_bench.image_problems import IMAGE_PROBLEMS
+from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting, Stream
 
 __all__ = ["NATURAL", "SHIFTS", "Problem", "Setting", "Stream", "get_problem", "problem_names", "register_problem"]
 

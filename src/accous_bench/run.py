@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
+from accous.exceptions import AccousError, DataError
 from accous_bench.contenders import Contender
 from accous_bench.problem import Problem, Setting, Stream
 from accous_bench.provenance import commit, machine, versions
 from accous_bench.scores import RoundScores, expected_excess_loss
-from accous.blas import one_blas_thread
-from accous.arrays import FloatArray
-from accous.exceptions import AccousError, DataError
 
 __all__ = ["Measures", "Run", "play"]
 

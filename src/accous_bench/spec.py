@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accous.exceptions import AccousError, ParameterError
+from accous.parameters import did_you_mean, require_integer
 from accous_bench.contenders import get_contender
 from accous_bench.plugins import load_plugin
 from accous_bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
 from accous_bench.run import Measures, Run
 from accous_bench.spec_lines import line_of
-from accous.exceptions import AccousError, ParameterError
-from accous.parameters import require_integer
-from accous.suggestions import did_you_mean
 
 __all__ = ["Spec", "find_spec", "prepare", "read_spec", "spec_folder", "spec_names"]
 
@@ -114,7 +113,7 @@ def spec_folder() -> Path:
     """Where the specs are that come with accous: beside this file when installed, in ``benchmarks`` in a checkout."""
     here = Path(__file__).resolve().parent
     installed = here / "specs"
-    return installed if installed.is_dir() else here.parents[2] / "benchmarks" / "specs"
+    return installed if installed.is_dir() else here.parents[1] / "benchmarks" / "specs"
 
 
 def spec_names() -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from accous_bench.network import Network
 from accous.exceptions import ParameterError
+from accous_bench.network import Network
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 

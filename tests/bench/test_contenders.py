@@ -18,6 +18,8 @@ from accous import (
     OnlineDensityRatio,
     SingleLearnerRatio,
 )
+from accous.exceptions import ParameterError
+from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import (
     ORACLE,
     PAPER_CONTENDERS,
@@ -28,8 +30,6 @@ from accous_bench.contenders import (
     register,
     unregister,
 )
-from accous.exceptions import ParameterError
-from accous.streams import GaussianStream, SquareShift
 
 RATIOS = {
     "FIX": NoShift,

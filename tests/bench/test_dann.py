@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from accous_bench.dann import DANN
 from accous.streams import GaussianStream, SquareShift
+from accous_bench.dann import DANN
 from tests.classifiers import PROBE, drifting_batches, labelled_rows
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")

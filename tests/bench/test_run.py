@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.exceptions import ParameterError
+from accous.streams import GaussianStream, MovingGaussianStream
 from accous_bench import problems
 from accous_bench.contenders import Contender, get_contender
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.run import Measures, Run, play
 from accous_bench.scores import RoundScores, expected_excess_loss
-from accous.exceptions import ParameterError
-from accous.streams import GaussianStream, MovingGaussianStream
 
 needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
 REQUIRED = {"dataset", "shift", "batch_size", "contender", "seed", "error"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from accous.exceptions import DataError, ParameterError
 from accous_bench import contenders
 from accous_bench.problems import get_problem
 from accous_bench.spec import find_spec, prepare, read_spec, spec_names
-from accous.exceptions import DataError, ParameterError
 
 WriteSpec = Callable[..., Path]
 

@@ -12,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.logistic import MAX_HESSIAN_COEFS
+from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LinearPredictor, LogisticErm, require_sample_weight
+from accous.core.solvers.logistic import MAX_HESSIAN_COEFS
 from accous.exceptions import ParameterError
 from tests.classifiers import customer_encoder, customers, labelled_rows
 

@@ -9,8 +9,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.exceptions import ParameterError
 from accous.classifier.fallback import Veto, can_be_tempered, next_veto
+from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
 

@@ -281,5 +281,6 @@ def test_what_was_saved_before_there_was_a_fallback_goes_on_without(tmp_path: An
 
 
 def test_plots_are_the_only_thing_that_needs_matplotlib() -> None:
-    code = "import sys; import accous.classifier.monitoring, accous.diagnostics.plots; sys.exit('matplotlib' in sys.modules)"
+    modules = "accous.classifier.monitoring, accous.diagnostics.plots"
+    code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

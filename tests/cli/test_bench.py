@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from accous_bench.problems import get_problem
 from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
+from accous_bench.problems import get_problem
 
 SPEC = """
 datasets = ["gaussian"]

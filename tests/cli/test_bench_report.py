@@ -8,8 +8,8 @@ import typer
 from typer.testing import CliRunner
 
 from accous.cli import main
-from accous_bench.commands.report import report
 from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous_bench.commands.report import report
 from tests.bench.reporting.rows import make_failure, table_rows
 
 app = typer.Typer()

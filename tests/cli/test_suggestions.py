@@ -7,7 +7,7 @@ import pytest
 from accous import datasets
 from accous.cli import main
 from accous.exceptions import ParameterError
-from accous.suggestions import did_you_mean
+from accous.parameters import did_you_mean
 from tests.cli.tables import make_tables
 
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]

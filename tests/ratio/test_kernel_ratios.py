@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist, pdist
 from accous import KLIEP, RULSIF, ULSIF
 from accous.ratio.kernel import CV_WIDTHS
 from accous.ratio.ulsif import CV_RIDGES
-from tests.core.test_least_squares_ratio import slow_coefs, slow_leave_one_out
+from tests.core.solvers.test_least_squares_ratio import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (
     Array,
     each_kernel_sum,

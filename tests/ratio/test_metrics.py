@@ -10,8 +10,8 @@ import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
 from accous.core.wide.diagonal import DiagonalStack
 from accous.core.wide.metric import Metric
-from accous.core.wide.sketch import Sketch
 from accous.core.wide.newton import WideStack
+from accous.core.wide.sketch import Sketch
 from accous.ratio.defaults import MAX_FULL_FEATURES
 from tests.checkpoint.folders import edit_manifest
 from tests.ratio.online_cases import drifting_batches, normal_rows

@@ -9,10 +9,10 @@ import pytest
 
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
-from accous.tabular.history import History
 from accous.report.page import render_page
 from accous.report.subject import Subject
 from accous.report.words import judge_in_words
+from accous.tabular.history import History
 from tests.cli.tables import make_tables
 
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]

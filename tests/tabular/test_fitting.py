@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
-from accous.tabular.fitting import Reference, read_reference
 from accous.tabular.columns.learning import Choices
+from accous.tabular.fitting import Reference, read_reference
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 

@@ -13,10 +13,10 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from accous.classifier.adaptation import AdaptiveClassifier
 from accous.blas import one_blas_thread
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
+from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
 from accous.ratio.base import RatioEstimator
 from accous.ratio.kliep import KLIEP
@@ -181,9 +181,9 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
 
 def state_to_plain(model: Any) -> dict[str, Any]:
     """Everything that the rounds have changed since ``fit``."""
-    plain: dict[str, Any] = {"model": model._to_plain()}
+    plain: dict[str, Any] = {"model": model.state_to_plain()}
     if isinstance(model, AdaptiveClassifier):
-        plain["ratio"] = model.ratio_._to_plain()
+        plain["ratio"] = model.ratio_.state_to_plain()
     return plain
 
 
@@ -204,13 +204,13 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         _restore_reference(model, rows, fixed)
         model.classes_, model.labels_ = array_from_plain(fixed["classes"]), fixed["labels"]
         model.base_weight_ = fixed["base_weight"]
-        model._from_plain(state["model"], ratio)
+        model.state_from_plain(state["model"], ratio)
     return model
 
 
 def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], state: dict[str, Any]) -> None:
     _restore_reference(ratio, rows, fixed)
-    ratio._from_plain(state, rows)
+    ratio.state_from_plain(state, rows)
 
 
 def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from numbers import Integral
 from typing import Any, Self
 
@@ -11,27 +10,29 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 
-from accous.classifier.state import AdaptationState, complete, state_from_plain, state_to_plain
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_weights import normalise_weights
-from accous.diagnostics.attribution import ReferenceColumns
-from accous.diagnostics.tempering import temper
-from accous.diagnostics.weights import effective_sample_size, weight_distance
-from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, predictor_from_plain, predictor_to_plain
-from accous.exceptions import ParameterError
-from accous.classifier.fallback import Fallback, FixedModel, can_be_tempered, compare, next_veto, start_fallback
-from accous.classifier.monitoring import Insight
+from accous.blas import one_blas_thread
+from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
+from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
+from accous.classifier.monitoring import Monitoring
+from accous.classifier.round import RoundRules, play_round
+from accous.classifier.state import (
+    AdaptationState,
+    predictors_from_plain,
+    start_state,
+    state_from_plain,
+    state_to_plain,
+)
+from accous.diagnostics.attribution import ReferenceColumns
+from accous.diagnostics.weights import effective_sample_size
+from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
-from accous.ratio.base import LearnedAttributes, unchanged_on_failure
-from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
+from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
 from accous.ratio.online import OnlineDensityRatio
-from accous.classifier.drift_watch import start_watch, watch_round
+from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
 
 __all__ = ["AdaptiveClassifier"]
-
-_REFIT_SENSITIVITY = 1.0 / 3.0
 
 
 def _estimator_has(method: str) -> Any:
@@ -44,7 +45,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that follows unlabelled drift: weighted ERM on the reference, with time-varying ratios.
 
     After every batch the predictor minimises
@@ -158,13 +159,10 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
             self.erm_ = self._make_erm(self.classes_[self.labels_])
-            weights, estimator = self.base_weight_, self.erm_.fit(self.base_weight_, None)
-            self.fixed_ = FixedModel(self.erm_, weights, self.labels_, estimator)
-            self.columns_ = ReferenceColumns(self.reference_)
-            watch = start_watch(ratio, self.n_features_in_)
-            self.state_ = AdaptationState(
-                0, ratio, weights, estimator, weights, 0, 0, fallback=start_fallback(ratio), watch=watch
-            )
+            estimator = self.erm_.fit(self.base_weight_, None)
+            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)
+            self.rules_ = self._make_rules(ratio)
+            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_)
         return self
 
     def adapt(self, X_batch: Any) -> Self:
@@ -181,11 +179,11 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         rows = self._read(X_batch, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        if self.erm_.limits_blas and getattr(self.state_.ratio, "_is_free_of_blas", False):
-            self.state_ = self._play(rows, X_batch)
+        if self.erm_.limits_blas and self.state_.ratio.is_free_of_blas:
+            self.state_ = play_round(self.rules_, self.state_, rows, X_batch)
             return self
         with one_blas_thread():
-            self.state_ = self._play(rows, X_batch)
+            self.state_ = play_round(self.rules_, self.state_, rows, X_batch)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -242,69 +240,10 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         """Rows that the current weights leave."""
         return effective_sample_size(self.state_.weights)
 
-    def _play(self, rows: Any, X_batch: Any) -> AdaptationState:
-        """State after a round with a batch, given as it was read and as it came."""
-        # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-        ratio = copy(self.state_.ratio)
-        batch_ratios = None
-        is_read = self.estimator is None and getattr(ratio, "_reads_numbers", False)
-        if can_be_tempered(ratio):
-            # The same columns have been read already, unless they are for a transformer.
-            batch_ratios = ratio._play_and_tell(rows if is_read else ratio._read(X_batch, reset=False, min_rows=1))
-        elif is_read:
-            ratio._play(rows)
-        else:
-            ratio.partial_fit(X_batch)
-        return self._next_state(ratio, batch_ratios, count_rows(rows))
-
-    def _next_state(self, ratio: Any, batch_ratios: FloatArray | None, n_rows: int) -> AdaptationState:
-        before, tempering = self.state_, self.state_.fallback.tempering
-        this_round = before.n_rounds + 1
-        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
-        if batch_ratios is not None:
-            tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
-        exponent = tempering.exponent
-        weights = self._importance_weights(temper(ratios, exponent) if self.fallback == "auto" else ratios)
-        watch = watch_round(
-            before.watch, this_round, (before.ratio, ratio), n_rows, exponent, self.columns_, self._names
-        )
-        if self.fallback == "auto" and exponent == 0.0:
-            # Nothing to adapt to: no fit is needed, and there is nothing to compare.
-            fixed, veto = (self.fixed_.estimator, self.base_weight_), next_veto(0.0, 0.0, this_round, before.n_refits)
-            counts = before.n_refits, before.last_refit
-            return AdaptationState(this_round, ratio, weights, *fixed, *counts, Fallback(tempering, veto), watch)
-        fitted, counts = (before.estimator, before.fitted_weights), (before.n_refits, before.last_refit)
-        if self._is_refit_due(before, weights, this_round):
-            fitted, counts = (self.erm_.fit(weights, before.estimator), weights), (before.n_refits + 1, this_round)
-        veto = before.fallback.veto
-        if batch_ratios is not None and self.fallback == "auto" and veto.is_due(self.erm_, this_round, counts[0]):
-            with one_blas_thread():
-                excess = compare(self.erm_, self.fixed_, self.labels_, weights, fitted)
-            veto = next_veto(*excess, this_round, counts[0])
-        return AdaptationState(this_round, ratio, weights, *fitted, *counts, Fallback(tempering, veto), watch)
-
     def _names(self) -> list[str]:
         """Names of the input columns."""
         names = getattr(self, "feature_names_in_", None)
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
-
-    def _importance_weights(self, ratios: FloatArray) -> FloatArray:
-        weights = np.empty(len(self.base_weight_))
-        # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
-        has_mass = normalise_weights(self.base_weight_, ratios, weights)
-        return weights if has_mass else self.state_.weights
-
-    def _is_refit_due(self, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
-        if self.refit == "always":
-            return True
-        if self.refit == "auto":
-            # Departs from the paper: it refits in every round, which most predictors could not afford.
-            # The fewer rows carry the weight, the more a fit depends on each of them.
-            share = effective_sample_size(weights) / len(weights)
-            return (
-                weight_distance(weights, before.fitted_weights) > self.erm_.refit_distance * share**_REFIT_SENSITIVITY
-            )
-        return this_round - before.last_refit >= int(self.refit)
 
     def _check_parameters(self) -> None:
         is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
@@ -314,36 +253,45 @@ class AdaptiveClassifier(LearnedAttributes, Insight, ClassifierMixin, BaseEstima
         require_choice("fallback", self.fallback, ("auto", "none"))
         if self.estimator is not None and self.C != 1.0:
             raise ParameterError("C belongs to our own regression; set it on the estimator given instead.")
-        if self.ratio is not None and not hasattr(self.ratio, "predict_ratio"):
+        if self.ratio is not None and not isinstance(self.ratio, RatioEstimator):
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
+
+    def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
+        return RoundRules(
+            erm=self.erm_,
+            fixed=self.fixed_,
+            labels=self.labels_,
+            base_weight=self.base_weight_,
+            columns=ReferenceColumns(self.reference_),
+            names=self._names,
+            refit=self.refit,
+            has_fallback=self.fallback == "auto",
+            # The same columns have been read already, unless they are for a transformer.
+            shares_rows=self.estimator is None and ratio.reads_numbers,
+        )
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
         if self.estimator is None:
             return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C))
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
 
-    def _to_plain(self) -> dict[str, Any]:
-        """Everything learned besides reference and labels, as nested dicts of arrays, numbers and strings."""
-        plain = state_to_plain(self.state_)
-        if self.estimator is None:
-            plain["estimator"] = predictor_to_plain(self.state_.estimator)
-            plain["fixed"] = predictor_to_plain(self.fixed_.estimator)
-        return plain
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides reference, labels and ratio, as nested dicts of arrays and numbers."""
+        fixed = self.fixed_.estimator if self.estimator is None else None
+        return state_to_plain(self.state_, fixed)
 
-    def _from_plain(self, plain: dict[str, Any], ratio: Any) -> None:
-        """Take over what ``_to_plain`` gave; a foreign estimator is fitted anew with the weights of its last fit."""
+    def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
+        """Take over what ``state_to_plain`` gave; an estimator of the user's is fitted anew with its last weights."""
         self.erm_ = self._make_erm(self.classes_[self.labels_])
-        self.columns_ = ReferenceColumns(self.reference_)
-        parts, fixed = complete(plain, ratio, self.n_features_in_), None
+        estimator = fixed = None
         if self.estimator is None:
-            estimator: Any = predictor_from_plain(parts.pop("estimator"), self.classes_)
-            stored = parts.pop("fixed", None)
-            fixed = None if stored is None else predictor_from_plain(stored, self.classes_)
+            estimator, fixed = predictors_from_plain(plain, self.classes_)
         else:
             with one_blas_thread():
-                estimator = self.erm_.fit(parts["fitted_weights"], None)
+                estimator = self.erm_.fit(plain["fitted_weights"], None)
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
-        self.state_ = state_from_plain(parts, ratio, estimator)
+        self.rules_ = self._make_rules(ratio)
+        self.state_ = state_from_plain(plain, ratio, estimator)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

@@ -1,4 +1,4 @@
-"""What the rounds tell besides the predictor: rows out of bound, columns that moved, a log of changes."""
+"""What the rounds show besides the predictor: rows out of bound, columns that moved, a log of changes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
-from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, start_log
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
 from accous.diagnostics.tempering import HALF_LIFE
-from accous.ratio.linear import LinearRatio
-from accous.ratio.maps import Identity, Standardize
 
-__all__ = ["Watch", "start_watch", "watch_from_plain", "watch_round", "watch_to_plain"]
+__all__ = ["Watch", "start_watch", "watch_round"]
 
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
 # A standard deviation of the log ratio of a seventh in one look, and of less in several.
@@ -48,7 +46,7 @@ class Watch:
 
     @property
     def column_shares(self) -> FloatArray:
-        """Share of each column; zeros where the log ratio of recent rounds did not vary enough to speak of."""
+        """Share of each column; zeros where the log ratio of recent rounds hardly varied."""
         is_still = self.column_parts.sum() < _SMALLEST_VARIANCE
         return np.zeros_like(self.column_parts) if is_still else shares(self.column_parts)
 
@@ -61,86 +59,68 @@ class Watch:
 
 
 def start_watch(ratio: Any, n_features: int) -> Watch:
-    """Nothing noticed yet."""
-    log = start_log(ratio.coef_) if isinstance(ratio, LinearRatio) else None
-    return Watch(0.0, 0.0, np.zeros(n_features), log)
+    """Return a watch that has noticed nothing yet."""
+    return Watch(0.0, 0.0, np.zeros(n_features), start_log(ratio.coef_) if ratio.has_scores else None)
 
 
 def watch_round(
     watch: Watch,
+    *,
     this_round: int,
-    ratios: tuple[Any, Any],
+    before: Any,
+    after: Any,
     n_rows: int,
     exponent: float,
     columns: ReferenceColumns,
     names: Callable[[], list[str]],
 ) -> Watch:
     """Take notice of a round, given the ratio before and after it; columns are looked at in every sixteenth."""
-    before, after = ratios
     n_recent_out = watch.n_recent_out
     if watch.log is not None:
         n_recent_out = _ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
-    n_recent = _ROUND_DECAY * watch.n_recent + 1.0
+    watch = Watch(_ROUND_DECAY * watch.n_recent + 1.0, n_recent_out, watch.column_parts, watch.log)
     if this_round % ROUNDS_BETWEEN_LOOKS:
-        return Watch(n_recent, n_recent_out, watch.column_parts, watch.log)
-    with nullcontext() if getattr(after, "_is_free_of_blas", False) else one_blas_thread():
-        parts, log = _LOOK_DECAY * watch.column_parts, watch.log
-        if isinstance(after, LinearRatio) and log is not None:
-            neutral = after._neutral_coef
-            change = exponent * (after.coef_ - neutral)
-            if exponent:
-                parts += _parts_of_coef(after, change, columns)
-            log = _look(log, this_round, after, neutral + change, columns, names)
-        elif exponent:
-            parts += exponent**2 * columns.parts(_log(np.asarray(after.reference_ratio_, dtype=np.float64)))
-    return Watch(n_recent, n_recent_out, parts, log)
+        return watch
+    with nullcontext() if after.is_free_of_blas else one_blas_thread():
+        if watch.log is None:
+            return _look_at_ratios(watch, after, exponent, columns)
+        return _look_at_scores(watch, this_round, after, exponent, columns, names)
 
 
-def _look(
-    log: DriftLog,
+def _look_at_scores(
+    watch: Watch,
     this_round: int,
-    ratio: LinearRatio,
-    coef: FloatArray,
+    ratio: Any,
+    exponent: float,
     columns: ReferenceColumns,
     names: Callable[[], list[str]],
-) -> DriftLog:
-    return log.look(
+) -> Watch:
+    """Look at a ratio that is a function of scores: its theta says what moved, and by how much."""
+    assert watch.log is not None
+    parts = _LOOK_DECAY * watch.column_parts
+    change = exponent * (ratio.coef_ - ratio.neutral_coef_)
+    if exponent:
+        parts += _parts_of_coef(ratio, change, columns)
+    log = watch.log.look(
         this_round,
-        coef,
-        weigh=lambda theta: ratio.whole_reference_.ratios(theta, float(ratio.max_ratio)),
+        ratio.neutral_coef_ + change,
+        weigh=ratio.ratios_at,
         name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names()),
     )
+    return replace(watch, column_parts=parts, log=log)
 
 
-def _parts_of_coef(ratio: LinearRatio, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
-    if isinstance(ratio.features_.row_map, (Identity, Standardize)):
+def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: ReferenceColumns) -> Watch:
+    """Look at any other ratio: which columns go with its values on the reference."""
+    parts = _LOOK_DECAY * watch.column_parts
+    if exponent:
+        log_ratios = np.log(np.maximum(np.asarray(ratio.reference_ratio_, dtype=np.float64), 0.01))
+        parts += exponent**2 * columns.parts(log_ratios)
+    return replace(watch, column_parts=parts)
+
+
+def _parts_of_coef(ratio: Any, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
+    if ratio.features_.keeps_columns:
         # Each feature is a column; the intercept comes last.
-        covariances = ratio.whole_reference_.score_covariances(coef)
-        return linear_parts(coef, covariances)[: ratio.features_.n_columns]
+        return linear_parts(coef, ratio.score_covariances(coef))[: ratio.features_.n_columns]
     return columns.parts(np.asarray(ratio.reference_features_ @ coef, dtype=np.float64))
-
-
-def _log(ratios: FloatArray) -> FloatArray:
-    return np.log(np.maximum(ratios, 0.01))
-
-
-def watch_to_plain(watch: Watch) -> dict[str, Any]:
-    """Nested dicts of arrays, numbers and strings."""
-    log = watch.log
-    plain: dict[str, Any] = {name: getattr(watch, name) for name in ("n_recent", "n_recent_out", "column_parts")}
-    plain["log"] = (
-        None if log is None else {"coef": log.coef, "settled_coef": log.settled_coef, "sizes": list(log.sizes)}
-    )
-    events = () if log is None else log.events
-    plain["events"] = [vars(event) | {"features": list(event.features)} for event in events]
-    return plain
-
-
-def watch_from_plain(plain: dict[str, Any]) -> Watch:
-    """Undo ``watch_to_plain``."""
-    events = tuple(DriftEvent(**event | {"features": tuple(event["features"])}) for event in plain["events"])
-    watch = Watch(plain["n_recent"], plain["n_recent_out"], plain["column_parts"], None)
-    if plain["log"] is None:
-        return watch
-    log = DriftLog(**plain["log"] | {"sizes": tuple(plain["log"]["sizes"])}, events=events)
-    return replace(watch, log=log)

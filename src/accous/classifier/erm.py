@@ -7,7 +7,7 @@ see it, from which the current error is estimated.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
@@ -22,8 +22,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
 from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
 from accous.core.solvers.logistic import (
     LogisticProblem,
@@ -41,8 +41,6 @@ __all__ = [
     "LinearPredictor",
     "LogisticErm",
     "WeightedErm",
-    "predictor_from_plain",
-    "predictor_to_plain",
     "require_sample_weight",
 ]
 
@@ -129,18 +127,6 @@ class LinearPredictor:
     def predict(self, X: FloatArray) -> NDArray[Any]:
         """Most probable class of each row."""
         return np.asarray(self.classes_[_class_numbers(self.decision_function(X))])
-
-
-def predictor_to_plain(predictor: LinearPredictor) -> dict[str, Any]:
-    """Nested dicts of arrays."""
-    point = None if predictor.point is None else asdict(predictor.point)
-    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": point}
-
-
-def predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> LinearPredictor:
-    """Undo ``predictor_to_plain``."""
-    point = None if plain["point"] is None else Point(**plain["point"])
-    return LinearPredictor(plain["coef"], plain["intercept"], classes, point)
 
 
 class LogisticErm:

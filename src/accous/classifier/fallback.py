@@ -8,44 +8,32 @@ the fixed one answers.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.erm import WeightedErm
 from accous.diagnostics.risk import error_difference
 from accous.diagnostics.tempering import Tempering, start_tempering
-from accous.classifier.erm import WeightedErm
-from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.base import RatioEstimator
 
 __all__ = [
     "VETO_STANDARD_ERRORS",
     "Fallback",
     "FixedModel",
     "Veto",
-    "can_be_tempered",
     "compare",
-    "fallback_from_plain",
-    "fallback_to_plain",
     "next_veto",
     "start_fallback",
 ]
 
 # Departs from the paper: it adapts in every round, come what may.
 VETO_STANDARD_ERRORS = 1.5
-
-
-def can_be_tempered(ratio: Any) -> bool:
-    """Whether past batches tell how far the ratio may be believed.
-
-    One-step estimators know a single batch, of which the next one says nothing; the single learner and ratio 1 are
-    there to be compared with. They stay what they are.
-    """
-    return isinstance(ratio, OnlineDensityRatio)
 
 
 class FixedModel:
@@ -106,9 +94,9 @@ class Fallback:
     veto: Veto
 
 
-def start_fallback(ratio: Any) -> Fallback:
+def start_fallback(ratio: RatioEstimator) -> Fallback:
     """Nothing is known: no veto, and where the ratio can be tempered, ratio 1."""
-    tempering = start_tempering() if can_be_tempered(ratio) else replace(start_tempering(), exponent=1.0)
+    tempering = start_tempering() if ratio.keeps_record else replace(start_tempering(), exponent=1.0)
     return Fallback(tempering, Veto(False, float("nan"), float("nan"), 0, 0))
 
 
@@ -137,13 +125,3 @@ def compare(
 def next_veto(excess: float, standard_error: float, n_rounds: int, n_refits: int) -> Veto:
     """Hold the adapted predictor back if it is worse by more than 1.5 standard errors."""
     return Veto(excess > VETO_STANDARD_ERRORS * standard_error, excess, standard_error, n_rounds, n_refits)
-
-
-def fallback_to_plain(fallback: Fallback) -> dict[str, Any]:
-    """Nested dicts of arrays and numbers."""
-    return asdict(fallback)
-
-
-def fallback_from_plain(plain: dict[str, Any]) -> Fallback:
-    """Undo ``fallback_to_plain``."""
-    return Fallback(Tempering(**plain["tempering"]), Veto(**plain["veto"]))

@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.erm import WeightedErm
+from accous.classifier.fallback import FixedModel, compare
+from accous.classifier.labels import read_known_labels
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
 from accous.diagnostics.sets import conformal_sets
 from accous.diagnostics.tempering import temper
 from accous.diagnostics.trust import Trust, WeightEvidence, judge
-from accous.classifier.erm import WeightedErm
 from accous.exceptions import DataError, ParameterError
-from accous.classifier.fallback import FixedModel, can_be_tempered, compare
-from accous.classifier.labels import read_known_labels
 from accous.parameters import require_number_in
 from accous.validation import count_rows
-from accous.ratio.no_shift import NoShift
-from accous.ratio.online import OnlineDensityRatio
-from accous.ratio.single import SingleLearnerRatio
 
-__all__ = ["Insight"]
+__all__ = ["Monitoring"]
 
 
-class Insight:
+class Monitoring:
     """Attributes and methods of `accous.AdaptiveClassifier` that look at it; the class itself learns nothing."""
 
     state_: Any
@@ -100,12 +97,8 @@ class Insight:
     @property
     def history_in_use_(self) -> float:
         """Mean interval length of the learners in use, by their weights, in rounds."""
-        ratio, n_rounds = self.state_.ratio, self.state_.n_rounds
-        if isinstance(ratio, OnlineDensityRatio):
-            return float(ratio.learner_weights_ @ ratio.learner_lengths_)
-        if isinstance(ratio, NoShift):
-            return 0.0
-        return float(n_rounds if isinstance(ratio, SingleLearnerRatio) else min(1, n_rounds))
+        history: float = self.state_.ratio.history_in_use(self.state_.n_rounds)
+        return history
 
     @property
     def drift_events_(self) -> tuple[DriftEvent, ...]:
@@ -202,14 +195,11 @@ class Insight:
 
     def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
         """Importance weights by each active learner's ratio, and their meta weights."""
-        ratio = state.ratio
-        if not can_be_tempered(ratio) or not len(ratio.learner_weights_):
-            return np.empty((0, len(self.labels_))), np.empty(0)
-        limit, exponent = float(ratio.max_ratio), self._exponent_in_use(state)
-        ratios = [temper(ratio.whole_reference_.ratios(coef, limit), exponent) for coef in ratio.learner_coefs_]
+        ratios, learner_weights = state.ratio.learner_ratios()
+        tempered = [temper(each, self._exponent_in_use(state)) for each in ratios]
         # A ratio of zero everywhere, which some losses allow, says nothing.
-        weights = self.base_weight_ * np.maximum(ratios, 1e-12)
-        return weights, ratio.learner_weights_
+        weights = self.base_weight_ * np.maximum(np.reshape(tempered, ratios.shape), 1e-12)
+        return weights, learner_weights
 
     def _reference_scores(self, state: Any) -> FloatArray:
         """One minus the probability of each reference row's own label, by a fit without it."""
@@ -236,10 +226,9 @@ class Insight:
 
     def _audit_features(self, state: Any, rows: Any, X: Any) -> tuple[FloatArray, FloatArray]:
         """Features of audited and of reference rows in which their densities and errors are compared."""
-        ratio = state.ratio
-        if hasattr(ratio, "features_") and hasattr(ratio, "reference_features_"):
-            features, _ = ratio.features_.transform(ratio._read(X, reset=False, min_rows=1))
-            return features, np.asarray(ratio.reference_features_, dtype=np.float64)
+        features: tuple[FloatArray, FloatArray] | None = state.ratio.comparison_features(X)
+        if features is not None:
+            return features
         if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             return rows, np.asarray(self.reference_)
         return np.zeros((count_rows(rows), 1)), np.zeros((len(self.labels_), 1))

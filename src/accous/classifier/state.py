@@ -5,21 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from accous.arrays import FloatArray
-from accous.classifier.fallback import Fallback, fallback_from_plain, fallback_to_plain, start_fallback
-from accous.classifier.drift_watch import Watch, start_watch, watch_from_plain, watch_to_plain
+from numpy.typing import NDArray
 
-__all__ = ["AdaptationState", "complete", "state_from_plain", "state_to_plain"]
+from accous.arrays import FloatArray, from_plain, to_plain
+from accous.classifier.drift_watch import Watch, start_watch
+from accous.classifier.erm import LinearPredictor
+from accous.classifier.fallback import Fallback, start_fallback
+from accous.core.solvers.descent import Point
+from accous.ratio.base import RatioEstimator
+
+__all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
+
+_COUNTS_AND_WEIGHTS = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdaptationState:
     """What a round leaves behind; replaced as a whole, so that every reader sees one consistent model.
 
     Attributes
     ----------
     n_rounds : int
-    ratio : ratio estimator
+    ratio : RatioEstimator
     weights : array of shape (n_reference,)
         Importance weights of the reference now.
     estimator : object
@@ -33,7 +40,7 @@ class AdaptationState:
     fallback : Fallback
         What holds the adaptation back.
     watch : Watch
-        What the rounds told besides.
+        What the rounds showed besides.
     cache : dict
         What was computed from this state when it was read.
     """
@@ -50,25 +57,66 @@ class AdaptationState:
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def state_to_plain(state: AdaptationState) -> dict[str, Any]:
-    """All but ratio and predictor, as nested dicts of arrays, numbers and strings."""
-    names = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
-    plain = {name: getattr(state, name) for name in names}
-    return plain | {"fallback": fallback_to_plain(state.fallback), "watch": watch_to_plain(state.watch)}
+def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_features: int) -> AdaptationState:
+    """Return the state after ``fit``: no round yet, and the weights that the reference came with."""
+    return AdaptationState(
+        n_rounds=0,
+        ratio=ratio,
+        weights=weights,
+        estimator=estimator,
+        fitted_weights=weights,
+        n_refits=0,
+        last_refit=0,
+        fallback=start_fallback(ratio),
+        watch=start_watch(ratio, n_features),
+    )
+
+
+def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
+    """Return all but the ratio as nested dicts; predictors only where they are our own (``fixed`` is given then)."""
+    plain = {name: getattr(state, name) for name in _COUNTS_AND_WEIGHTS}
+    plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
+    if fixed is not None:
+        plain |= {"estimator": _predictor_to_plain(state.estimator), "fixed": _predictor_to_plain(fixed)}
+    return plain
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
-    """Undo ``state_to_plain``."""
-    fallback, watch = fallback_from_plain(plain["fallback"]), watch_from_plain(plain["watch"])
-    return AdaptationState(ratio=ratio, estimator=estimator, **plain | {"fallback": fallback, "watch": watch})
+    """Undo ``state_to_plain``, given the ratio and the predictor."""
+    return AdaptationState(
+        ratio=ratio,
+        estimator=estimator,
+        fallback=from_plain(Fallback, plain["fallback"]),
+        watch=_watch_from_plain(plain["watch"]),
+        **{name: plain[name] for name in _COUNTS_AND_WEIGHTS},
+    )
 
 
-def complete(plain: dict[str, Any], ratio: Any, n_features: int) -> dict[str, Any]:
-    """Return a copy; what was saved before there was a fallback gets one that knows nothing yet."""
+def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple[LinearPredictor, LinearPredictor]:
+    """Return the adapted and the fixed predictor."""
+    adapted, fixed = (_predictor_from_plain(plain[name], classes) for name in ("estimator", "fixed"))
+    return adapted, fixed
+
+
+def _predictor_to_plain(predictor: LinearPredictor) -> dict[str, Any]:
+    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": to_plain(predictor.point)}
+
+
+def _predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> LinearPredictor:
+    return LinearPredictor(plain["coef"], plain["intercept"], classes, from_plain(Point | None, plain["point"]))
+
+
+def _watch_to_plain(watch: Watch) -> dict[str, Any]:
+    """Store the events beside the log that they belong to: files keep them so."""
+    plain: dict[str, Any] = to_plain(watch)
+    plain["events"] = [] if plain["log"] is None else plain["log"].pop("events")
+    return plain
+
+
+def _watch_from_plain(plain: dict[str, Any]) -> Watch:
     parts = dict(plain)
-    if "fallback" not in plain:
-        parts["fallback"] = fallback_to_plain(start_fallback(ratio))
-        parts["watch"] = watch_to_plain(start_watch(ratio, n_features))
-        if "coef" in plain:
-            parts["estimator"] = {name: parts.pop(name, None) for name in ("coef", "intercept", "point")}
-    return parts
+    events = parts.pop("events")
+    if parts["log"] is not None:
+        parts["log"] = parts["log"] | {"events": events}
+    watch: Watch = from_plain(Watch, parts)
+    return watch

@@ -13,9 +13,9 @@ from accous.cli import adapt as _adapt
 from accous.cli import fit as _fit
 from accous.cli import inspect as _inspect
 from accous.cli import report as _report
-from accous_bench.commands.bench import bench
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
+from accous_bench.commands.bench import bench
 
 __all__ = ["app", "main"]
 

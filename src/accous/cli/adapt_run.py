@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.tabular.folder import Pipeline
+    from accous.tabular.formats.chunks import TableReader
     from accous.tabular.job import Job, JobSpec
     from accous.tabular.running import SaveRule
-    from accous.tabular.formats.chunks import TableReader
 
 __all__ = ["AdaptRequest", "run_adapt", "summary_of"]
 
@@ -157,10 +157,10 @@ def _begin(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, remarks:
 def _follow(
     asked: AdaptRequest, pipeline: Pipeline, table: TableReader, save_rule: SaveRule, request: Any, progress: Any
 ) -> bool:
+    from accous.tabular.formats.writing import RowsOutput
     from accous.tabular.rounds import RoundRule
     from accous.tabular.rows import RowReader
     from accous.tabular.running import AdaptRun
-    from accous.tabular.formats.writing import RowsOutput
 
     job = pipeline.job
     assert job is not None
@@ -201,8 +201,8 @@ def _finish_output(asked: AdaptRequest, pipeline: Pipeline, table: TableReader, 
         return
     import polars as pl
 
-    from accous.tabular.predictions import output_columns
     from accous.tabular.formats.writing import finish_parquet
+    from accous.tabular.predictions import output_columns
 
     schema: dict[str, Any] = dict.fromkeys(output_columns(kept, pipeline.model.classes_), pl.Float64())
     types = table.column_types(kept)
@@ -219,8 +219,8 @@ def _remove_partial(asked: AdaptRequest) -> None:
 
 
 def _require_apart(asked: AdaptRequest) -> None:
-    from accous.tabular.job import absolute
     from accous.tabular.formats.labelled import place_of_labels
+    from accous.tabular.job import absolute
 
     labels = place_of_labels(asked.label or "") or (None, "")
     files = [("STREAM", asked.stream), ("--label", labels[0])]

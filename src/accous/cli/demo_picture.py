@@ -11,8 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race
 from accous.arrays import FloatArray, IntArray
+from accous.cli.demo_race import ACCOUS, FIXED, ORACLE, SINGLE, Race
 
 __all__ = ["draw_race", "rolling_mean"]
 

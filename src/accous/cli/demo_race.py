@@ -8,10 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous_bench.oracle import Oracle
 from accous.arrays import FloatArray
-from accous.tabular.history import History
+from accous.classifier.adaptation import AdaptiveClassifier
 from accous.ratio.logistic import LogisticRatio
 from accous.ratio.no_shift import NoShift
 from accous.ratio.single import SingleLearnerRatio
@@ -24,6 +22,8 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
+from accous.tabular.history import History
+from accous_bench.oracle import Oracle
 
 __all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
 

@@ -129,11 +129,11 @@ def fit(
     _require_new(output, is_forced=force)
     remarks = remarks_console(quiet=quiet)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.fitting import cross_validate, read_reference
-    from accous.tabular.ratios import make_ratio
     from accous.tabular.columns.learning import Choices
+    from accous.tabular.fitting import cross_validate, read_reference
     from accous.tabular.formats.labelled import with_labels
     from accous.tabular.formats.opening import open_table
+    from accous.tabular.ratios import make_ratio
 
     estimator = make_ratio(ratio, seed=seed, feature_map=feature_map, loss=loss, max_ratio=max_ratio)
     table, label = with_labels(open_table(reference, table_format, encoding=encoding, separator=separator), label)
@@ -165,8 +165,8 @@ def _require_new(folder: Path, *, is_forced: bool) -> None:
 
 
 def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, Any], folder: Path) -> None:
-    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.checkpoint.locks import exclusive_lock
+    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.tabular.folder import Pipeline, save_pipeline
 
     model = AdaptiveClassifier(ratio=ratio, C=settings["C"], random_state=settings["seed"]).fit(read.X, read.y)
@@ -183,8 +183,8 @@ def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console, u
         return
     where = ""
     if path is not None:
-        from accous.tabular.rejects import rejects_frame
         from accous.tabular.formats.writing import RowsOutput
+        from accous.tabular.rejects import rejects_frame
 
         file = RowsOutput(path, "csv", 0)
         file.write(rejects_frame(bad_rows))

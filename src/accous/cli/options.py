@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accous.exceptions import ParameterError
-from accous.suggestions import did_you_mean, listed
+from accous.parameters import did_you_mean, listed
 
 if TYPE_CHECKING:
     from rich.console import Console

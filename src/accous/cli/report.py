@@ -28,10 +28,10 @@ def report(model: _Model, output: _Output = Path("report.html"), force: Force = 
     require_html(output)
     if output.exists() and not force:
         raise DataError(f"{output} exists: give another name, or --force to replace it.")
-    from accous.tabular.folder import load_pipeline
     from accous.report.page import render_page
     from accous.report.subject import subject_of_pipeline
     from accous.report.words import judge_in_words
+    from accous.tabular.folder import load_pipeline
 
     subject = subject_of_pipeline(load_pipeline(model), str(model))
     write_page(output, render_page(subject))

@@ -13,7 +13,7 @@ from accous.datasets.image_pools import ImagePair, ImageYears
 from accous.datasets.images import load_cifar_cinic, load_mnist_svhn
 from accous.datasets.yearbook import load_yearbook
 from accous.exceptions import ParameterError
-from accous.suggestions import did_you_mean
+from accous.parameters import did_you_mean
 
 __all__ = [
     "IMAGE_LOADERS",

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.exceptions import DataError
 
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]

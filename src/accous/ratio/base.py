@@ -1,18 +1,18 @@
-"""What every ratio estimator shares: the shape of fit, partial_fit and predict_ratio."""
+"""The contract of ratio estimators: what the rest of accous asks of them, and how to write your own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.validation import count_rows, own_copy, read_frame, read_rows
 
 __all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
@@ -57,12 +57,57 @@ class LearnedAttributes:
 class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
-    Subclasses say how to start on a reference, how to learn from a batch and how to evaluate the ratio; reading
-    input, empty batches and BLAS threads are dealt with here.
+    This is the contract between ratio estimators and the rest of accous. A subclass of your own that keeps it is taken
+    by `accous.AdaptiveClassifier` like the built-in ones, with weights, fallback, trust and saving.
+
+    Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. Reading input, empty batches and BLAS threads
+    are dealt with here. Replace what is learned and never write into it: a shallow copy must be able to learn apart.
+    Then override what applies:
+
+    - ``keeps_record``: set it to True if the ratio accumulates over batches. The classifier then holds the ratio back
+      as far as past batches speak against it.
+    - ``history_in_use``: how many past rounds the ratio rests on.
+    - ``learner_ratios``: ratios by the members of an ensemble; they widen the interval around the estimated error.
+    - ``comparison_features``: features in which labelled rows are compared with the reference.
+    - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need.
+
+    Examples
+    --------
+    A ratio that only follows the mean of one column:
+
+    >>> import numpy as np
+    >>> from accous import AdaptiveClassifier
+    >>> from accous.ratio.base import RatioEstimator
+    >>> class MeanRatio(RatioEstimator):
+    ...     max_ratio = 100.0
+    ...
+    ...     def _start(self, X):
+    ...         self.shift_ = 0.0
+    ...
+    ...     def _play(self, X):
+    ...         self.shift_ = 0.9 * self.shift_ + 0.1 * X[:, 0].mean()
+    ...
+    ...     def _ratio(self, X):
+    ...         return np.exp(np.clip(self.shift_ * X[:, 0], -4.0, 4.0))
+    ...
+    ...     @property
+    ...     def reference_ratio_(self):
+    ...         return self._ratio(self.reference_)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> model = AdaptiveClassifier(ratio=MeanRatio()).fit(X, X[:, 0] > 0)
+    >>> model = model.adapt(rng.normal(1.0, size=(20, 2)))
+    >>> bool(model.reference_weight_[X[:, 0].argmax()] > 1.0)
+    True
     """
 
-    _is_free_of_blas: bool = False
-    """Whether a round runs without BLAS, so that its threads need not be limited."""
+    keeps_record: ClassVar[bool] = False
+    """Whether the ratio accumulates over batches, so that its record on them says how far it can be trusted."""
+
+    has_scores: ClassVar[bool] = False
+    """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
+
+    # --- what a subclass implements ---------------------------------------------------------------------------
 
     @abstractmethod
     def _start(self, X: Any) -> None:
@@ -73,14 +118,6 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         """Learn from a validated batch of at least one row."""
 
     @abstractmethod
-    def _to_plain(self) -> dict[str, Any]:
-        """Everything learned besides the reference, as nested dicts of arrays, numbers and strings."""
-
-    @abstractmethod
-    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        """Take over what ``_to_plain`` gave, on the same validated reference."""
-
-    @abstractmethod
     def _ratio(self, X: Any) -> FloatArray:
         """Ratio of validated rows; must not change the estimator."""
 
@@ -88,6 +125,69 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     @abstractmethod
     def reference_ratio_(self) -> FloatArray:
         """Ratio of every reference row."""
+
+    # --- what the rest of accous asks -------------------------------------------------------------------------
+
+    def play(self, X: Any) -> FloatArray:
+        """Play one round on what ``read`` gave, and return the ratios that its rows had before they were learned.
+
+        Parameters
+        ----------
+        X : rows as ``read`` returns them
+            At least one.
+
+        Returns
+        -------
+        array of shape (n_batch,)
+        """
+        ratios = self._ratio(X) if self.keeps_record else np.empty(0)
+        self._play(X)
+        return ratios
+
+    def read(self, X: Any, *, min_rows: int = 0) -> Any:
+        """Validate rows of a batch: numbers as a float array, frames for a transformer unconverted."""
+        return self._read(X, reset=False, min_rows=min_rows)
+
+    @property
+    def is_free_of_blas(self) -> bool:
+        """Whether a round runs without BLAS, so that its threads need not be limited."""
+        return False
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether rows are read as numbers; frames reach a transformer unconverted."""
+        return isinstance(getattr(self, "feature_map", "identity"), str)
+
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return how many of ``n_rounds`` rounds the ratio rests on: the last one, unless a subclass knows better."""
+        return float(min(1, n_rounds))
+
+    def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
+        """Return ratios of the reference by each member of an ensemble, and the members' weights.
+
+        Returns
+        -------
+        ratios : array of shape (n_learners, n_reference)
+        weights : array of shape (n_learners,)
+            Both are empty where there is no ensemble.
+        """
+        return np.empty((0, count_rows(self.reference_))), np.empty(0)
+
+    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray] | None:
+        """Return features of ``X`` and of the reference in which their densities can be compared; None for none."""
+        return None
+
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides the reference, as nested dicts of arrays, numbers and strings."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be saved: it does not implement state_to_plain and state_from_plain."
+        )
+
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be loaded: it does not implement state_from_plain.")
+
+    # --- scikit-learn's shape ---------------------------------------------------------------------------------
 
     def fit(self, X_reference: Any, y: Any = None) -> Self:
         """Take a reference and forget all rounds.
@@ -126,7 +226,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     def _play_rows(self, X: Any) -> Self:
         """Play one round on what ``_read`` gave, at least one row."""
         with unchanged_on_failure(self):
-            if self._is_free_of_blas:
+            if self.is_free_of_blas:
                 self._play(X)
                 return self
             with one_blas_thread():
@@ -177,12 +277,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     def _is_fitted(self) -> bool:
         return "reference_" in vars(self)
 
-    @property
-    def _reads_numbers(self) -> bool:
-        """Whether rows are read as numbers; frames reach a transformer unconverted."""
-        return isinstance(getattr(self, "feature_map", "identity"), str)
-
     def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
-        if self._reads_numbers:
+        if self.reads_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         return read_frame(self, X, reset=reset, min_rows=min_rows)

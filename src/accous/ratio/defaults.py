@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.paper.learners import FULL, LOW_RANK
+from accous.core.rounds import FULL, LOW_RANK
 
 __all__ = [
     "AUTO_META_RANGE",

@@ -60,6 +60,11 @@ class FeatureMap:
     @property
     def is_free_of_blas(self) -> bool:
         """Whether rows are mapped without BLAS, and without code of others."""
+        return self.keeps_columns
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether each feature is one input column, at most shifted and scaled."""
         return isinstance(self.row_map, (Identity, Standardize))
 
     def transform(self, X: Any) -> tuple[FloatArray, int]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
 from accous.core.solvers.gaussian_kernel import (
     gaussian_basis,
     largest_exponents,
@@ -109,7 +109,8 @@ class KernelRatio(RatioEstimator):
             )
         return rows - self.origin_
 
-    def _to_plain(self) -> dict[str, Any]:
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
         return {
             "row_map": map_to_plain(self.row_map_),
             "direction": self.direction_,
@@ -117,7 +118,8 @@ class KernelRatio(RatioEstimator):
             "state": self._state_to_plain(),
         }
 
-    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``state_to_plain`` gave, on the same validated reference."""
         self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), plain["direction"], X)
         self._state_from_plain(plain["state"])
         self.n_rounds_ = plain["n_rounds"]

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from accous.arrays import FloatArray, IntArray, to_plain
 from accous.blas import one_blas_thread
-from accous.arrays import FloatArray, IntArray
-from accous.core.paper.learners import DIAGONAL, FULL, LOW_RANK
-from accous.core.paper.losses import KullbackLeibler, LeastSquares, Logistic, Loss
-from accous.core.fast.reference import Reference, prepare_reference
+from accous.core.paper.losses import LOSSES, Loss
+from accous.core.paper.reference import Reference
+from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, prepare_reference
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.defaults import default_metric, default_radius, default_step_size
 from accous.ratio.features import FeatureMap, fit_features
-from accous.validation import count_rows
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+from accous.validation import count_rows
 
 __all__ = ["LinearRatio"]
-
-_LOSSES = (Logistic.name, LeastSquares.name, KullbackLeibler.name)
 
 
 class LinearRatio(RatioEstimator):
@@ -34,6 +31,8 @@ class LinearRatio(RatioEstimator):
     Subclasses keep a ``state_`` that is replaced as a whole by every round, so that a reader in another thread
     sees one round or the next, never a mixture.
     """
+
+    has_scores: ClassVar[bool] = True
 
     feature_map: Any
     loss: str
@@ -56,6 +55,7 @@ class LinearRatio(RatioEstimator):
     gradient_indices_: IntArray | None
     loss_: Loss
     state_: Any
+    neutral_coef_: FloatArray
     radius_: float
     metric_: str
     step_size_: float
@@ -73,14 +73,6 @@ class LinearRatio(RatioEstimator):
     @abstractmethod
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         """Replace ``state_`` by the state after a round with these features."""
-
-    def _reference_ratios(self) -> FloatArray:
-        """Ratio of every reference row at the current theta."""
-        return self.whole_reference_.ratios(self.coef_, float(self.max_ratio))
-
-    def _stored_state(self) -> Any:
-        """Return the state as it is saved."""
-        return self.state_
 
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
@@ -104,10 +96,26 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        if self._is_free_of_blas:
-            return self._reference_ratios()
         with one_blas_thread():
-            return self._reference_ratios()
+            return self.ratios_at(self.coef_)
+
+    @property
+    def is_free_of_blas(self) -> bool:
+        """Whether a round runs in compiled loops only."""
+        return self._is_free_of_blas
+
+    def ratios_at(self, coef: FloatArray) -> FloatArray:
+        """Ratio of every reference row at a given theta, cut at ``max_ratio``."""
+        return self.whole_reference_.ratios(coef, float(self.max_ratio))
+
+    def score_covariances(self, coef: FloatArray) -> FloatArray:
+        """Covariance over the reference of each feature with the score phi.theta at a given theta."""
+        return self.whole_reference_.score_covariances(coef)
+
+    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return features phi of ``X`` and of the reference."""
+        features, _ = self.features_.transform(self.read(X, min_rows=1))
+        return features, np.asarray(self.reference_features_, dtype=np.float64)
 
     def score_loss(self, X_batch: Any) -> float:
         """Observed loss of the current theta on a batch; lower is a better fit.
@@ -135,7 +143,7 @@ class LinearRatio(RatioEstimator):
         return np.sort(chosen).astype(np.int64)
 
     def _start_with(self, row_map: RowMap, gradient_indices: IntArray | None, X: Any) -> None:
-        self.loss_ = self._make_loss()
+        self.loss_ = LOSSES[self.loss].make(float(self.max_ratio))
         self.features_, features = fit_features(
             row_map,
             X,
@@ -158,8 +166,8 @@ class LinearRatio(RatioEstimator):
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0
-        self._neutral_coef = self._make_neutral_coef(n_coefs)
-        self._start_learning(self._neutral_coef)
+        self.neutral_coef_ = self._make_neutral_coef(n_coefs)
+        self._start_learning(self.neutral_coef_)
 
     def _make_neutral_coef(self, n_coefs: int) -> FloatArray:
         """Return the theta whose ratio is 1 everywhere."""
@@ -170,37 +178,38 @@ class LinearRatio(RatioEstimator):
         neutral.setflags(write=False)
         return neutral
 
-    def _to_plain(self) -> dict[str, Any]:
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
         return {
             "row_map": map_to_plain(self.features_.row_map),
             "gradient_indices": self.gradient_indices_,
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
-            "state": asdict(self._stored_state(), dict_factory=_with_lists),
+            "state": to_plain(self.state_),
         }
 
-    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``state_to_plain`` gave, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
         self._start_with(row_map, plain.get("gradient_indices"), X)
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])
 
-    def _play(self, X: Any) -> None:
-        self._play_features(*self.features_.transform(X))
-
-    def _play_and_tell(self, X: Any) -> FloatArray:
-        """Play a round and return the ratios that its batch had before anything was learned from it."""
+    def play(self, X: Any) -> FloatArray:
+        """Play one round on what ``read`` gave, and return the ratios that its rows had before they were learned."""
         batch, n_out_of_bound = self.features_.transform(X)
-        before = self.whole_reference_.batch_ratios(self.coef_, batch, float(self.max_ratio))
-        self._play_features(batch, n_out_of_bound)
-        return before
-
-    def _play_features(self, batch: FloatArray, n_out_of_bound: int) -> None:
+        ratios = np.empty(0)
+        if self.keeps_record:
+            ratios = self.whole_reference_.batch_ratios(self.coef_, batch, float(self.max_ratio))
         step_size = self._resolve_step_size(batch.shape[0])
         self._learn(batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
+        return ratios
+
+    def _play(self, X: Any) -> None:
+        self.play(X)
 
     def _ratio(self, X: Any) -> FloatArray:
         coef = self.coef_
@@ -209,7 +218,7 @@ class LinearRatio(RatioEstimator):
             return self.loss_.ratio(features @ coef, float(self.max_ratio))
 
     def _check_parameters(self) -> None:
-        require_choice("loss", self.loss, _LOSSES)
+        require_choice("loss", self.loss, tuple(LOSSES))
         require_number("ridge", self.ridge)
         require_number("max_ratio", self.max_ratio, above=1.0)
         require_choice("metric", self.metric, ("auto", FULL, DIAGONAL, LOW_RANK))
@@ -225,21 +234,14 @@ class LinearRatio(RatioEstimator):
             require_choice("step_size", self.step_size, ("auto", "theory"), or_else=" or a number")
         else:
             require_number("step_size", self.step_size, or_else=", 'auto' or 'theory'")
-        if self.loss != Logistic.name and not self.fit_intercept:
+        if LOSSES[self.loss].neutral_score != 0.0 and not self.fit_intercept:
             raise ParameterError(
                 f"loss={self.loss!r} needs fit_intercept=True: without an intercept no theta gives the ratio 1."
             )
 
-    def _make_loss(self) -> Loss:
-        if self.loss == LeastSquares.name:
-            return LeastSquares()
-        if self.loss == KullbackLeibler.name:
-            return KullbackLeibler(floor=1.0 / self.max_ratio)
-        return Logistic()
-
     def _resolve_radius(self, n_coefs: int) -> float:
         if self.radius is None:
-            largest_score = math.log(self.max_ratio) if isinstance(self.loss_, Logistic) else float(self.max_ratio)
+            largest_score = self.loss_.largest_score(float(self.max_ratio))
             return default_radius(n_coefs, is_scaled=bool(self.scale_features), largest_score=largest_score)
         if self.radius < self.loss_.neutral_score:
             raise ParameterError(
@@ -259,7 +261,7 @@ class LinearRatio(RatioEstimator):
 
     def _resolve_step_size(self, n_batch: int) -> float:
         if self.step_size == "auto":
-            return default_step_size(n_batch, is_log_linear=isinstance(self.loss_, Logistic))
+            return default_step_size(n_batch, is_log_linear=self.loss_.is_log_linear)
         if self.step_size == "theory":
             return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
         return float(self.step_size)
@@ -269,14 +271,9 @@ def _is_auto(feature_map: Any) -> bool:
     return isinstance(feature_map, str) and feature_map == "auto"
 
 
-def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of a dataclass's fields; files know lists only, not tuples."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
-
-
 def _theory_step_size(loss: Loss, largest_score: float) -> float:
     """Return gamma = 3 (1 + beta) with beta = exp(S R), as the theorem has it."""
-    if not isinstance(loss, Logistic):
+    if not loss.is_log_linear:
         raise ParameterError(f"step_size='theory' is known for loss='logistic' only, not for {loss.name!r}.")
     with np.errstate(over="ignore"):
         step_size = float(3.0 * (1.0 + np.exp(largest_score)))

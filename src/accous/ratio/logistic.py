@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
+from accous.core.fast.width import is_wide
 from accous.core.paper.losses import Logistic
 from accous.core.solvers.ratio_regression import fit_ratio_regression
 from accous.core.solvers.wide_ratio_regression import WideReference, fit_wide_ratio_regression, make_wide_reference
-from accous.core.fast.width import is_wide
 from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import FeatureMap, fit_features
@@ -160,10 +160,17 @@ class LogisticRatio(RatioEstimator):
     def _ratio_of_features(self, features: FloatArray) -> FloatArray:
         return Logistic().ratio(features @ self.state_.coef, float(self.max_ratio))
 
-    def _to_plain(self) -> dict[str, Any]:
+    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Return features phi of ``X`` and of the reference."""
+        features, _ = self.features_.transform(self.read(X, min_rows=1))
+        return features, np.asarray(self.reference_features_, dtype=np.float64)
+
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
         state = self.state_
         return {"row_map": map_to_plain(self.features_.row_map), "n_rounds": state.n_rounds, "coef": state.coef}
 
-    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``state_to_plain`` gave, on the same validated reference."""
         self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), X)
         self.state_ = RegressionState(plain["n_rounds"], plain["coef"])

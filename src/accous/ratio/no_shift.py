@@ -54,10 +54,16 @@ class NoShift(RatioEstimator):
     def _play(self, X: Any) -> None:
         self.n_rounds_ += 1
 
-    def _to_plain(self) -> dict[str, Any]:
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return 0: nothing is learned."""
+        return 0.0
+
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
         return {"n_rounds": self.n_rounds_}
 
-    def _from_plain(self, plain: dict[str, Any], X: Any) -> None:
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Take over what ``state_to_plain`` gave, on the same validated reference."""
         self._start(X)
         self.n_rounds_ = plain["n_rounds"]
 

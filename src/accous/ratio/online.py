@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
-from accous.core.paper.learners import stack_from_plain
+from accous.blas import one_blas_thread
+from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.meta import MetaState
+from accous.core.rounds import choose_rounds, stack_from_plain
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.linear import LinearRatio
@@ -116,8 +118,10 @@ class OnlineDensityRatio(LinearRatio):
     True
     """
 
+    keeps_record: ClassVar[bool] = True
+
     state_: EnsembleState
-    settings_: EnsembleSettings
+    rounds_: PaperRounds
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class OnlineDensityRatio(LinearRatio):
 
     def _start_learning(self, neutral: FloatArray) -> None:
         meta_range = AUTO_META_RANGE if self.meta_range == "auto" else self.meta_range
-        self.settings_ = EnsembleSettings(
+        settings = EnsembleSettings(
             loss=self.loss_,
             neutral=neutral,
             radius=self.radius_,
@@ -208,18 +212,30 @@ class OnlineDensityRatio(LinearRatio):
             metric=self.metric_,
             rank=int(self.metric_rank),
         )
-        self.state_ = start_ensemble(self.settings_)
+        self.rounds_ = choose_rounds(settings, self.gradient_reference_)
+        self.state_ = self.rounds_.start()
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
-        self.state_ = play_round(self.state_, self.settings_, self.gradient_reference_, batch, step_size)
+        self.state_ = self.rounds_.play(self.state_, batch, step_size)
 
-    def _reference_ratios(self) -> FloatArray:
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Current ratio of every reference row, cut at ``max_ratio``."""
+        if self._is_free_of_blas:
+            return self.ratios_at(self.state_.coef)
         if self.gradient_reference_ is not self.whole_reference_:
-            return super()._reference_ratios()
-        return reference_ratios(self.state_, self.settings_, self.whole_reference_, float(self.max_ratio))
+            return super().reference_ratio_
+        with one_blas_thread():
+            return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
 
-    def _stored_state(self) -> EnsembleState:
-        return replace(self.state_, cache={})
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return the mean interval length of the learners, by their weights."""
+        return float(self.state_.weights @ self.state_.lengths)
+
+    def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
+        """Return ratios of the reference by each active learner, and the meta weights."""
+        ratios = [self.ratios_at(coef) for coef in self.state_.learners.coefs]
+        return np.reshape(ratios, (len(ratios), len(self.reference_features_))), self.learner_weights_
 
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = stack_from_plain(plain["learners"]), MetaState(**plain["meta"])

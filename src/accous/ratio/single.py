@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from accous.arrays import FloatArray
-from accous.core.paper.learners import LearnerStack, newton_step, stack_from_plain, start_learners
+from accous.core.paper.ensemble import LearnerStack
+from accous.core.rounds import stack_from_plain, start_learners
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["SingleLearnerRatio"]
@@ -93,6 +94,10 @@ class SingleLearnerRatio(LinearRatio):
         """Rounds played."""
         return self.state_.n_rounds
 
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return the number of rounds: one learner rests on all of them."""
+        return float(n_rounds)
+
     def _start_learning(self, neutral: FloatArray) -> None:
         learner = start_learners(1, neutral, float(self.ridge), self.metric_, int(self.metric_rank))
         self.state_ = SingleState(0, learner)
@@ -100,7 +105,7 @@ class SingleLearnerRatio(LinearRatio):
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         learner = self.state_.learner
         gradients = self.gradient_reference_.gradients(learner.coefs[:0], learner.coefs[0], batch)
-        learner = newton_step(learner, gradients[:1], step_size, self.radius_)
+        learner = learner.step(gradients[:1], step_size, self.radius_)
         self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
     def _take_state(self, plain: dict[str, Any]) -> None:

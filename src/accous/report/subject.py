@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.tabular.columns.summaries import summarize
 from accous.tabular.folder import Pipeline
 from accous.tabular.history import History
-from accous.tabular.columns.summaries import summarize
 
 __all__ = ["Subject", "subject_of_pipeline"]
 

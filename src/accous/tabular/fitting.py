@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import DataError, ParameterError
+from accous.ratio.no_shift import NoShift
 from accous.tabular.columns.learning import Choices
 from accous.tabular.columns.preparation import Preparation
-from accous.ratio.no_shift import NoShift
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column
 from accous.tabular.formats.values import to_texts
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accous.classifier.adaptation import AdaptiveClassifier
 from accous.checkpoint import load_with, save_with
+from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
+from accous.tabular.columns.preparation import Preparation
 from accous.tabular.history import History
 from accous.tabular.job import Job
-from accous.tabular.columns.preparation import Preparation
 
 __all__ = ["Pipeline", "load_pipeline", "save_pipeline"]
 

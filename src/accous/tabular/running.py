@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.formats.chunks import BadRow, Position
+from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job import Job
 from accous.tabular.predictions import class_numbers, predictions_frame
 from accous.tabular.rejects import rejects_frame
 from accous.tabular.rounds import RoundRule
 from accous.tabular.rows import RowReader, Rows
 from accous.tabular.scoring import Scoring
-from accous.tabular.formats.chunks import BadRow, Position
-from accous.tabular.formats.writing import RowsOutput
 
 __all__ = ["AdaptRun", "SaveRule"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.tabular.predictions import class_numbers
 from accous.tabular.formats.values import to_texts
+from accous.tabular.predictions import class_numbers
 
 __all__ = ["Scoring"]
 

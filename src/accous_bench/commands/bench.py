@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous_bench.commands.report import EXAMPLES, report
 from accous.exceptions import ParameterError
+from accous_bench.commands.report import EXAMPLES, report
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,8 +108,8 @@ def run(
         raise ParameterError(f"--jobs must be at least 1, got {jobs}.")
     from rich.console import Console
 
-    from accous_bench.spec import find_spec, prepare, read_spec
     from accous.checkpoint.locks import exclusive_lock
+    from accous_bench.spec import find_spec, prepare, read_spec
 
     chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)
     chosen |= _numbers(batch_sizes=batch_sizes, seeds=seeds)
@@ -123,9 +123,9 @@ def run(
 
 
 def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Console, *, as_json: bool) -> int:
+    from accous_bench.commands.progress import GridProgress
     from accous_bench.grid import play_grid, unfinished
     from accous_bench.results import read_rows
-    from accous_bench.commands.progress import GridProgress
 
     left = unfinished(runs, file)
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)

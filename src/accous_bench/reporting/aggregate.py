@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from accous.exceptions import DataError
 from accous_bench.reporting.curves import Curve, WeightMap, curves_from_rows, weight_maps_from_rows
 from accous_bench.reporting.outcomes import MEASURES, CellKey, Outcome, latest_outcomes, outcome_from_row
-from accous.exceptions import DataError
 
 __all__ = ["Aggregates", "aggregate_rows", "merge", "read_aggregates", "write_aggregates"]
 

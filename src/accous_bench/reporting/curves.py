@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from accous_bench.reporting.outcomes import CellKey, cell_key
 from accous.arrays import FloatArray
+from accous_bench.reporting.outcomes import CellKey, cell_key
 
 __all__ = ["Curve", "WeightMap", "curves_from_rows", "switching_period", "weight_maps_from_rows"]
 

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from accous.arrays import FloatArray
 from accous_bench.reporting.cells import UNWEIGHTED, in_order
 from accous_bench.reporting.curves import Curve
 from accous_bench.reporting.figure_style import line_style, new_figure, tidy
 from accous_bench.reporting.wording import drawn
-from accous.arrays import FloatArray
 
 __all__ = ["draw_drift"]
 

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from accous.arrays import FloatArray
 from accous_bench.reporting.cells import OURS
 from accous_bench.reporting.figure_style import line_style, marker_style, new_figure, tidy
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
 from accous_bench.reporting.wording import drawn
-from accous.arrays import FloatArray
 
 __all__ = ["draw_regret"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from accous.arrays import FloatArray
 from accous_bench.reporting.curves import LEARNERS, SHOWN_ROUNDS, Curve
 from accous_bench.reporting.figure_style import line_style, new_figure, tidy
-from accous.arrays import FloatArray
 
 __all__ = ["draw_switches", "since_switch", "switch_words"]
 

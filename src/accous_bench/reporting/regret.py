@@ -8,8 +8,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from accous_bench.reporting.outcomes import CellKey, Outcome
 from accous.arrays import FloatArray
+from accous_bench.reporting.outcomes import CellKey, Outcome
 
 __all__ = ["RegretSeries", "fitted_exponent", "regret_series", "theory_exponent"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
 from accous_bench.reporting.cells import OURS, Panel, in_order, make_panels, split_regret
 from accous_bench.reporting.comparison import tally
@@ -19,7 +20,6 @@ from accous_bench.reporting.render_latex import latex
 from accous_bench.reporting.render_markdown import markdown
 from accous_bench.reporting.tables import difference_table, error_table, gap_table, regret_table, tally_table
 from accous_bench.reporting.wording import count, listed, panel_title
-from accous.exceptions import DataError, MissingExtraError, ParameterError
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
 

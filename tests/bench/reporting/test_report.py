@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from accous.exceptions import DataError, ParameterError
 from accous_bench.reporting.aggregate import aggregate_rows, merge, read_aggregates, write_aggregates
 from accous_bench.reporting.report import read_inputs, write_report
-from accous.exceptions import DataError, ParameterError
 from tests.bench.reporting.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows
 
 TABLES = ("report.md", "report.tex", "report.html", "aggregates.json")

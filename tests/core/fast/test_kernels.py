@@ -8,18 +8,28 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.paper.ensemble import EnsembleState, _move, _move_compiled, start_ensemble
+from accous.core.fast.ensemble import CompiledRounds
 from accous.core.fast.kernels_features import make_features
 from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
-from accous.core.solvers.logistic import _objective, _penalty, _solve_by_newton, _targets, leave_one_out_scores, make_problem
+from accous.core.fast.learners import CompiledStack
+from accous.core.fast.logistic import NarrowDesign, make_narrow_design
+from accous.core.fast.reference import NarrowReference
+from accous.core.fast.width import MAX_NARROW_COLUMNS
+from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.losses import Logistic
 from accous.core.paper.meta import MetaState, start_meta
-from accous.core.fast.learners import step_narrow
-from accous.core.fast.logistic import NarrowDesign, make_narrow_design
-from accous.core.paper.newton import NewtonStack, _matrix_step, start_learners
+from accous.core.paper.newton import NewtonStack
 from accous.core.paper.projection import project_onto_ball
-from accous.core.fast.reference import MatrixReference, NarrowReference, prepare_reference
-from accous.core.fast.width import MAX_NARROW_COLUMNS
+from accous.core.paper.reference import MatrixReference
+from accous.core.rounds import prepare_reference
+from accous.core.solvers.logistic import (
+    _objective,
+    _penalty,
+    _solve_by_newton,
+    _targets,
+    leave_one_out_scores,
+    make_problem,
+)
 from tests.builders import LOSSES, Array, Setup
 
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
@@ -145,10 +155,35 @@ def test_the_switch_takes_the_logistic_loss_on_few_columns(loss: str, d: int) ->
 
 def random_stack(rng: np.random.Generator, n_learners: int, d: int, ridge: float) -> NewtonStack:
     """Learners of different age."""
-    stack = start_learners(n_learners, 0.1 * rng.normal(size=d), ridge)
+    stack = NewtonStack.start(n_learners, 0.1 * rng.normal(size=d), ridge)
     for k in range(6):
-        stack = _matrix_step(stack, rng.normal(size=(n_learners, d)) * (np.arange(n_learners) >= k)[:, None], 0.5, 1e30)
+        stack = stack.step(rng.normal(size=(n_learners, d)) * (np.arange(n_learners) >= k)[:, None], 0.5, 1e30)
     return stack
+
+
+def state_of(coef: Array, learners: NewtonStack, meta: MetaState, *, largest_margin: float) -> EnsembleState:
+    """A state in the middle of a stream."""
+    return EnsembleState(
+        n_rounds=9,
+        coef=coef,
+        lengths=np.arange(len(learners)),
+        weights=meta.rates,
+        learners=learners,
+        meta=meta,
+        largest_margin=largest_margin,
+    )
+
+
+def move_both(
+    state: EnsembleState, settings: EnsembleSettings, gradients: Array, step_size: float
+) -> list[EnsembleState]:
+    """The state after the steps of a round, compiled and plain."""
+    reference = narrow(np.ones((1, gradients.shape[1])))
+    compiled = CompiledStack(*state.learners.arrays)
+    return [
+        rounds(settings, reference, lambda *_: None)._move(replace(state, learners=learners), gradients, step_size)
+        for rounds, learners in ((CompiledRounds, compiled), (PaperRounds, state.learners))
+    ]
 
 
 def assert_same_state(found: EnsembleState, wanted: EnsembleState, tolerance: float) -> None:
@@ -177,19 +212,18 @@ def test_a_round_of_the_learners_equals_its_twin(
     settings = Setup(radius=radius, meta_range=meta_range, ridge=ridge).settings(d)
     learners = random_stack(rng, n_learners, d, ridge)
     meta = MetaState(rng.normal(size=n_learners), rng.uniform(0.1, 0.5, n_learners), rng.exponential(size=n_learners))
-    state = start_ensemble(settings)
-    state = EnsembleState(9, learners.coefs.mean(axis=0), state.lengths, meta.rates, learners, meta, 0.01)
+    state = state_of(learners.coefs.mean(axis=0), learners, meta, largest_margin=0.01)
     gradients = rng.normal(size=(n_learners + 1, d))
-    moved = [move(state, settings, gradients, 1.5) for move in (_move_compiled, _move)]
+    moved = move_both(state, settings, gradients, 1.5)
     assert_same_state(*moved, tolerance=1e-11 if radius < 1e6 else 1e-12)
     assert np.linalg.norm(moved[0].learners.coefs, axis=1).max() <= radius * (1.0 + 1e-12)
 
 
 def test_margins_that_are_rounding_count_as_zero() -> None:
     settings = Setup(meta_range="running").settings(3)
-    learners, meta = start_learners(4, np.ones(3), 1.0), start_meta(4, 10)
-    state = EnsembleState(9, learners.coefs[0] + 1e-16, np.arange(4), meta.rates, learners, meta, 0.0)
-    moved = [move(state, settings, np.ones((5, 3)), 1.0) for move in (_move_compiled, _move)]
+    learners, meta = NewtonStack.start(4, np.ones(3), 1.0), start_meta(4, 10)
+    state = state_of(learners.coefs[0] + 1e-16, learners, meta, largest_margin=0.0)
+    moved = move_both(state, settings, np.ones((5, 3)), 1.0)
     np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
     assert_same_state(*moved, tolerance=1e-15)
 
@@ -200,8 +234,8 @@ def test_margins_that_are_rounding_count_as_zero() -> None:
 def project_compiled(points: Array, matrices: Array, radius: float) -> Array:
     """The compiled projection: a step along no gradient leaves the points where they are, outside the ball."""
     inverse_roots = np.stack([np.linalg.cholesky(np.linalg.inv(matrix)) for matrix in matrices])
-    coefs, *_ = step_narrow((points, matrices, inverse_roots), np.zeros_like(points), 1.0, radius)
-    return coefs
+    stack = CompiledStack(points, matrices, inverse_roots)
+    return stack.step(np.zeros_like(points), 1.0, radius).coefs
 
 
 def random_matrix(rng: np.random.Generator, d: int, condition: float) -> Array:

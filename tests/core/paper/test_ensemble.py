@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous.core.paper.ensemble import EnsembleState, play_round, start_ensemble
+from accous.core.paper.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
 from tests.oracles import PaperAccous
+from tests.rounds import play_round, start_ensemble
 
 N_FEATURES, N_REFERENCE, N_ROUNDS = 3, 7, 26
 BATCH_SIZES = {"one": [1], "many": [12], "changing": [1, 3, 12, 40]}

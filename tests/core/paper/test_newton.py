@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous.core.paper.newton import NewtonStack, newton_step, start_learners
+from accous.core.fast.learners import CompiledStack
+from accous.core.paper.newton import NewtonStack
 from tests import oracles
 from tests.builders import Array
 
 NO_BALL = 1e30
+start_learners = CompiledStack.start
 BLOCK = 1024
 
 
@@ -48,7 +50,7 @@ def play_bounded_gradients(n_steps: int) -> NewtonStack:
         gradients[:, 1] *= np.geomspace(1.0, 1e-2, d)
         gradients[:, 2] = 0.9 * favourite + 0.1 * gradients[:, 2]
         for gradient in gradients:
-            stack = newton_step(stack, gradient, step_size=0.1, radius=NO_BALL)
+            stack = stack.step(gradient, step_size=0.1, radius=NO_BALL)
     return stack
 
 
@@ -58,16 +60,19 @@ def play_bounded_gradients(n_steps: int) -> NewtonStack:
 @pytest.mark.parametrize("d", [1, 3, 9])
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("radius", [0.3, 100.0])
-def test_stack_equals_the_slow_step_learner_by_learner(d: int, ridge: float, radius: float) -> None:
+@pytest.mark.parametrize("kind", [NewtonStack, CompiledStack])
+def test_stack_equals_the_slow_step_learner_by_learner(
+    kind: type[NewtonStack], d: int, ridge: float, radius: float
+) -> None:
     rng = np.random.default_rng(d)
     step_size, n_learners = 1.5, 3
     start = 0.2 * unit_rows(rng, 1, d)[0]
-    stack = start_learners(n_learners, start, ridge)
+    stack = kind.start(n_learners, start, ridge)
     slow = [(start, ridge * np.eye(d)) for _ in range(n_learners)]
     n_on_surface = 0
     for _ in range(60):
         gradients = rng.normal(loc=0.3, size=(n_learners, d)) * 10.0 ** rng.uniform(-2.0, 0.5, size=(n_learners, 1))
-        stack = newton_step(stack, gradients, step_size, radius)
+        stack = stack.step(gradients, step_size, radius)
         slow = [oracles.newton_step(*slow[i], gradients[i], step_size, radius) for i in range(n_learners)]
         np.testing.assert_allclose(stack.coefs, [theta for theta, _ in slow], rtol=1e-10, atol=1e-11)
         np.testing.assert_allclose(stack.matrices, [A for _, A in slow], rtol=1e-12, atol=1e-12)
@@ -77,14 +82,14 @@ def test_stack_equals_the_slow_step_learner_by_learner(d: int, ridge: float, rad
 
 def test_first_step_by_hand() -> None:
     stack = start_learners(1, np.array([1.0, 0.0]), ridge=2.0)
-    stack = newton_step(stack, np.array([[0.0, 1.0]]), step_size=6.0, radius=10.0)
+    stack = stack.step(np.array([[0.0, 1.0]]), step_size=6.0, radius=10.0)
     np.testing.assert_allclose(stack.coefs, [[1.0, -2.0]], rtol=1e-15)
     np.testing.assert_allclose(stack.matrices, [[[2.0, 0.0], [0.0, 3.0]]], rtol=1e-15)
 
 
 def test_zero_gradient_changes_nothing() -> None:
     stack = play_bounded_gradients(BLOCK)
-    after = newton_step(stack, np.zeros((3, 5)), step_size=3.0, radius=NO_BALL)
+    after = stack.step(np.zeros((3, 5)), step_size=3.0, radius=NO_BALL)
     np.testing.assert_array_equal(after.coefs, stack.coefs)
     np.testing.assert_array_equal(after.matrices, stack.matrices)
     np.testing.assert_array_equal(after.inverse_roots, stack.inverse_roots)
@@ -95,8 +100,8 @@ def test_learners_of_a_stack_do_not_influence_each_other() -> None:
     together, alone = start_learners(4, np.zeros(3), 1.0), start_learners(1, np.zeros(3), 1.0)
     for _ in range(50):
         gradients = rng.normal(size=(4, 3))
-        together = newton_step(together, gradients, 2.0, 0.7)
-        alone = newton_step(alone, gradients[2:3], 2.0, 0.7)
+        together = together.step(gradients, 2.0, 0.7)
+        alone = alone.step(gradients[2:3], 2.0, 0.7)
     np.testing.assert_allclose(together.coefs[2], alone.coefs[0], rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(together.inverse_roots[2], alone.inverse_roots[0], rtol=1e-12, atol=1e-13)
 
@@ -143,7 +148,7 @@ def test_directions_stay_exact_when_gradients_are_large_beside_the_ridge(
         gradient *= np.sqrt(size * ridge) / np.linalg.norm(gradient)
         exact_gradient = gradient.astype(np.longdouble)
         exact_matrix += exact_gradient[:, None] * exact_gradient
-        stack = newton_step(replace(stack, coefs=np.zeros((1, d))), gradient[None], 1.0, NO_BALL)
+        stack = replace(stack, coefs=np.zeros((1, d))).step(gradient[None], 1.0, NO_BALL)
         expected = -solve_in_long_double(exact_matrix, exact_gradient)
         assert np.linalg.norm(stack.coefs[0] - expected) <= 1e-6 * np.linalg.norm(expected)
 
@@ -152,7 +157,7 @@ def test_inverse_stays_positive_definite_when_gradients_are_huge_beside_the_ridg
     rng = np.random.default_rng(3)
     stack = start_learners(1, np.zeros(4), ridge=1e-7)
     for _ in range(200):
-        stack = newton_step(stack, 1e4 * unit_rows(rng, 1, 4), 1.0, 5.0)
+        stack = stack.step(1e4 * unit_rows(rng, 1, 4), 1.0, 5.0)
         assert np.isfinite(stack.inverse_roots).all()
         assert np.linalg.eigvalsh(stack.inverse_roots[0] @ stack.inverse_roots[0].T).min() > 0.0
         assert np.linalg.norm(stack.coefs[0]) <= 5.0 * (1.0 + 1e-12)
@@ -164,13 +169,13 @@ def test_inverse_stays_positive_definite_when_gradients_are_huge_beside_the_ridg
 @pytest.mark.parametrize("radius", [0.5, NO_BALL])
 def test_step_does_not_write_into_its_arguments(radius: float) -> None:
     rng = np.random.default_rng(4)
-    stack = newton_step(start_learners(3, np.zeros(4), 1.0), rng.normal(size=(3, 4)), 1.0, radius)
+    stack = start_learners(3, np.zeros(4), 1.0).step(rng.normal(size=(3, 4)), 1.0, radius)
     gradients = rng.normal(size=(3, 4))
     arguments = (stack.coefs, stack.matrices, stack.inverse_roots, gradients)
     before = [array.copy() for array in arguments]
     for array in arguments:
         array.flags.writeable = False
-    newton_step(stack, gradients, 1.0, radius)
+    stack.step(gradients, 1.0, radius)
     for array, copy in zip(arguments, before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -182,7 +187,7 @@ def test_start_does_not_share_the_given_theta() -> None:
 
 
 def test_since_and_after_replace_the_youngest_learners() -> None:
-    old = newton_step(start_learners(3, np.zeros(2), 1.0), np.arange(6.0).reshape(3, 2), 1.0, NO_BALL)
+    old = start_learners(3, np.zeros(2), 1.0).step(np.arange(6.0).reshape(3, 2), 1.0, NO_BALL)
     joined = old.since(1).after(start_learners(2, np.ones(2), 4.0))
     assert len(joined) == 4
     np.testing.assert_array_equal(joined.coefs, [[1.0, 1.0], [1.0, 1.0], *old.coefs[1:]])

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from accous.blas import one_blas_thread
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.blas import one_blas_thread
 from accous.core.fast.width import MAX_NEWTON_COEFS
+from accous.core.solvers.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
 # More features than rows, and fewer; more coefficients than Newton's method takes.

@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 
 from accous.core.wide.diagonal import (
     DiagonalStack,
-    diagonal_newton_step,
     project_by_diagonal,
-    start_diagonal_learners,
 )
 from tests import oracles
-from tests.core.test_newton import unit_rows
-from tests.core.test_projection import random_point
+from tests.core.paper.test_newton import unit_rows
+from tests.core.paper.test_projection import random_point
 from tests.metric_oracles import diagonal_step
 
 
@@ -24,12 +22,12 @@ def test_stack_equals_the_plain_step_learner_by_learner(d: int, ridge: float, ra
     rng = np.random.default_rng(d)
     step_size, n_learners = 1.5, 3
     start = 0.2 * unit_rows(rng, 1, d)[0]
-    stack = start_diagonal_learners(n_learners, start, ridge)
+    stack = DiagonalStack.start(n_learners, start, ridge)
     plain = [(start, ridge * np.eye(d)) for _ in range(n_learners)]
     n_on_surface = 0
     for _ in range(15):
         gradients = rng.normal(loc=0.3, size=(n_learners, d)) * 10.0 ** rng.uniform(-2.0, 0.5, size=(n_learners, 1))
-        stack = diagonal_newton_step(stack, gradients, step_size, radius)
+        stack = stack.step(gradients, step_size, radius)
         plain = [diagonal_step(*plain[i], gradients[i], step_size, radius) for i in range(n_learners)]
         np.testing.assert_allclose(stack.coefs, [theta for theta, _ in plain], rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(stack.diagonals, [np.diag(A) for _, A in plain], rtol=1e-12)
@@ -39,11 +37,11 @@ def test_stack_equals_the_plain_step_learner_by_learner(d: int, ridge: float, ra
 
 def test_gradients_along_one_axis_make_the_steps_of_the_whole_matrix() -> None:
     theta, A = np.zeros(3), 2.0 * np.eye(3)
-    stack = start_diagonal_learners(1, theta, 2.0)
+    stack = DiagonalStack.start(1, theta, 2.0)
     for size in (0.5, -1.0, 0.25):
         gradient = np.array([0.0, size, 0.0])
         theta, A = oracles.newton_step(theta, A, gradient, 1.5, 10.0)
-        stack = diagonal_newton_step(stack, gradient[None], 1.5, 10.0)
+        stack = stack.step(gradient[None], 1.5, 10.0)
         np.testing.assert_allclose(stack.coefs[0], theta, rtol=1e-14)
 
 
@@ -92,18 +90,18 @@ def test_points_inside_and_outside_do_not_disturb_each_other() -> None:
 @pytest.mark.parametrize("radius", [0.5, 1e30])
 def test_step_does_not_write_into_its_arguments(radius: float) -> None:
     rng = np.random.default_rng(4)
-    stack = diagonal_newton_step(start_diagonal_learners(3, np.zeros(40), 1.0), rng.normal(size=(3, 40)), 1.0, radius)
+    stack = DiagonalStack.start(3, np.zeros(40), 1.0).step(rng.normal(size=(3, 40)), 1.0, radius)
     gradients = rng.normal(size=(3, 40))
     before = stack.coefs.copy(), stack.diagonals.copy()
     stack.coefs.flags.writeable = stack.diagonals.flags.writeable = gradients.flags.writeable = False
-    diagonal_newton_step(stack, gradients, 1.0, radius)
+    stack.step(gradients, 1.0, radius)
     np.testing.assert_array_equal(stack.coefs, before[0])
     np.testing.assert_array_equal(stack.diagonals, before[1])
 
 
 def test_since_and_after_replace_the_youngest_learners() -> None:
-    old = diagonal_newton_step(start_diagonal_learners(3, np.zeros(2), 1.0), np.arange(6.0).reshape(3, 2), 1.0, 1e30)
-    joined = old.since(1).after(start_diagonal_learners(2, np.ones(2), 4.0))
+    old = DiagonalStack.start(3, np.zeros(2), 1.0).step(np.arange(6.0).reshape(3, 2), 1.0, 1e30)
+    joined = old.since(1).after(DiagonalStack.start(2, np.ones(2), 4.0))
     assert isinstance(joined, DiagonalStack)
     assert len(joined) == 4
     np.testing.assert_array_equal(joined.coefs, [[1.0, 1.0], [1.0, 1.0], *old.coefs[1:]])

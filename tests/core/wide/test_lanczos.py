@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import cholesky
 
+from accous.core.paper.projection import project_onto_ball
 from accous.core.wide import lanczos
 from accous.core.wide.lanczos import project_by_lanczos
 from accous.core.wide.metric import Metric, start_metric
-from accous.core.paper.projection import project_onto_ball
 from tests.builders import Array
-from tests.core.test_projection import SPECTRA, random_matrix, random_point
+from tests.core.paper.test_projection import SPECTRA, random_matrix, random_point
 
 
 def metric_of(matrix: Array) -> Metric:

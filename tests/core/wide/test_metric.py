@@ -7,7 +7,7 @@ import pytest
 
 from accous.core.wide.metric import Metric, start_metric
 from tests.builders import Array
-from tests.core.test_newton import solve_in_long_double, unit_rows
+from tests.core.paper.test_newton import solve_in_long_double, unit_rows
 
 each_width = pytest.mark.parametrize("d", [1, 2, 7, 150])
 each_ridge = pytest.mark.parametrize("ridge", [1e-3, 1.0, 50.0])

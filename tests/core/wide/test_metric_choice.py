@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
+from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, stack_from_plain, start_learners
 from accous.core.wide.diagonal import DiagonalStack
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, play_round, start_ensemble
-from accous.core.paper.learners import DIAGONAL, FULL, LOW_RANK, newton_step, stack_from_plain, start_learners
-from accous.core.wide.sketch import Sketch
 from accous.core.wide.newton import WideStack
+from accous.core.wide.sketch import Sketch
 from tests import oracles
 from tests.builders import LOSSES, Array, Setup, feature_rows
-from tests.core.test_newton import unit_rows
+from tests.core.paper.test_newton import unit_rows
 from tests.metric_oracles import diagonal_step, sketched_step_of_rank
+from tests.rounds import play_round, start_ensemble
 
 RANK = 3
 PLAIN_STEPS = {DIAGONAL: diagonal_step, LOW_RANK: sketched_step_of_rank(RANK)}
@@ -55,7 +56,7 @@ def test_sketched_stack_equals_the_plain_step_learner_by_learner(d: int, radius:
     n_on_surface = 0
     for _ in range(20):
         gradients = rng.normal(loc=0.3, size=(n_learners, d)) * 10.0 ** rng.uniform(-2.0, 0.5, size=(n_learners, 1))
-        stack = newton_step(stack, gradients, step_size, radius)
+        stack = stack.step(gradients, step_size, radius)
         slow = [PLAIN_STEPS[LOW_RANK](*slow[i], gradients[i], step_size, radius) for i in range(n_learners)]
         np.testing.assert_allclose(stack.coefs, [theta for theta, _ in slow], rtol=1e-9, atol=1e-9)
         n_on_surface += int(np.sum(np.linalg.norm(stack.coefs, axis=1) > radius * (1.0 - 1e-9)))
@@ -65,7 +66,7 @@ def test_sketched_stack_equals_the_plain_step_learner_by_learner(d: int, radius:
 @each_width
 @pytest.mark.parametrize(("metric", "kind"), [(DIAGONAL, DiagonalStack), (LOW_RANK, WideStack)])
 def test_the_choice_holds_at_every_width(d: int, metric: str, kind: type) -> None:
-    stack = newton_step(start_learners(2, np.zeros(d), 1.0, metric, RANK), np.ones((4, d)), 1.0, 10.0)
+    stack = start_learners(2, np.zeros(d), 1.0, metric, RANK).step(np.ones((2, d)), 1.0, 10.0)
     assert type(stack) is kind
     assert len(stack) == 2
     if isinstance(stack, WideStack):
@@ -74,13 +75,13 @@ def test_the_choice_holds_at_every_width(d: int, metric: str, kind: type) -> Non
 
 @each_metric
 def test_stacks_come_back_from_plain_form(metric: str) -> None:
-    stack = newton_step(start_learners(2, np.zeros(4), 1.0, metric, RANK), np.ones((2, 4)), 1.0, 10.0)
+    stack = start_learners(2, np.zeros(4), 1.0, metric, RANK).step(np.ones((2, 4)), 1.0, 10.0)
     assert isinstance(stack, DiagonalStack | WideStack)
     found = stack_from_plain(asdict(stack))
     assert type(found) is type(stack)
     gradients = np.arange(8.0).reshape(2, 4)
-    expected = newton_step(stack, gradients, 1.0, 10.0).coefs
-    assert newton_step(found, gradients, 1.0, 10.0).coefs.tobytes() == expected.tobytes()
+    expected = stack.step(gradients, 1.0, 10.0).coefs
+    assert found.step(gradients, 1.0, 10.0).coefs.tobytes() == expected.tobytes()
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------

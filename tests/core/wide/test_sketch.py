@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from accous.core.wide.sketch import Sketch, start_sketch
 from tests import oracles
 from tests.builders import Array
-from tests.core.test_newton import solve_in_long_double, unit_rows
-from tests.core.test_projection import random_point
+from tests.core.paper.test_newton import solve_in_long_double, unit_rows
+from tests.core.paper.test_projection import random_point
 from tests.metric_oracles import PlainSketch
 
 each_width = pytest.mark.parametrize("d", [1, 2, 7, 40])

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, play_round, reference_ratios, start_ensemble
-from accous.core.fast.reference import prepare_reference
-from accous.core.wide.newton import WideStack
 from accous.core.fast.width import WIDE_FROM
+from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
+from accous.core.rounds import prepare_reference
+from accous.core.wide.newton import WideStack
 from tests.builders import LOSSES, Array, Setup, feature_rows
+from tests.rounds import play_round, reference_ratios, start_ensemble
 
 N_FEATURES, N_REFERENCE, N_ROUNDS = WIDE_FROM + 2, 40, 20
 BALLS = {"logistic": (1.0, 6.0), "least_squares": (2.5, 2.0), "kl": (2.2, 2.0)}

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
-from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
 from accous.tabular.columns.learning import Choices
+from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
 from accous.tabular.columns.preparation import Preparation
 
 N_ROWS = 200

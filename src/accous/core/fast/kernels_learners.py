@@ -173,7 +173,7 @@ def _project(
     radius: float,
     room: FloatArray,
 ) -> bool:
-    r"""Replace learner n's point, which is outside the ball, by its projection; see :mod:`accous.core.paper.projection`.
+    r"""Project learner n's point, which is outside the ball, onto it; see :mod:`accous.core.paper.projection`.
 
     The same iteration on :math:`1/\|\theta(\mu)\| - 1/S = 0`, from 0 upwards, but with a Cholesky factor of
     :math:`A + \mu I` in each step in place of one eigendecomposition: just outside the ball, where points nearly

@@ -1,16 +1,42 @@
-"""The learners of few columns: their compiled round, from one state's arrays to the next one's."""
+"""Learners of few columns, played by one compiled loop: from one state's arrays to the next one's."""
 
 from __future__ import annotations
+
+from typing import Self
 
 import numpy as np
 
 from accous.arrays import FloatArray
 from accous.core.fast.kernels_learners import play_learners
+from accous.core.paper.newton import Arrays, NewtonStack
 from accous.core.paper.projection import project_onto_ball
 
-__all__ = ["Arrays", "play_narrow", "step_narrow"]
+__all__ = ["CompiledStack", "play_narrow"]
 
-Arrays = tuple[FloatArray, FloatArray, FloatArray]
+
+class CompiledStack(NewtonStack):
+    """The same learners as `NewtonStack`, with a compiled step."""
+
+    __slots__ = ()
+
+    def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
+        """Make one Newton step of learners that no meta-learner looks at; see ``NewtonStack.step``."""
+        n_learners, n_columns = self.coefs.shape
+        ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
+        new_arrays, *_ = play_narrow(
+            nothing[0],
+            np.concatenate((gradients, nothing)),
+            (self.coefs, self.matrices, self.inverse_roots),
+            (ones, ones, ones),
+            step_size=step_size,
+            radius=radius,
+            margin_bound=np.inf,
+            has_running_range=False,
+            smallest_range=0.0,
+            largest_margin=0.0,
+            log_count=1.0,
+        )
+        return type(self)(*new_arrays)
 
 
 def play_narrow(
@@ -18,6 +44,7 @@ def play_narrow(
     gradients: FloatArray,
     stack: Arrays,
     meta: Arrays,
+    *,
     step_size: float,
     radius: float,
     margin_bound: float,
@@ -85,14 +112,3 @@ def play_narrow(
     coefs, matrices, _ = new_stack
     coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
     return new_stack, new_meta, weights, weights @ coefs, largest_margin
-
-
-def step_narrow(stack: Arrays, gradients: FloatArray, step_size: float, radius: float) -> Arrays:
-    """One Newton step of learners that no meta-learner looks at."""
-    n_learners, n_columns = stack[0].shape
-    ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
-    gradients = np.concatenate((gradients, nothing))
-    new_stack, *_ = play_narrow(
-        nothing[0], gradients, stack, (ones, ones, ones), step_size, radius, np.inf, False, 0.0, 0.0, 1.0
-    )
-    return new_stack

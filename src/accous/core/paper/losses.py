@@ -10,6 +10,7 @@ so a loss is the two scalar functions a (reference term) and b (batch term), the
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +19,7 @@ import numpy as np
 
 from accous.arrays import FloatArray
 
-__all__ = ["KullbackLeibler", "LeastSquares", "Logistic", "Loss"]
+__all__ = ["LOSSES", "KullbackLeibler", "LeastSquares", "Logistic", "Loss"]
 
 _BLOCK_ENTRIES = 1 << 17
 
@@ -33,6 +34,13 @@ class Loss(ABC):
     name: ClassVar[str]
     neutral_score: ClassVar[float]
     """The score whose ratio is 1."""
+    is_log_linear: ClassVar[bool] = False
+    """Whether the score is the negative logarithm of the ratio; else the score is the ratio itself."""
+
+    @classmethod
+    def make(cls, max_ratio: float) -> Loss:  # noqa: ARG003
+        """Return the loss for ratios up to ``max_ratio``, which some losses depend on."""
+        return cls()
 
     @abstractmethod
     def reference_term(self, scores: FloatArray) -> FloatArray:
@@ -57,6 +65,10 @@ class Loss(ABC):
     @abstractmethod
     def gradient_bound(self, radius: float, feature_bound: float) -> float:
         """Largest norm the gradient can have when theta lies in the ball and every feature row below the bound."""
+
+    def largest_score(self, max_ratio: float) -> float:
+        """Return the largest score, in absolute value, that is needed for ratios up to ``max_ratio``."""
+        return math.log(max_ratio) if self.is_log_linear else float(max_ratio)
 
     def margin_bound(self, radius: float, feature_bound: float) -> float:
         """What the meta-learner divides its margins by when asked for the paper's range."""
@@ -121,6 +133,7 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     neutral_score: ClassVar[float] = 0.0
+    is_log_linear: ClassVar[bool] = True
 
     def reference_term(self, scores: FloatArray) -> FloatArray:
         return 0.5 * np.logaddexp(0.0, -scores)
@@ -198,6 +211,10 @@ class KullbackLeibler(Loss):
     name: ClassVar[str] = "kl"
     neutral_score: ClassVar[float] = 1.0
 
+    @classmethod
+    def make(cls, max_ratio: float) -> KullbackLeibler:
+        return cls(floor=1.0 / max_ratio)
+
     def reference_term(self, scores: FloatArray) -> FloatArray:
         return scores
 
@@ -218,6 +235,10 @@ class KullbackLeibler(Loss):
 
     def gradient_bound(self, radius: float, feature_bound: float) -> float:
         return feature_bound * (1.0 + 1.0 / self.floor)
+
+
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Logistic, LeastSquares, KullbackLeibler)}
+"""The losses by name: what the parameter ``loss`` of the estimators may be."""
 
 
 def _sigmoid(scores: FloatArray) -> FloatArray:

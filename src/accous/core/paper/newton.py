@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.learners import Arrays, step_narrow
 from accous.core.paper.projection import project_onto_ball
-from accous.core.fast.width import is_narrow
 
-__all__ = ["NewtonStack", "newton_step", "start_learners"]
+__all__ = ["Arrays", "NewtonStack"]
+
+Arrays = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,67 +48,56 @@ class NewtonStack:
         """The three arrays, in the order of the constructor."""
         return self.coefs, self.matrices, self.inverse_roots
 
-    def since(self, first: int) -> NewtonStack:
-        """Return the learners from position ``first`` on."""
-        return NewtonStack(self.coefs[first:], self.matrices[first:], self.inverse_roots[first:])
+    @classmethod
+    def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> Self:
+        """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
+        n_columns = coef.shape[0]
+        coefs = np.empty((n_learners, n_columns))
+        coefs[:] = coef
+        matrices, inverse_roots = np.zeros((2, n_learners, n_columns, n_columns))
+        diagonal = np.arange(n_columns)
+        matrices[:, diagonal, diagonal] = ridge
+        inverse_roots[:, diagonal, diagonal] = 1.0 / math.sqrt(ridge)
+        return cls(coefs, matrices, inverse_roots)
 
-    def after(self, younger: NewtonStack) -> NewtonStack:
+    def since(self, first: int) -> Self:
+        """Return the learners from position ``first`` on."""
+        return type(self)(self.coefs[first:], self.matrices[first:], self.inverse_roots[first:])
+
+    def after(self, younger: Self) -> Self:
         """Return a stack of ``younger`` followed by these learners."""
-        return NewtonStack(
+        return type(self)(
             np.concatenate((younger.coefs, self.coefs)),
             np.concatenate((younger.matrices, self.matrices)),
             np.concatenate((younger.inverse_roots, self.inverse_roots)),
         )
 
+    def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
+        r"""Give every learner its gradient and make one step.
 
-def start_learners(n_learners: int, coef: FloatArray, ridge: float) -> NewtonStack:
-    """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
-    n_columns = coef.shape[0]
-    stack = NewtonStack(
-        coefs=np.empty((n_learners, n_columns)),
-        matrices=np.zeros((n_learners, n_columns, n_columns)),
-        inverse_roots=np.zeros((n_learners, n_columns, n_columns)),
-    )
-    stack.coefs[:] = coef
-    diagonal = np.arange(n_columns)
-    stack.matrices[:, diagonal, diagonal] = ridge
-    stack.inverse_roots[:, diagonal, diagonal] = 1.0 / math.sqrt(ridge)
-    return stack
+        The inverse is kept as a square root W and updated in Potter's form, with :math:`v = W^\top g`:
 
+        .. math:: W_t = W_{t-1} - \frac{W_{t-1} v \, v^\top}{1 + v^\top v + \sqrt{1 + v^\top v}} .
 
-def newton_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
-    r"""Give every learner its gradient and make one step.
+        It costs what a Sherman-Morrison update costs, but :math:`W W^\top` is positive definite by construction and
+        stays accurate when :math:`\|g\|^2 / \lambda` is large, where Sherman-Morrison loses all digits.
 
-    The inverse is kept as a square root W and updated in Potter's form, with :math:`v = W^\top g`:
-
-    .. math:: W_t = W_{t-1} - \frac{W_{t-1} v \, v^\top}{1 + v^\top v + \sqrt{1 + v^\top v}} .
-
-    It costs what a Sherman-Morrison update costs, but :math:`W W^\top` is positive definite by construction and
-    stays accurate when :math:`\|g\|^2 / \lambda` is large, where Sherman-Morrison loses all digits.
-
-    Parameters
-    ----------
-    stack : NewtonStack
-    gradients : array of shape (n_learners, d)
-        The gradient of each learner at its own theta.
-    step_size : float
-        gamma.
-    radius : float
-        S.
-    """
-    if is_narrow(stack.coefs.shape[1]):
-        return NewtonStack(*step_narrow(stack.arrays, np.ascontiguousarray(gradients), step_size, radius))
-    return _matrix_step(stack, gradients, step_size, radius)
-
-
-def _matrix_step(stack: NewtonStack, gradients: FloatArray, step_size: float, radius: float) -> NewtonStack:
-    v = (gradients[:, None, :] @ stack.inverse_roots)[:, 0]
-    root_times_v = (stack.inverse_roots @ v[..., None])[..., 0]
-    growth = 1.0 + np.einsum("nd,nd->n", v, v)
-    shrinkage = 1.0 / (growth + np.sqrt(growth))
-    matrices = stack.matrices + gradients[:, :, None] * gradients[:, None, :]
-    inverse_roots = stack.inverse_roots - (shrinkage[:, None] * root_times_v)[:, :, None] * v[:, None, :]
-    # A_t^{-1} g = W_{t-1} v / (1 + v^T v), so the direction needs no second product.
-    targets = stack.coefs - step_size * root_times_v / growth[:, None]
-    coefs, _ = project_onto_ball(targets, matrices, radius)
-    return NewtonStack(coefs, matrices, inverse_roots)
+        Parameters
+        ----------
+        gradients : array of shape (n_learners, d)
+            The gradient of each learner at its own theta.
+        step_size : float
+            gamma.
+        radius : float
+            S.
+        """
+        v = (gradients[:, None, :] @ self.inverse_roots)[:, 0]
+        root_times_v = (self.inverse_roots @ v[..., None])[..., 0]
+        growth = 1.0 + np.einsum("nd,nd->n", v, v)
+        shrinkage = 1.0 / (growth + np.sqrt(growth))
+        matrices = self.matrices + gradients[:, :, None] * gradients[:, None, :]
+        inverse_roots = self.inverse_roots - (shrinkage[:, None] * root_times_v)[:, :, None] * v[:, None, :]
+        # A_t^{-1} g = W_{t-1} v / (1 + v^T v), so the direction needs no second product.
+        targets = self.coefs - step_size * root_times_v / growth[:, None]
+        coefs, _ = project_onto_ball(targets, matrices, radius)
+        return type(self)(coefs, matrices, inverse_roots)

@@ -14,10 +14,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.cross_entropy import make_cross_entropy
-from accous.core.solvers.descent import FULL, Effort, Point, descend
 from accous.core.fast.logistic import NarrowDesign, make_narrow_design
 from accous.core.fast.width import MAX_NEWTON_COEFS, is_narrow
+from accous.core.solvers.cross_entropy import make_cross_entropy
+from accous.core.solvers.descent import FULL, Effort, Point, descend
 
 __all__ = [
     "MAX_HESSIAN_COEFS",

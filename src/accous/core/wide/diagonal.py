@@ -14,7 +14,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.core.paper.projection import find_multipliers, shrink_far_points
 
-__all__ = ["DiagonalStack", "diagonal_newton_step", "project_by_diagonal", "start_diagonal_learners"]
+__all__ = ["DiagonalStack", "project_by_diagonal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class DiagonalStack:
         """Return the number of learners."""
         return self.coefs.shape[0]
 
+    @classmethod
+    def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> DiagonalStack:
+        """Return ``n_learners`` fresh learners at theta = ``coef`` with a = ``ridge``."""
+        return cls(np.tile(coef, (n_learners, 1)), np.full((n_learners, len(coef)), ridge))
+
     def since(self, first: int) -> DiagonalStack:
         """Return the learners from position ``first`` on."""
         return DiagonalStack(self.coefs[first:], self.diagonals[first:])
@@ -46,17 +51,11 @@ class DiagonalStack:
             np.concatenate((younger.coefs, self.coefs)), np.concatenate((younger.diagonals, self.diagonals))
         )
 
-
-def start_diagonal_learners(n_learners: int, coef: FloatArray, ridge: float) -> DiagonalStack:
-    """Return ``n_learners`` fresh learners at theta = ``coef`` with a = ``ridge``."""
-    return DiagonalStack(np.tile(coef, (n_learners, 1)), np.full((n_learners, len(coef)), ridge))
-
-
-def diagonal_newton_step(stack: DiagonalStack, gradients: FloatArray, step_size: float, radius: float) -> DiagonalStack:
-    """Give every learner its gradient and make one step; the arguments are those of ``newton_step``."""
-    diagonals = stack.diagonals + np.square(gradients)
-    targets = stack.coefs - step_size * gradients / diagonals
-    return DiagonalStack(project_by_diagonal(targets, diagonals, radius), diagonals)
+    def step(self, gradients: FloatArray, step_size: float, radius: float) -> DiagonalStack:
+        """Give every learner its gradient and make one step; the arguments are those of ``NewtonStack.step``."""
+        diagonals = self.diagonals + np.square(gradients)
+        targets = self.coefs - step_size * gradients / diagonals
+        return DiagonalStack(project_by_diagonal(targets, diagonals, radius), diagonals)
 
 
 def project_by_diagonal(points: FloatArray, diagonals: FloatArray, radius: float) -> FloatArray:

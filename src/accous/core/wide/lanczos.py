@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.wide.metric import Metric
 from accous.core.paper.projection import project_onto_ball
+from accous.core.wide.metric import Metric
 
 __all__ = ["project_by_lanczos"]
 

@@ -1,8 +1,8 @@
 r"""Online Newton Steps (Algorithm 1) for a stack of learners with many features.
 
-The same steps as in ``newton.py``, where every learner has a dense matrix and a dense inverse root; here each keeps its
-matrix as a :class:`~accous.core.wide.metric.Metric`, so that a round writes little, and is projected by Lanczos' method. A
-:class:`~accous.core.wide.sketch.Sketch` in its place has a bounded number of rows, and its own projection.
+In ``core/paper/newton.py`` every learner has a dense matrix and a dense inverse root. Here each learner keeps its
+matrix as a :class:`~accous.core.wide.metric.Metric`, so that a round writes little, and is projected by Lanczos'
+method. A :class:`~accous.core.wide.sketch.Sketch` in its place has a bounded number of rows, and its own projection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accous.core.wide.lanczos import project_by_lanczos
 from accous.core.wide.metric import Metric, start_metric
 from accous.core.wide.sketch import Sketch, start_sketch
 
-__all__ = ["WideStack", "start_sketched_learners", "start_wide_learners", "wide_newton_step"]
+__all__ = ["WideStack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,16 @@ class WideStack:
         """Return the number of learners."""
         return len(self.metrics)
 
+    @classmethod
+    def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> WideStack:
+        """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
+        return cls(np.tile(coef, (n_learners, 1)), (start_metric(ridge, len(coef)),) * n_learners)
+
+    @classmethod
+    def start_sketched(cls, n_learners: int, coef: FloatArray, ridge: float, rank: int) -> WideStack:
+        """Return the same learners with matrices of low rank beside the ridge."""
+        return cls(np.tile(coef, (n_learners, 1)), (start_sketch(ridge, len(coef), rank),) * n_learners)
+
     def since(self, first: int) -> WideStack:
         """Return the learners from position ``first`` on."""
         return WideStack(self.coefs[first:], self.metrics[first:])
@@ -46,25 +56,14 @@ class WideStack:
         """Return a stack of ``younger`` followed by these learners."""
         return WideStack(np.concatenate((younger.coefs, self.coefs)), (*younger.metrics, *self.metrics))
 
-
-def start_wide_learners(n_learners: int, coef: FloatArray, ridge: float) -> WideStack:
-    """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
-    return WideStack(np.tile(coef, (n_learners, 1)), (start_metric(ridge, len(coef)),) * n_learners)
-
-
-def start_sketched_learners(n_learners: int, coef: FloatArray, ridge: float, rank: int) -> WideStack:
-    """Return the same learners with matrices of low rank beside the ridge."""
-    return WideStack(np.tile(coef, (n_learners, 1)), (start_sketch(ridge, len(coef), rank),) * n_learners)
-
-
-def wide_newton_step(stack: WideStack, gradients: FloatArray, step_size: float, radius: float) -> WideStack:
-    """Give every learner its gradient and make one step; the arguments are those of ``newton_step``."""
-    coefs, metrics = np.empty_like(stack.coefs), []
-    for i, (coef, metric, gradient) in enumerate(zip(stack.coefs, stack.metrics, gradients, strict=True)):
-        after, direction = metric.plus(gradient)
-        coefs[i] = _project(coef - step_size * direction, after, radius)
-        metrics.append(after)
-    return WideStack(coefs, tuple(metrics))
+    def step(self, gradients: FloatArray, step_size: float, radius: float) -> WideStack:
+        """Give every learner its gradient and make one step; the arguments are those of ``NewtonStack.step``."""
+        coefs, metrics = np.empty_like(self.coefs), []
+        for i, (coef, metric, gradient) in enumerate(zip(self.coefs, self.metrics, gradients, strict=True)):
+            after, direction = metric.plus(gradient)
+            coefs[i] = _project(coef - step_size * direction, after, radius)
+            metrics.append(after)
+        return WideStack(coefs, tuple(metrics))
 
 
 def _project(point: FloatArray, metric: Metric | Sketch, radius: float) -> FloatArray:

@@ -10,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.parameters import did_you_mean, listed
 from accous.tabular.columns.learning import Choices, plan_column
-from accous.suggestions import did_you_mean, listed
+from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
 
 __all__ = ["BadValue", "Features", "Preparation"]
 

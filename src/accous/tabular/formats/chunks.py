@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
-from accous.suggestions import did_you_mean, listed
+from accous.parameters import did_you_mean, listed
 
 __all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column"]
 

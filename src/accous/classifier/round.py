@@ -1,0 +1,165 @@
+r"""One round of `accous.AdaptiveClassifier`: play, temper, weigh, refit if due, veto if due, watch.
+
+Every step is a function of values that returns a value; `play_round` puts them in order and makes the next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.drift_watch import watch_round
+from accous.classifier.erm import WeightedErm
+from accous.classifier.fallback import Fallback, FixedModel, Veto, compare, next_veto
+from accous.classifier.state import AdaptationState
+from accous.core.fast.kernels_weights import normalise_weights
+from accous.diagnostics.attribution import ReferenceColumns
+from accous.diagnostics.tempering import Tempering, temper
+from accous.diagnostics.weights import effective_sample_size, weight_distance
+from accous.ratio.base import RatioEstimator
+from accous.validation import count_rows
+
+__all__ = ["RoundRules", "is_refit_due", "play_round", "weigh"]
+
+_REFIT_SENSITIVITY = 1.0 / 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRules:
+    """What ``fit`` made and no round changes.
+
+    Attributes
+    ----------
+    erm : WeightedErm
+        How the predictor is fitted.
+    fixed : FixedModel
+        The predictor that never adapts.
+    labels : array of shape (n_reference,)
+        Class numbers of the reference rows.
+    base_weight : array of shape (n_reference,)
+    columns : ReferenceColumns
+    names : callable
+        Returns the names of the input columns.
+    refit : {"auto", "always"} or int
+    has_fallback : bool
+        Whether the adaptation is held back while the evidence speaks against it.
+    shares_rows : bool
+        Whether the ratio reads the same rows as the predictor, so that they are read once.
+    """
+
+    erm: WeightedErm
+    fixed: FixedModel
+    labels: IntArray
+    base_weight: FloatArray
+    columns: ReferenceColumns
+    names: Callable[[], list[str]]
+    refit: int | str
+    has_fallback: bool
+    shares_rows: bool
+
+
+class Fit(NamedTuple):
+    """A predictor, the weights it was fitted with, and when that was."""
+
+    estimator: Any
+    weights: FloatArray
+    n_refits: int
+    last_refit: int
+
+
+def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any) -> AdaptationState:
+    """Return the state after a round.
+
+    Parameters
+    ----------
+    rules : RoundRules
+    before : AdaptationState
+        Left as it is.
+    rows : array or frame
+        The batch as the predictor reads it.
+    X_batch : array or frame
+        The batch as it came.
+    """
+    this_round = before.n_rounds + 1
+    ratio, batch_ratios = _play_ratio(before.ratio, rows if rules.shares_rows else before.ratio.read(X_batch))
+    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+    tempering = before.fallback.tempering
+    if ratio.keeps_record:
+        tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+    exponent = tempering.exponent
+    weights = weigh(rules, temper(ratios, exponent) if rules.has_fallback else ratios, before.weights)
+    fit, veto = _fit_and_veto(rules, before, this_round, tempering, weights)
+    watch = watch_round(
+        before.watch,
+        this_round=this_round,
+        before=before.ratio,
+        after=ratio,
+        n_rows=count_rows(rows),
+        exponent=exponent,
+        columns=rules.columns,
+        names=rules.names,
+    )
+    return AdaptationState(
+        n_rounds=this_round,
+        ratio=ratio,
+        weights=weights,
+        estimator=fit.estimator,
+        fitted_weights=fit.weights,
+        n_refits=fit.n_refits,
+        last_refit=fit.last_refit,
+        fallback=Fallback(tempering, veto),
+        watch=watch,
+    )
+
+
+def _play_ratio(before: RatioEstimator, rows: Any) -> tuple[Any, FloatArray]:
+    """Return the ratio after the round, and the ratios that the batch had before it."""
+    # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+    ratio = copy(before)
+    return ratio, ratio.play(rows)
+
+
+def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArray:
+    """Importance weights of the reference: base weights times ratios, brought to the mean of the base weights."""
+    weights = np.empty(len(rules.base_weight))
+    # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
+    return weights if normalise_weights(rules.base_weight, ratios, weights) else before
+
+
+def _fit_and_veto(
+    rules: RoundRules, before: AdaptationState, this_round: int, tempering: Tempering, weights: FloatArray
+) -> tuple[Fit, Veto]:
+    """Refit if due, and compare with the predictor that never adapts if due."""
+    if rules.has_fallback and tempering.exponent == 0.0:
+        # Nothing to adapt to: no fit is needed, and there is nothing to compare.
+        fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
+        return fixed, next_veto(0.0, 0.0, this_round, before.n_refits)
+    fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
+    if is_refit_due(rules, before, weights, this_round):
+        fit = Fit(rules.erm.fit(weights, before.estimator), weights, before.n_refits + 1, this_round)
+    veto = before.fallback.veto
+    has_record = rules.has_fallback and before.ratio.keeps_record
+    if has_record and veto.is_due(rules.erm, this_round, fit.n_refits):
+        with one_blas_thread():
+            excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
+        veto = next_veto(*excess, this_round, fit.n_refits)
+    return fit, veto
+
+
+def is_refit_due(rules: RoundRules, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
+    """Whether the weights have moved enough, or enough rounds have passed, to fit the predictor anew."""
+    if rules.refit == "always":
+        return True
+    if rules.refit == "auto":
+        # Departs from the paper: it refits in every round, which most predictors could not afford.
+        # The fewer rows carry the weight, the more a fit depends on each of them.
+        share = effective_sample_size(weights) / len(weights)
+        limit = rules.erm.refit_distance * share**_REFIT_SENSITIVITY
+        return weight_distance(weights, before.fitted_weights) > limit
+    return this_round - before.last_refit >= int(rules.refit)
