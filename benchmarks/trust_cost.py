@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from accous import AdaptiveClassifier
+from accous.arrays import FloatArray
 from accous.classifier.round import is_refit_due, weigh
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results

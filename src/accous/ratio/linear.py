@@ -54,6 +54,7 @@ class LinearRatio(RatioEstimator):
     gradient_reference_: Reference
     gradient_indices_: IntArray | None
     loss_: Loss
+    rounds_: Any
     state_: Any
     neutral_coef_: FloatArray
     radius_: float
@@ -62,17 +63,20 @@ class LinearRatio(RatioEstimator):
     n_out_of_bound_: int
 
     @property
-    @abstractmethod
     def coef_(self) -> FloatArray:
         """Current theta."""
+        coef: FloatArray = self.state_.coef
+        return coef.copy()
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        n_rounds: int = self.state_.n_rounds
+        return n_rounds
 
     @abstractmethod
     def _start_learning(self, neutral: FloatArray) -> None:
-        """Set ``state_`` to the state before the first round."""
-
-    @abstractmethod
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        """Replace ``state_`` by the state after a round with these features."""
+        """Set ``rounds_``, which plays rounds, and ``state_``, the state before the first."""
 
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
@@ -97,7 +101,7 @@ class LinearRatio(RatioEstimator):
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
         with one_blas_thread():
-            return self.ratios_at(self.coef_)
+            return self.ratios_at(self.state_.coef)
 
     @property
     def is_free_of_blas(self) -> bool:
@@ -201,9 +205,9 @@ class LinearRatio(RatioEstimator):
         batch, n_out_of_bound = self.features_.transform(X)
         ratios = np.empty(0)
         if self.keeps_record:
-            ratios = self.whole_reference_.batch_ratios(self.coef_, batch, float(self.max_ratio))
+            ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
         step_size = self._resolve_step_size(batch.shape[0])
-        self._learn(batch, step_size)
+        self.state_ = self.rounds_.play(self.state_, batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
         return ratios

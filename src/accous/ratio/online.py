@@ -165,11 +165,6 @@ class OnlineDensityRatio(LinearRatio):
         self.random_state = random_state
 
     @property
-    def coef_(self) -> FloatArray:
-        """Theta of the ensemble."""
-        return self.state_.coef.copy()
-
-    @property
     def learner_lengths_(self) -> IntArray:
         """Interval lengths of the active learners, ascending."""
         return self.state_.lengths.copy()
@@ -183,11 +178,6 @@ class OnlineDensityRatio(LinearRatio):
     def learner_coefs_(self) -> FloatArray:
         """Theta of each active learner."""
         return self.state_.learners.coefs.copy()
-
-    @property
-    def n_rounds_(self) -> int:
-        """Rounds played."""
-        return self.state_.n_rounds
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -215,14 +205,11 @@ class OnlineDensityRatio(LinearRatio):
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
 
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        self.state_ = self.rounds_.play(self.state_, batch, step_size)
-
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
         if self._is_free_of_blas:
-            return self.ratios_at(self.state_.coef)
+            return self.whole_reference_.ratios(self.state_.coef, float(self.max_ratio))
         if self.gradient_reference_ is not self.whole_reference_:
             return super().reference_ratio_
         with one_blas_thread():

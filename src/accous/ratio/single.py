@@ -7,6 +7,7 @@ from typing import Any
 
 from accous.arrays import FloatArray
 from accous.core.paper.ensemble import LearnerStack
+from accous.core.paper.reference import Reference
 from accous.core.rounds import stack_from_plain, start_learners
 from accous.ratio.linear import LinearRatio
 
@@ -19,6 +20,25 @@ class SingleState:
 
     n_rounds: int
     learner: LearnerStack
+
+    @property
+    def coef(self) -> FloatArray:
+        """Theta of the learner."""
+        return self.learner.coefs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRounds:
+    """Plays the rounds of one learner (Algorithm 1)."""
+
+    reference: Reference
+    radius: float
+
+    def play(self, state: SingleState, batch: FloatArray, step_size: float) -> SingleState:
+        """Return the state after a round."""
+        coefs = state.learner.coefs
+        gradients = self.reference.gradients(coefs[:0], coefs[0], batch)
+        return SingleState(state.n_rounds + 1, state.learner.step(gradients[:1], step_size, self.radius))
 
 
 class SingleLearnerRatio(LinearRatio):
@@ -84,29 +104,14 @@ class SingleLearnerRatio(LinearRatio):
         self.metric_rank = metric_rank
         self.random_state = random_state
 
-    @property
-    def coef_(self) -> FloatArray:
-        """Theta of the learner."""
-        return self.state_.learner.coefs[0].copy()
-
-    @property
-    def n_rounds_(self) -> int:
-        """Rounds played."""
-        return self.state_.n_rounds
-
     def history_in_use(self, n_rounds: int) -> float:
         """Return the number of rounds: one learner rests on all of them."""
         return float(n_rounds)
 
     def _start_learning(self, neutral: FloatArray) -> None:
+        self.rounds_ = SingleRounds(self.gradient_reference_, self.radius_)
         learner = start_learners(1, neutral, float(self.ridge), self.metric_, int(self.metric_rank))
         self.state_ = SingleState(0, learner)
-
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        learner = self.state_.learner
-        gradients = self.gradient_reference_.gradients(learner.coefs[:0], learner.coefs[0], batch)
-        learner = learner.step(gradients[:1], step_size, self.radius_)
-        self.state_ = SingleState(self.state_.n_rounds + 1, learner)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
         self.state_ = SingleState(plain["n_rounds"], stack_from_plain(plain["learner"]))

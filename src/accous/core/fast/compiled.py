@@ -7,6 +7,7 @@ read-only compiles nothing anew, and no input can be written into by mistake.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from numba import float64, njit, types
@@ -53,9 +54,8 @@ class Kernel:
         self._signature = signature
         self._call: Function = self._compile_and_call
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Run the compiled function."""
-        return self._call(*arguments)
+    # Read by compiled code: a call of the kernel is a call of what `_call` holds, with no Python function between.
+    __call__ = property(attrgetter("_call"))
 
     def compile(self) -> None:
         """Do so without a call; once is enough."""

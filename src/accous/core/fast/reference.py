@@ -48,13 +48,11 @@ class NarrowReference:
         """See ``Reference``."""
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
         # Beside a small reference the batch is summed as that is: where the two are equal, so are their terms.
-        has_few = n_batch < _MANY_ROWS <= n_reference
-        rows = batch if has_few else batch[:0]
-        gradients = _gradients(self.blocks, rows, coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
-        if not has_few:
-            # A batch row x has the term of a reference row -x.
-            gradients += _gradients(to_blocks(-batch), rows, coefs, coef, -0.5 / n_batch, 0.0)
-        return gradients
+        if n_batch < _MANY_ROWS <= n_reference:
+            return _gradients(self.blocks, batch, coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
+        of_reference = _gradients(self.blocks, batch[:0], coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
+        # A batch row x has the term of a reference row -x.
+        return of_reference + _gradients(to_blocks(-batch), batch[:0], coefs, coef, -0.5 / n_batch, 0.0)
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See ``Reference``."""

@@ -195,9 +195,9 @@ class PaperRounds:
     def _open_round(self, state: EnsembleState) -> EnsembleState:
         """Close the intervals that end after ``state.n_rounds`` rounds, open those that start, and combine."""
         next_round = state.n_rounds + 1
-        n_starting = count_starting(next_round, self.settings.min_interval)
-        if n_starting == 0:
+        if next_round % self.settings.min_interval:
             return state
+        n_starting = count_starting(next_round, self.settings.min_interval)
         lengths = active_lengths(next_round, self.settings.min_interval)
         # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
         n_ended = n_starting - (len(lengths) - len(state.learners))
