@@ -175,15 +175,17 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         ----------
         X_batch : array or frame of shape (n_batch, n_features)
         """
-        self._require_fitted("state_")
+        if "state_" not in vars(self):
+            self._require_fitted("state_")
         rows = self._read(X_batch, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
+        n_rows = count_rows(rows)
+        if n_rows == 0:
             return self
-        if self.erm_.limits_blas and self.state_.ratio.is_free_of_blas:
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch)
+        if self.rules_.limits_blas:
+            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
             return self
         with one_blas_thread():
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch)
+            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -268,6 +270,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             has_fallback=self.fallback == "auto",
             # The same columns have been read already, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
+            limits_blas=self.erm_.limits_blas and ratio.is_free_of_blas,
         )
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:

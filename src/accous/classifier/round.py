@@ -22,8 +22,6 @@ from accous.core.fast.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.tempering import Tempering, temper
 from accous.diagnostics.weights import effective_sample_size, weight_distance
-from accous.ratio.base import RatioEstimator
-from accous.validation import count_rows
 
 __all__ = ["RoundRules", "is_refit_due", "play_round", "weigh"]
 
@@ -51,6 +49,8 @@ class RoundRules:
         Whether the adaptation is held back while the evidence speaks against it.
     shares_rows : bool
         Whether the ratio reads the same rows as the predictor, so that they are read once.
+    limits_blas : bool
+        Whether the steps of a round see to it themselves that BLAS runs on one thread, where they use it at all.
     """
 
     erm: WeightedErm
@@ -62,6 +62,7 @@ class RoundRules:
     refit: int | str
     has_fallback: bool
     shares_rows: bool
+    limits_blas: bool
 
 
 class Fit(NamedTuple):
@@ -73,7 +74,7 @@ class Fit(NamedTuple):
     last_refit: int
 
 
-def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any) -> AdaptationState:
+def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any, n_rows: int) -> AdaptationState:
     """Return the state after a round.
 
     Parameters
@@ -85,9 +86,13 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         The batch as the predictor reads it.
     X_batch : array or frame
         The batch as it came.
+    n_rows : int
+        Rows of the batch.
     """
     this_round = before.n_rounds + 1
-    ratio, batch_ratios = _play_ratio(before.ratio, rows if rules.shares_rows else before.ratio.read(X_batch))
+    # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+    ratio = copy(before.ratio)
+    batch_ratios = ratio.play(rows if rules.shares_rows else ratio.read(X_batch))
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
     tempering = before.fallback.tempering
     if ratio.keeps_record:
@@ -100,7 +105,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         this_round=this_round,
         before=before.ratio,
         after=ratio,
-        n_rows=count_rows(rows),
+        n_rows=n_rows,
         exponent=exponent,
         columns=rules.columns,
         names=rules.names,
@@ -116,13 +121,6 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         fallback=Fallback(tempering, veto),
         watch=watch,
     )
-
-
-def _play_ratio(before: RatioEstimator, rows: Any) -> tuple[Any, FloatArray]:
-    """Return the ratio after the round, and the ratios that the batch had before it."""
-    # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
-    ratio = copy(before)
-    return ratio, ratio.play(rows)
 
 
 def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from accous.arrays import FloatArray, IntArray
 from accous.core.fast.kernels_learners import restart_learners
 from accous.core.fast.learners import CompiledStack, play_narrow
+from accous.core.paper.cover import intervals_for_round
 from accous.core.paper.ensemble import (
     SMALLEST_RELATIVE_RANGE,
     EnsembleSettings,
@@ -51,7 +52,7 @@ class CompiledRounds(PaperRounds):
             has_running_range=settings.has_running_range,
             smallest_range=SMALLEST_RELATIVE_RANGE * settings.margin_bound,
             largest_margin=state.largest_margin,
-            log_count=math.log(self._n_intervals(state.n_rounds + 1)),
+            log_count=math.log(intervals_for_round(state.n_rounds + 1, settings.horizon, settings.min_interval)),
         )
         return EnsembleState(
             n_rounds=state.n_rounds + 1,

@@ -48,11 +48,20 @@ class NarrowReference:
         """See ``Reference``."""
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
         # Beside a small reference the batch is summed as that is: where the two are equal, so are their terms.
-        if n_batch < _MANY_ROWS <= n_reference:
-            return _gradients(self.blocks, batch, coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
-        of_reference = _gradients(self.blocks, batch[:0], coefs, coef, -0.5 / n_reference, 0.5 / n_batch)
-        # A batch row x has the term of a reference row -x.
-        return of_reference + _gradients(to_blocks(-batch), batch[:0], coefs, coef, -0.5 / n_batch, 0.0)
+        has_few = n_batch < _MANY_ROWS <= n_reference
+        rows = np.ascontiguousarray(batch if has_few else batch[:0])
+        gradients, sums = np.empty((2, coefs.shape[0] + 1, coefs.shape[1]))
+        room = np.empty((max(2, self.blocks.shape[0]), BLOCK))
+        sum_gradients(self.blocks, rows, coefs, coef, -0.5 / n_reference, 0.5 / n_batch, sums, room, gradients)
+        return gradients if has_few else gradients + self._batch_gradients(coefs, coef, batch)
+
+    @staticmethod
+    def _batch_gradients(coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
+        """Sum over a large batch, block by block: a batch row x has the term of a reference row -x."""
+        blocks, gradients = to_blocks(-batch), np.empty((coefs.shape[0] + 1, coefs.shape[1]))
+        room = np.empty(gradients.shape), np.empty((max(2, blocks.shape[0]), BLOCK))
+        sum_gradients(blocks, batch[:0], coefs, coef, -0.5 / batch.shape[0], 0.0, *room, gradients)
+        return gradients
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See ``Reference``."""
@@ -72,12 +81,3 @@ class NarrowReference:
         room = np.empty((self.blocks.shape[0], BLOCK))
         covary_scores(self.blocks, coef, self.features.shape[0], room, covariances)
         return covariances
-
-
-def _gradients(
-    blocks: FloatArray, rows: FloatArray, coefs: FloatArray, coef: FloatArray, block_factor: float, row_factor: float
-) -> FloatArray:
-    gradients = np.empty((coefs.shape[0] + 1, coefs.shape[1]))
-    room = np.empty(gradients.shape), np.empty((max(2, blocks.shape[0]), BLOCK))
-    sum_gradients(blocks, np.ascontiguousarray(rows), coefs, coef, block_factor, row_factor, *room, gradients)
-    return gradients

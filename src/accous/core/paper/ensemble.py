@@ -147,7 +147,7 @@ class PaperRounds:
         if state.n_rounds == 0:
             # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
             state = self._open_round(state)
-        if len(state.learners) == 0:
+        if len(state.lengths) == 0:
             return self._open_round(replace(state, n_rounds=state.n_rounds + 1, cache={}))
         return self._open_round(self._move(state, self._gradients(state, batch), step_size))
 
