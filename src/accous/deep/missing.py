@@ -1,4 +1,4 @@
-"""Imports of what the extra ``deep`` installs, with an error that says so where it is missing."""
+"""Import packages of the extra ``deep``, with an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROVIDERS = {
 
 
 def import_extra(module: str, user: str) -> Any:
-    """Import a module that ``user`` needs; where one of the extra's packages is missing, say how to get it."""
+    """Import a module that ``user`` needs. If a package of the extra is missing, say how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
