@@ -1,7 +1,7 @@
-"""What it costs before the first round, and whether two processes get in each other's way.
+"""The cost before the first round, and whether two processes slow each other down.
 
-Import times, the first use with an empty and with a filled cache of compiled loops, and the rounds per second of two
-processes at once against one alone. Best of several, in fresh processes.
+It measures import times, the first use with an empty and with a filled cache of compiled loops, and the rounds per
+second of two processes at once against one alone. Each is the best of several runs in fresh processes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print(n_rounds / (time.perf_counter() - start))
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     console = Console()
     rows: dict[str, float] = {}
     for name, code in track(IMPORTS.items(), "imports", console=console):
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def cpu_seconds(code: str, environment: dict[str, str] | None = None) -> float:
-    """CPU time of a fresh interpreter that runs the code, less that of one that runs nothing."""
+    """Return the CPU time of a fresh interpreter that runs the code, minus that of one that runs nothing."""
     return _cpu_seconds(code, environment or {}) - _cpu_seconds("pass", {})
 
 
@@ -79,7 +79,7 @@ def _cpu_seconds(code: str, environment: dict[str, str]) -> float:
 
 
 def run_together(n_processes: int) -> list[float]:
-    """Rounds per second of each of several processes at the same time."""
+    """Return the rounds per second of each of several processes that run at the same time."""
     with ThreadPoolExecutor(n_processes) as pool:
         return [float(text) for text in pool.map(_run, [ROUNDS] * n_processes)]
 

