@@ -33,7 +33,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60, help="timed rounds of each kind (default 60)")
-    parser.add_argument("--warm-up", type=int, default=WARM_UP_ROUNDS, help=f"untimed (default {WARM_UP_ROUNDS})")
+    parser.add_argument(
+        "--warm-up", type=int, default=WARM_UP_ROUNDS, help=f"untimed rounds (default {WARM_UP_ROUNDS})"
+    )
     parser.add_argument("--classes", type=int, default=N_CLASSES, help=f"number of classes (default {N_CLASSES})")
     arguments = parser.parse_args()
     table = Table(title=f"adapt, {N_REFERENCE} x {N_FEATURES}, {arguments.classes} classes, batches of {BATCH_SIZE}")
