@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.bench import contenders
@@ -22,6 +22,7 @@ from accous.bench.results import append_row, read_rows, repair
 from accous.bench.run import Run
 from accous.bench.spec import read_spec
 from accous.exceptions import AccousError, DataError
+from tests.budgets import examples
 
 WriteSpec = Callable[..., Path]
 NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
@@ -100,7 +101,7 @@ def test_a_failed_run_is_recorded_and_gets_another_chance(
 ROWS = [{"run": f"{i:016x}", "status": "done", "text": "a\u00fc" * i} for i in range(4)]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_a_line_torn_anywhere_costs_that_line_only(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     file = tmp_path_factory.mktemp("torn") / "r.jsonl"
