@@ -32,6 +32,7 @@ demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
+	$(RUN) -m tests.compile_kernels
 	$(RUN) -m pytest -n 2
 
 test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples

@@ -136,7 +136,7 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
 def test_a_killed_grid_loses_only_the_runs_under_way(
     write_spec: WriteSpec, tmp_path: Path, kind: signal.Signals, n_jobs: int
 ) -> None:
-    path = write_spec(("rounds = [24]", "rounds = [300]"))
+    path = write_spec(("rounds = [24]", "rounds = [150]"))
     folder = tmp_path / "out"
     command = [sys.executable, "-m", "accous", "bench", "run", str(path), "-o", str(folder), "-j", str(n_jobs), "-q"]
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
