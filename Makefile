@@ -32,10 +32,12 @@ demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
+	$(RUN) -m tests.compile_kernels
 	$(RUN) -m pytest -n 2
 
-test-slow: $(STAMP) ## the tests marked slow
+test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples
 	$(RUN) -m pytest -n 2 -m slow
+	$(RUN) -m pytest -n 2 -m 'hypothesis and not slow' --hypothesis-profile=thorough
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.core.diagonal_newton import (
@@ -12,6 +12,7 @@ from accous.core.diagonal_newton import (
     start_diagonal_learners,
 )
 from tests import oracles
+from tests.budgets import examples
 from tests.core.test_newton import unit_rows
 from tests.core.test_projection import random_point
 from tests.metric_oracles import diagonal_step
@@ -50,7 +51,7 @@ def test_gradients_along_one_axis_make_the_steps_of_the_whole_matrix() -> None:
 # --- projection -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 20),
