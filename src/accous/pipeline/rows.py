@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accous.preparation.columns import NumberColumn
 from accous.preparation.preparation import Preparation
-from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column
+from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 
 __all__ = ["RowReader", "Rows"]
 
@@ -114,6 +114,7 @@ class RowReader:
         for name in passed:
             if name not in table.columns:
                 raise no_such_column(table, name)
+        require_usable(table, [*preparation.used_columns, *passed])
 
     def read(self, start: Position) -> Iterator[Rows | None]:
         """Yield the rows from a position on; None where nothing more is there yet.

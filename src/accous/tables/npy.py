@@ -87,7 +87,7 @@ def open_array(path: str) -> NDArray[Any]:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:
+    except Exception as error:  # numpy's reader of headers raises whatever it stumbles over
         if "Python objects" in str(error):
             raise DataError(
                 f"{path} holds Python objects, which can only be unpickled and may run any code: save plain numbers or "

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-__all__ = ["MISSING_TEXTS", "to_numbers", "to_texts", "to_times"]
+__all__ = ["MISSING_TEXTS", "is_usable", "texts_to_times", "to_numbers", "to_texts", "to_times"]
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
+
+
+def is_usable(dtype: Any) -> bool:
+    """Whether values of this polars type can be read as numbers, categories or times, and written to a text.
+
+    Examples
+    --------
+    >>> is_usable(pl.Float32()), is_usable(pl.Binary()), is_usable(pl.List(pl.String))
+    (True, False, False)
+    """
+    return not dtype.is_nested() and dtype not in (pl.Binary, pl.Duration, pl.Object)
 
 
 def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -35,10 +48,14 @@ def to_texts(column: pl.Series) -> pl.Series:
 
 def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
     """Return times (null where they are missing), and which values are no times of this form."""
-    if column.dtype.is_temporal():
+    if column.dtype in (pl.Date, pl.Datetime):
         times = column.cast(pl.Datetime("us"))
         return times, np.zeros(len(column), dtype=bool)
-    texts = to_texts(column)
+    return texts_to_times(to_texts(column), form)
+
+
+def texts_to_times(texts: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
+    """Do the same for texts that `to_texts` has returned."""
     times = texts.str.to_datetime(form, strict=False, time_unit="us")
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.replace_time_zone(None)
