@@ -13,15 +13,11 @@ libraries that it does not see. Commands run in this process, because starting P
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from itertools import islice
 from pathlib import Path
 
 # One thread a process: the tables are small, and the processes many.
@@ -29,29 +25,7 @@ for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 from tests.fuzz.cases import Outcome, play_case  # noqa: E402
-
-_CASES_AT_ONCE = 20
-
-
-def _play(seed: int, numbers: range) -> list[Outcome]:
-    return [play_case(seed, number)[0] for number in numbers]
-
-
-def _parts(numbers: range) -> Iterator[range]:
-    return (numbers[first : first + _CASES_AT_ONCE] for first in range(0, len(numbers), _CASES_AT_ONCE))
-
-
-def _outcomes(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
-    if n_jobs == 1:
-        yield from (_play(seed, part) for part in _parts(numbers))
-        return
-    parts = _parts(numbers)
-    with ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(_play, seed, part) for part in islice(parts, 2 * n_jobs)}
-        while running:
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(_play, seed, part) for part in islice(parts, len(finished))}
-            yield from (each.result() for each in finished)
+from tests.fuzz.pool import play_cases  # noqa: E402
 
 
 def _show_failure(outcome: Outcome, seed: int) -> None:
@@ -88,7 +62,7 @@ def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
     """Play cases, and sum up; Ctrl-C sums up those played so far."""
     tally, start = _Tally(), time.monotonic()
     try:
-        for outcomes in _outcomes(seed, numbers, n_jobs):
+        for outcomes in play_cases(seed, numbers, n_jobs):
             for outcome in outcomes:
                 tally.add(outcome, seed)
             n_cases = tally.cases.total()

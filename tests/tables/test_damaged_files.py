@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
+from accous.pipeline.rounds import RoundRule
 from accous.tables.chunks import Position, require_usable
 from accous.tables.opening import open_table
-from accous.tables.values import to_times
+from accous.tables.panics import panics_as_errors
+from accous.tables.values import to_numbers, to_texts, to_times
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +75,22 @@ def test_a_time_of_day_is_no_date():
     times, is_bad = to_times(pl.Series([time(12, 30), None]), "%Y-%m-%d")
     assert times.is_null().all()
     assert is_bad.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["*", "^.*$", "^a$"])
+@pytest.mark.parametrize("path", ["rows.csv", "rows.jsonl", "rows.parquet"])
+def test_a_name_that_polars_takes_for_a_pattern_is_a_name(name, path):
+    frame = pl.DataFrame({"a": ["1", "2"], name: ["3", "4"]})
+    {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "parquet": frame.write_parquet}[path.partition(".")[2]](path)
+    table = open_table(path)
+    (column,) = (chunk.frame[name] for chunk in table.chunks([name], Position()) if len(chunk.lines))
+    assert to_texts(column).to_list() == ["3", "4"]
+    assert to_numbers(column)[0].tolist() == [3.0, 4.0]
+    assert to_times(column, "%Y-%m-%d")[1].all()
+    assert RoundRule(by=name).stops(column.to_frame(), 2, is_end=True) == [1, 2]
+
+
+def test_a_panic_of_polars_is_an_error_of_polars(capfd):
+    with pytest.raises(pl.exceptions.ComputeError), panics_as_errors():
+        pl.DataFrame({"a": [b"x"]}).write_ndjson()
+    assert capfd.readouterr().err == ""

@@ -15,7 +15,7 @@ from accous.preparation.learning import Choices
 from accous.preparation.preparation import Preparation
 from accous.ratio.no_shift import NoShift
 from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
-from accous.tables.values import to_texts
+from accous.tables.values import exactly, to_texts
 
 __all__ = ["Reference", "cross_validate", "read_reference"]
 
@@ -62,11 +62,11 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
     frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
-    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(table.columns)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(exactly(table.columns))
     labels = to_texts(frame[label])
     is_good = labels.is_not_null().to_numpy().copy()
     bad_rows += [_bad_row(pieces, int(row), label, "the label is missing") for row in np.flatnonzero(~is_good)]
-    frame = frame.drop(label)
+    frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     preparation = Preparation.learn(frame.filter(is_good), choices)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from accous.preparation.columns import NumberColumn
 from accous.preparation.preparation import Preparation
 from accous.tables.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
+from accous.tables.values import exactly
 
 __all__ = ["RowReader", "Rows"]
 
@@ -173,7 +174,7 @@ class RowReader:
         n_missing, n_unknown = features.n_missing, features.n_unknown
         if good is not None:
             n_missing, n_unknown = n_missing[good], n_unknown[good]
-        return Rows(X, chunk.frame.select(self._passed), bad_rows, n_missing, n_unknown, ((0, chunk),))
+        return Rows(X, chunk.frame.select(exactly(self._passed)), bad_rows, n_missing, n_unknown, ((0, chunk),))
 
 
 def _head(rows: Rows, n_rows: int) -> Rows:

@@ -15,6 +15,7 @@ from accous.tables.chunks import BadRow
 from accous.tables.records import Records
 from accous.tables.sources import TextSource
 from accous.tables.text_tables import TextTable
+from accous.tables.values import exactly
 
 __all__ = ["DelimitedTable"]
 
@@ -86,7 +87,7 @@ class DelimitedTable(TextTable):
             )
             try:
                 # The other engine is made for many cores and large files; for a piece it takes four times as long.
-                return table.select(wanted).collect(engine="in-memory")
+                return table.select(exactly(wanted)).collect(engine="in-memory")
             except pl.exceptions.PolarsError:
                 continue
         return None
