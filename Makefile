@@ -23,7 +23,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench bench-peers sweep lint clean
+.PHONY: help demo test test-slow fuzz bench bench-peers sweep lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,11 @@ test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documenta
 test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples
 	$(RUN) -m pytest -n 2 -m slow
 	$(RUN) -m pytest -n 2 -m 'hypothesis and not slow' --hypothesis-profile=thorough
+
+CASES ?= 100000
+SEED  ?= 0
+fuzz: $(STAMP) ## mutated tables and damaged models through every command (CASES=100000 SEED=0)
+	$(RUN) -m tests.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed

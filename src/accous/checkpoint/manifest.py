@@ -82,7 +82,7 @@ def is_manifest_of_ours(path: Path) -> bool:
 def _read_content(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON ({error}): restore the folder from a copy.") from error
     return content if isinstance(content, dict) else None
 

@@ -120,6 +120,8 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
     job = _begin(asked, pipeline, table, remarks)
     if job.is_finished:
         _remove_partial(asked)
+        if as_json:
+            _print_summary(pipeline, asked, remarks, is_finished=True, as_json=True)
         return 0
     n_before = job.n_rows
     with stop_on_signals() as request, AdaptProgress(remarks, table.share_read) as progress:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,7 +129,7 @@ def fit(
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     separator = require_separator(separator)
-    _require_new(output, is_forced=force)
+    _require_new(output, rejects, is_forced=force)
     remarks = remarks_console(quiet=quiet)
     from accous.cli.compiling import compile_with_notice
     from accous.pipeline.fitting import cross_validate, read_reference
@@ -149,16 +152,39 @@ def fit(
     if widths := {name: width for name, width in table.widths.items() if name in used}:
         settings["widths"] = widths
     settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
-    with remarks.status("Cross-validating"):
-        settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
-    settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
-    _fit_and_save(read, estimator, label, settings, output)
+    with _one_remark_on_classes(read, label, remarks):
+        with remarks.status("Cross-validating"):
+            settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
+        settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
+        _fit_and_save(read, estimator, label, settings, output)
     _print(read, settings, output, as_json=as_json, remarks=remarks)
     return 0
 
 
-def _require_new(folder: Path, *, is_forced: bool) -> None:
-    if (folder / "manifest.json").exists() and not is_forced:
+@contextmanager
+def _one_remark_on_classes(read: Reference, label: str, remarks: Console) -> Iterator[None]:
+    """Say if there are nearly as many classes as rows; scikit-learn would warn of it in every fit."""
+    n_classes = len(set(read.y.tolist()))
+    if n_classes > 0.5 * len(read.y):
+        remarks.print(
+            f"The label {label!r} has {n_classes} different values in {len(read.y)} rows: if it is a number rather "
+            "than a class, divide it into classes first.",
+            markup=False,
+            soft_wrap=True,
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
+        yield
+
+
+def _require_new(folder: Path, rejects: str | None, *, is_forced: bool) -> None:
+    if is_forced:
+        return
+    if rejects is not None:
+        from accous.pipeline.job import require_free
+
+        require_free(rejects)
+    if (folder / "manifest.json").exists():
         raise CheckpointError(
             f"{folder} holds a model already: give another folder, or --force to replace it and all it has learned"
         )
@@ -206,7 +232,7 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
             "rejected": len(read.bad_rows),
             "features": len(read.preparation.feature_names),
             "classes": {str(label): count for label, count in sorted(Counter(read.y.tolist()).items())},
-            "accuracy": _finite(settings["accuracy"]),
+            "accuracy": settings["accuracy"],
             "largest_class": settings["largest_class"],
             "columns": columns,
         }
@@ -219,8 +245,8 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
     n_features = len(read.preparation.feature_names)
     console.print(f"{len(read.y):,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
-    accuracy = _finite(settings["accuracy"])
-    found = "could not be cross-validated: some class has too few rows" if accuracy is None else f"{accuracy:.1%}"
+    accuracy = settings["accuracy"]
+    found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
     console.print(
         f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
@@ -248,7 +274,3 @@ def columns_table(plans: tuple[Any, ...]) -> Any:
         more = f"{len(lines) - _MOST_LINES:,} more"
         table.add_row(more, "", str(n_features or "-"), "all are listed by accous fit --json and in manifest.json")
     return table
-
-
-def _finite(value: float) -> float | None:
-    return None if value != value else value  # noqa: PLR0124

@@ -56,7 +56,7 @@ def state_of(pipeline: Pipeline) -> dict[str, Any]:
         "columns": pipeline.preparation.used_columns,
         "features": len(pipeline.preparation.feature_names),
         "ratio": pipeline.settings["ratio"],
-        "reference_accuracy": _finite(pipeline.settings["accuracy"]),
+        "reference_accuracy": pipeline.settings["accuracy"],
         "rounds": model.n_rounds_,
         "refits": model.n_refits_,
         "effective_sample_size": model.effective_sample_size_,

@@ -18,6 +18,7 @@ from accous.pipeline.rounds import RoundRule
 from accous.pipeline.rows import RowReader, Rows
 from accous.pipeline.scoring import Scoring
 from accous.tables.chunks import BadRow, Position
+from accous.tables.values import exactly
 from accous.tables.writing import RowsOutput
 
 __all__ = ["AdaptRun", "SaveRule"]
@@ -187,7 +188,7 @@ class AdaptRun:
         if start == stop:
             return
         part = slice(start, stop)
-        kept = rows.frame[part].select(self._kept)
+        kept = rows.frame[part].select(exactly(self._kept))
         classes = self._pipeline.model.classes_
         self._output.write(
             predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -58,10 +59,8 @@ def render_page(subject: Subject) -> str:
         "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
         "script": _asset("page.js"),
     }
-    page = _asset("page.html")
-    for name, content in parts.items():
-        page = page.replace(f"[[{name}]]", content, 1)
-    return page
+    # In one pass: a column may be called like a place to fill in.
+    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:
