@@ -1,11 +1,13 @@
 """The cost before the first round, and whether two processes slow each other down.
 
-It measures import times, the first use with an empty and with a filled cache of compiled loops, and the rounds per
-second of two processes at once against one alone. Each is the best of several runs in fresh processes.
+It measures import times, short commands, the first use with an empty and with a filled cache of compiled loops, and the
+rounds per second of two processes at once against one alone. Each is the best of several runs in fresh processes.
+``--commands`` measures the commands alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.record import write_results
+from benchmarks.startup_commands import measure_commands
 
 REPEATS = 7
 IMPORTS = {
@@ -53,10 +56,17 @@ print(n_rounds / (time.perf_counter() - start))
 
 def main() -> None:
     """Measure, print and save."""
+    parser = argparse.ArgumentParser(description="Measure what starting costs.")
+    parser.add_argument("--commands", action="store_true", help="Measure only the commands, and save nothing.")
     console = Console()
+    if parser.parse_args().commands:
+        for name, value in measure_commands(REPEATS).items():
+            console.print(f"{name}: {value:,.3g}")
+        return
     rows: dict[str, float] = {}
     for name, code in track(IMPORTS.items(), "imports", console=console):
         rows[f"import {name}, CPU seconds"] = min(cpu_seconds(code) for _ in range(REPEATS))
+    rows |= measure_commands(REPEATS)
     with tempfile.TemporaryDirectory() as folder:
         cache = {"NUMBA_CACHE_DIR": folder}
         rows["first use, nothing compiled yet, CPU seconds"] = cpu_seconds(FIRST_USE, cache)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accous.pipeline.running import SaveRule
     from accous.tables.chunks import TableReader
 
-__all__ = ["AdaptRequest", "run_adapt", "summary_of"]
+__all__ = ["AdaptRequest", "run_adapt"]
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,11 @@ def _require_apart(asked: AdaptRequest) -> None:
 def _print_summary(
     pipeline: Pipeline, asked: AdaptRequest, remarks: Console, *, is_finished: bool, as_json: bool
 ) -> None:
+    from accous.pipeline.summary import summarize_run
+
     job = pipeline.job
     assert job is not None
-    record = summary_of(pipeline)
+    record = summarize_run(pipeline)
     if as_json:
         typer.echo(json.dumps(record, indent=2))
         return
@@ -266,24 +268,3 @@ def _print_summary(
         remarks.print(f"{job.n_rejected:,} bad rows set aside{where}.", markup=False, soft_wrap=True)
     if job.n_unknown:
         remarks.print(f"{job.n_unknown:,} values were categories that the reference does not have.", markup=False)
-
-
-def summary_of(pipeline: Pipeline) -> dict[str, Any]:
-    """What a run has come to, as JSON has it."""
-    job, model = pipeline.job, pipeline.model
-    assert job is not None
-    return {
-        "stream": job.spec.stream,
-        "output": job.spec.output,
-        "finished": job.is_finished,
-        "rows": job.n_rows,
-        "rounds": job.n_rounds,
-        "rejected": job.n_rejected,
-        "missing_values": job.n_missing,
-        "unknown_categories": job.n_unknown,
-        "labelled_rows": job.n_scored,
-        "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
-        "error": job.n_wrong / job.n_scored if job.n_scored else None,
-        "effective_sample_size": model.effective_sample_size_,
-        "reference_rows": len(model.reference_weight_),
-    }

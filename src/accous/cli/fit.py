@@ -51,7 +51,6 @@ Examples:
 `accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
-_MOST_LINES = 60
 _ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -199,7 +198,7 @@ def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, A
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(folder, "accous fit"):
-            save_pipeline(Pipeline(model, read.preparation, label, settings), folder)
+            save_pipeline(Pipeline(model, read.preparation, label, settings), folder, is_last=True)
     except OSError as error:
         raise CheckpointError(f"Cannot write to {folder} ({error.strerror or error}): give another folder") from None
 
@@ -238,8 +237,11 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
         }
         typer.echo(json.dumps(record, indent=2))
         return
+    from accous.cli.columns_table import columns_table
+    from accous.preparation.summaries import shown_lines
+
     console = results_console()
-    console.print(columns_table(read.preparation.plans))
+    console.print(columns_table(shown_lines(read.preparation.plans)))
     classes = sorted(Counter(read.y.tolist()).items())
     shares = ", ".join(f"{label} {count / len(read.y):.1%}" for label, count in classes[:8])
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
@@ -254,23 +256,3 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
     remarks.print(
         f"Model: {folder}. Next: accous adapt {folder} STREAM -o predictions.csv", soft_wrap=True, markup=False
     )
-
-
-def columns_table(plans: tuple[Any, ...]) -> Any:
-    """Table of what is done with each column."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from accous.preparation.summaries import summarize
-
-    table = Table(title="What is done with each column")
-    for heading in ("column", "read as", "features", "what is done"):
-        table.add_column(heading, justify="right" if heading == "features" else "left")
-    lines = summarize(plans)
-    for line in lines[:_MOST_LINES]:
-        table.add_row(Text(line.columns), line.kind, str(line.n_features or "-"), Text(line.what))
-    if len(lines) > _MOST_LINES:
-        n_features = sum(line.n_features for line in lines[_MOST_LINES:])
-        more = f"{len(lines) - _MOST_LINES:,} more"
-        table.add_row(more, "", str(n_features or "-"), "all are listed by accous fit --json and in manifest.json")
-    return table

@@ -14,6 +14,7 @@ import numpy as np
 from accous.datasets.dataset import Source, hash_arrays
 from accous.datasets.public import Arrays, fetch
 from accous.exceptions import DataError
+from accous.user_cache import user_cache_folder
 
 __all__ = ["cache_folder", "data_folders", "find_arrays", "keep_npz", "read_npz"]
 
@@ -22,12 +23,7 @@ _NOT_COLUMNS = ("X", "y", "names")
 
 def cache_folder() -> Path:
     """Return the folder of downloaded data sets; the variable ``ACCOUS_CACHE`` overrides it."""
-    folder = os.environ.get("ACCOUS_CACHE")
-    if folder:
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("accous"))
+    return user_cache_folder()
 
 
 def data_folders() -> list[Path]:

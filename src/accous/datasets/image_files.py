@@ -14,6 +14,7 @@ from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
 from accous.datasets.image_pools import IMAGE_SHAPE, ImagePool, Images, hash_images
 from accous.datasets.public import Arrays
 from accous.exceptions import DataError
+from accous.extras import has_package, import_extra
 
 __all__ = ["PoolSource", "PublishedFile", "fetch_published", "find_at_hand", "find_pool", "read_cached"]
 
@@ -134,13 +135,14 @@ def _md5(path: Path) -> str:
 
 
 def _download(file: PublishedFile, title: str) -> Path:
-    import pooch
-
+    pooch = import_extra("pooch", f"Downloading {title}")
     known = None if file.md5 is None else f"md5:{file.md5}"
     reasons = []
     for url in file.urls:
         try:
-            path = pooch.retrieve(url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=True)
+            path = pooch.retrieve(
+                url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=has_package("tqdm")
+            )
         except Exception as error:  # from the network or the disk, or a wrong checksum
             reason = " ".join(str(error).split())
             reasons.append(f"from {url} failed ({type(error).__name__}: {reason})")

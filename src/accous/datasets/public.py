@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.datasets.dataset import Source
-from accous.exceptions import DataError
+from accous.exceptions import DataError, MissingExtraError
+from accous.extras import has_package, import_extra
 
 __all__ = ["Arrays", "fetch"]
 
@@ -33,7 +34,7 @@ def fetch(source: Source, folder: Path) -> Arrays:
     """
     try:
         return _FETCHERS[source.name](source, folder)
-    except DataError:
+    except (DataError, MissingExtraError):
         raise
     except Exception as error:
         raise DataError(
@@ -58,10 +59,9 @@ def _fetch_openml(data_id: int, labels: tuple[str, str]) -> Callable[[Source, Pa
 
 
 def _download(source: Source, folder: Path) -> Path:
-    import pooch
-
+    pooch = import_extra("pooch", f"Downloading {source.title}")
     # The publisher gives no checksum, so the parsed arrays are checked instead.
-    return Path(pooch.retrieve(source.url, known_hash=None, path=folder, progressbar=True))
+    return Path(pooch.retrieve(source.url, known_hash=None, path=folder, progressbar=has_package("tqdm")))
 
 
 def _fetch_gas_sensor(source: Source, folder: Path) -> Arrays:
@@ -95,8 +95,7 @@ def _fetch_acs_employment(source: Source, _: Path) -> Arrays:
 
 def parse_acs_employment(folder: Path) -> Arrays:
     """Return the rows of all four years from the three Parquet files."""
-    import polars as pl
-
+    pl = import_extra("polars", "Reading Parquet files")
     reference = pl.read_parquet(folder / "employment_MA_reference.pq")
     analysis = pl.read_parquet(folder / "employment_MA_analysis.pq")
     targets = pl.read_parquet(folder / "employment_MA_analysis_target.pq")

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from accous.deep.identity import identity_of
-from accous.deep.missing import import_extra
 from accous.deep.pixels import Preparation, find_float_range
 from accous.deep.rows import Rows
 from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous.extras import import_extra
 
 __all__ = ["Backbone", "load_backbone"]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accous.deep.rows import Pictures, Piece
 from accous.exceptions import ParameterError
+from accous.user_cache import user_cache_folder
 
 __all__ = ["EmbeddingCache", "key_of", "open_cache"]
 
@@ -70,7 +71,7 @@ def open_cache(cache: Any) -> EmbeddingCache | None:
     if cache is None or cache is False:
         return None
     if cache is True:
-        folder = _user_folder() / "embeddings"
+        folder = user_cache_folder() / "embeddings"
     elif isinstance(cache, str | os.PathLike):
         folder = Path(os.fspath(cache)).expanduser()
     else:
@@ -92,15 +93,6 @@ def key_of(identity: str, piece: Piece) -> str:
         digest.update(f"\n{array.shape} {array.dtype.str}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _user_folder() -> Path:
-    folder = os.environ.get("ACCOUS_CACHE")
-    if folder:
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("accous"))
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -9,11 +9,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accous.core.arrays import FloatArray
-from accous.deep.missing import import_extra
 from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction
 from accous.deep.rows import ArrayRows, Rows, read_rows
 from accous.exceptions import DataError, ParameterError
+from accous.extras import import_extra
 from accous.parameters import require_integer, require_number
 
 __all__ = ["BackboneFeatures"]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.deep.cache import open_cache
-from accous.deep.missing import import_extra
 from accous.deep.progress import LateBar
 from accous.deep.rows import Rows, read_rows
+from accous.extras import import_extra
 from accous.parameters import require_integer
 
 __all__ = ["check_embedding_parameters", "embed_rows", "embeddings_of"]

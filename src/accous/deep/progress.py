@@ -6,13 +6,15 @@ import sys
 import time
 from typing import Any, Self
 
+from accous.extras import has_package
+
 __all__ = ["LateBar"]
 
 _SECONDS_OF_PATIENCE = 2.0
 
 
 class LateBar:
-    """A progress bar on standard error that appears only when work takes long.
+    """A progress bar on standard error that appears only when work takes long, and only where rich is installed.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ class LateBar:
             self._show()
 
     def _show(self) -> None:
+        if not has_package("rich"):
+            return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

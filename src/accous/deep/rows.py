@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.core.arrays import IntArray
-from accous.deep.missing import import_extra
 from accous.exceptions import DataError
+from accous.extras import import_extra
 
 __all__ = ["ArrayRows", "ItemRows", "Pictures", "Piece", "Rows", "read_rows"]
 

@@ -48,8 +48,7 @@ class BadRow:
         """Return the error that stops at this row."""
         where = f", column {self.column!r}" if self.column else ""
         return DataError(
-            f"{table}, {unit} {self.line}{where}: {self.reason}; fix it, or set such rows aside with "
-            "--on-bad-row skip."
+            f"{table}, {unit} {self.line}{where}: {self.reason}; fix it, or set such rows aside with --on-bad-row skip."
         )
 
 
