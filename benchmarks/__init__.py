@@ -1,1 +1,1 @@
-"""Measurements of the project: run from the repository's root, see the Makefile."""
+"""The project's measurements. Run them from the root of the repository; see the Makefile."""

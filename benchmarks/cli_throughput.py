@@ -1,9 +1,9 @@
-"""What the command line costs over the library: `accous adapt` on a CSV against a plain loop on its array.
+"""The overhead of the command line: `accous adapt` on a CSV file against a plain loop on the same array.
 
-Both play the same rounds of ten rows on twelve columns in one process, in turns, so that a busy machine slows down
-both; the quotient of their CPU times is the result. The loop only predicts and adapts; the command also reads, checks
-and prepares the rows, computes ratios and probabilities, writes them, keeps a history and saves. Peak memory is that of
-fresh processes on streams of different lengths.
+Both process the same rounds of ten rows with twelve columns in one process, in turns, so that a busy machine slows down
+both. The result is the quotient of their CPU times. The loop only predicts and adapts. The command also reads, checks
+and prepares the rows, computes ratios and probabilities, writes them, keeps a history and saves. Peak memory is
+measured in fresh processes on streams of different lengths.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ import re, sys
 from pathlib import Path
 from accous.cli import main
 code = main(sys.argv[1:])
-# Not getrusage: its peak counts what the parent had when it started this process.
+# Not getrusage: its peak includes what the parent used when it started this process.
 print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024)
 sys.exit(code)
 """
 
 
 def write_tables(n_rows: int) -> None:
-    """Write a reference and a stream, the stream also in parts."""
+    """Write a reference and a stream, and the stream again in parts."""
     stream = GaussianStream(SquareShift(period=1000), n_rounds=n_rows // BATCH_SIZE, batch_size=BATCH_SIZE)
     X, y = stream.reference()
     names = [f"x{number}" for number in range(X.shape[1])]
@@ -61,7 +61,7 @@ def fit(folder: str) -> None:
 
 
 def compare() -> dict[str, float]:
-    """CPU seconds of the plain loop and of the command over the same rounds, part by part in turns."""
+    """Return the CPU seconds of the plain loop and of the command over the same rounds, in turns for each part."""
     pipeline = load_pipeline(Path("model"))
     model = pipeline.model
     seconds = {"library": 0.0, "command": 0.0}
@@ -80,7 +80,7 @@ def compare() -> dict[str, float]:
 
 
 def peak_megabytes(stream: str) -> float:
-    """Peak memory of a fresh process that follows a stream."""
+    """Return the peak memory of a fresh process that follows a stream."""
     fit(f"model-{stream}")
     command = [sys.executable, "-c", PEAK, "adapt", f"model-{stream}", stream, "-o", f"{stream}.out.csv", "--quiet"]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -88,7 +88,7 @@ def peak_megabytes(stream: str) -> float:
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="length of the stream (1,000,000)")
     n_rows = parser.parse_args().rows
@@ -111,7 +111,7 @@ def main() -> None:
     console = Console()
     for name, value in rows.items():
         console.print(f"{name}: {value:,.3g}" if name != "rows" else f"{name}: {value:,}")
-    console.print(f"written to {write_results('cli_throughput', rows)}")
+    console.print(f"Written to {write_results('cli_throughput', rows)}")
 
 
 if __name__ == "__main__":

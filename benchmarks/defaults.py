@@ -1,9 +1,9 @@
 """The sweep behind the defaults: ``make sweep`` (about twenty minutes on two idle cores).
 
-Every candidate but one differs from the rule in one point. On Gaussian streams the score is the share of the gap
+Every candidate except one differs from the rule in one point. On Gaussian streams the score is the share of the gap
 between FIX (never adapts) and the oracle (true ratio) that weighted logistic regression closes with the candidate's
-ratios, in exact risk. On tables, where even the true ratio may not help, it is points of error against FIX. "Harm" is
-points above FIX on streams that do not move.
+ratios, in exact risk. On tables, where even the true ratio may not help, the score is points of error against FIX.
+"Harm" is points above FIX on streams that do not move.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to resolve every default; the field values given here are the rule's."""
+    """One way to resolve every default. The values of the fields here are those of the rule."""
 
     step: float = 10.0
     batch_power: float = 0.25
@@ -66,7 +66,7 @@ class Candidate:
     loss: str = "logistic"
 
     def make(self, X: FloatArray, batch_size: int) -> OnlineDensityRatio:
-        """The estimator for a reference and a batch size, every default of the logistic loss given as a number."""
+        """Return the estimator for a reference and a batch size, with each default of the logistic loss as a number."""
         step_size = self.step * min(batch_size**self.batch_power, self.largest_batch_factor)
         if self.loss != "logistic":
             return OnlineDensityRatio(loss=self.loss, step_size=step_size)
@@ -151,7 +151,7 @@ class Score:
 
 
 def main() -> None:
-    """Run the sweep, print its table, and write rows and page."""
+    """Run the sweep, print its table, and write the rows and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1200, help="rounds of each stream (default 1200)")
     parser.add_argument("--seeds", type=int, default=2, help="streams per case (default 2)")
@@ -163,7 +163,7 @@ def main() -> None:
     has_tables = data_folder() is not None and not arguments.losses
     cases = list(all_cases(arguments.rounds, arguments.seeds, has_tables=has_tables))
     if data_folder() is None:
-        console.print("ACCOUS_DATA is not set: the tables are left out.")
+        console.print("ACCOUS_DATA is not set, so the tables are left out.")
     jobs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
         delayed(score_case)(case, candidates) for case in cases
     )
@@ -174,14 +174,14 @@ def main() -> None:
 
 
 def write_page(name: str, tables: str) -> None:
-    """Put the tables between their marks in docs/defaults.md."""
+    """Write the tables between their markers in docs/defaults.md."""
     begin, end = f"<!-- sweep {name}: begin -->", f"<!-- sweep {name}: end -->"
     before, rest = PAGE.read_text().split(begin)
     PAGE.write_text(f"{before}{begin}\n\n{tables}\n{end}{rest.split(end)[1]}")
 
 
 def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case]:
-    """Every Gaussian shape under every shift, and every table that is at hand; long streams first."""
+    """Return every Gaussian shape under every shift, and every available table, long streams first."""
     for seed in range(n_seeds):
         for n_features, n_reference, batch_size in sorted(SHAPES, reverse=True):
             for shift in SHIFTS:
@@ -208,7 +208,7 @@ def score_case(case: Case, candidates: dict[str, Candidate]) -> list[tuple[Case,
 
 
 def baseline_risks(problem: Problem, erm: LogisticErm, scored_rounds: NDArray[np.int64]) -> tuple[float, float]:
-    """Mean risk of FIX and of the oracle over the scored rounds."""
+    """Return the mean risk of FIX and of the oracle over the scored rounds."""
     fixed = problem.component_risks(erm.fit(np.ones(len(problem.y)), None))
     oracles: dict[float, tuple[float, float]] = {}
     fix_risks, oracle_risks = [], []
@@ -224,7 +224,7 @@ def baseline_risks(problem: Problem, erm: LogisticErm, scored_rounds: NDArray[np
 def adapted_risk(
     problem: Problem, erm: LogisticErm, ratio: OnlineDensityRatio, scored_rounds: set[int]
 ) -> tuple[float, float]:
-    """Mean risk with the estimator's weights, and mean |r_hat - r*|, both before the scored round is seen."""
+    """Return the mean risk with the estimator's weights and the mean |r_hat - r*|, both before the scored round."""
     risks, errors = [], []
     predictor = None
     for n_played, (alpha, batch) in enumerate(zip(problem.alphas.tolist(), problem.batches(), strict=True)):
@@ -238,7 +238,7 @@ def adapted_risk(
 
 
 def to_mean_one(ratio: FloatArray) -> FloatArray:
-    """Weights of mean 1; a ratio that vanishes everywhere says nothing."""
+    """Return weights of mean 1, or ones for a ratio that is zero everywhere."""
     return ratio / ratio.mean() if ratio.any() else np.ones_like(ratio)
 
 
@@ -248,7 +248,7 @@ def mix(component_risks: tuple[float, float], alpha: float) -> float:
 
 
 def write_rows(name: str, results: Iterable[list[tuple[Case, Score]]]) -> Iterator[dict[str, Any]]:
-    """Write every row as it comes, so that an interrupted sweep loses nothing, and pass it on."""
+    """Write each row as soon as it is ready, so that an interrupted sweep loses nothing, and pass it on."""
     RAW_ROWS.mkdir(parents=True, exist_ok=True)
     with (RAW_ROWS / f"{name}.csv").open("w", newline="") as file:
         writer = None
@@ -282,7 +282,7 @@ def markdown_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
 
 
 def features_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
-    """Share of the gap closed by number of features, moving shifts together."""
+    """Return the share of the gap closed by number of features, over all moving shifts."""
     moving = [row for row in rows if row["data"] == "gaussian" and row["shift"] != "none"]
     widths = sorted({row["n_features"] for row in moving})
     lines = ["| features | " + " | ".join(map(str, widths)) + " |", "|---" * (len(widths) + 1) + "|"]
@@ -294,13 +294,13 @@ def features_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
 
 
 def share_closed(rows: list[dict[str, Any]]) -> float:
-    """Percentage of the summed FIX-to-oracle gap that is closed; sums, because single gaps may be near zero."""
+    """Return the percentage of the summed FIX-to-oracle gap that is closed. Single gaps may be near zero."""
     gap = math.fsum(row["fix"] - row["oracle"] for row in rows)
     return 100.0 * math.fsum(row["fix"] - row["adapted"] for row in rows) / gap
 
 
 def points_above_fix(rows: list[dict[str, Any]], shift: str) -> float:
-    """Mean difference to FIX in percentage points."""
+    """Return the mean difference from FIX in percentage points."""
     return 100.0 * float(np.mean([row["adapted"] - row["fix"] for row in rows if row["shift"] == shift]))
 
 

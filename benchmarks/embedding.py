@@ -1,6 +1,7 @@
-"""Images a second through efficientnet_lite0: the network alone, `BackboneFeatures` around it, and its cache.
+"""Images per second through efficientnet_lite0: the network alone, `BackboneFeatures` around it, and its cache.
 
-Random images, one thread, best of several in turns; seconds of CPU time, so that a busy machine matters less.
+The images are random. All run on one thread in turns, and the best turn counts. Times are CPU seconds, so that a busy
+machine matters less.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SIZES = (64, 96)
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     console = Console()
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def measure(size: int, folder: str) -> dict[str, float]:
-    """Images per CPU second at one size of images."""
+    """Return images per CPU second for one image size."""
     images = np.random.default_rng(0).integers(0, 256, (N_IMAGES, 32, 32, 3), dtype=np.uint8)
     plain = BackboneFeatures(image_size=size, n_jobs=1, random_state=0).fit(images)
     cached = BackboneFeatures(image_size=size, n_jobs=1, random_state=0, cache=folder).fit(images)
@@ -58,7 +59,7 @@ def measure(size: int, folder: str) -> dict[str, float]:
 
 
 def cpu_seconds(way: Callable[[], object]) -> float:
-    """CPU time of one run."""
+    """Return the CPU time of one run."""
     start = time.process_time()
     way()
     return time.process_time() - start

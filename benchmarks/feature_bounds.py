@@ -1,10 +1,10 @@
 """How long should features be? Cross-validated loss of a softmax regression by the bound of `BackboneFeatures`.
 
 A bound on the features' norm decides how strong the regression's penalty is (C = 1, the default of
-`AdaptiveClassifier`), so one default must suit references of any kind. Measured without any drift on images that the
-spec ``images`` does not use: samples of CIFAR-10 and of CINIC-10, and scikit-learn's digits.
+`AdaptiveClassifier`), so one default must suit references of any kind. It is measured without any drift, on images that
+the spec ``images`` does not use: samples of CIFAR-10 and of CINIC-10, and scikit-learn's digits.
 
-Needs the extra ``deep`` and, for the first two, the files of ``ACCOUS_DATA``.
+Needs the extra ``deep`` and, for the first two, the files in ``ACCOUS_DATA``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDTH = 512
 
 
 def image_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Images and labels by title."""
+    """Return images and labels by title."""
     digits = datasets.load_digits()
     pictures = np.kron(digits.X.reshape(-1, 8, 8) * 15, np.ones((4, 4))).astype(np.uint8)
     sets = {"digits": (pictures, digits.y)}
@@ -40,7 +40,7 @@ def image_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def losses(images: np.ndarray, labels: np.ndarray) -> list[tuple[float, float]]:
-    """Log loss and error in % of each bound."""
+    """Return the log loss and the error in % for each bound."""
     embeddings = embeddings_of(images, cache=True)
     folds = StratifiedKFold(4, shuffle=True, random_state=0)
     found = []

@@ -1,7 +1,7 @@
 """Large references: what ``max_reference`` costs in accuracy and gains in speed, and a million rows of 50 columns.
 
-On Gaussian streams whose risks are known exactly, batches of five rows, switching every 100 rounds. The capped runs see
-the same stream as the uncapped one. Writes its tables into ``docs/performance.md``.
+The Gaussian streams have exact risks and batches of five rows, and switch every 100 rounds. The capped runs see the
+same stream as the uncapped one. The tables go to ``docs/performance.md``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BEGIN, END = "<!-- large references: begin -->", "<!-- large references: end -->
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     console = Console()
     jobs = [(n_reference, cap) for n_reference in SIZES for cap in CAPS if cap is None or cap < n_reference]
     rows = [measure_cap(*job) for job in track(jobs, "caps", console=console)]
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure_cap(n_reference: int, cap: int | None) -> dict[str, Any]:
-    """Mean risk over the stream, and the time of the rounds."""
+    """Return the mean risk over the stream, and the time of the rounds."""
     stream = GaussianStream(
         SquareShift(period=PERIOD), n_reference=n_reference, n_rounds=N_ROUNDS, batch_size=BATCH_SIZE
     )
@@ -63,7 +63,7 @@ def measure_cap(n_reference: int, cap: int | None) -> dict[str, Any]:
 
 
 def measure_million() -> dict[str, float]:
-    """A million rows of 50 columns, gradients over 10,000 of them: time and memory."""
+    """Return time and memory for a million rows of 50 columns, with gradients over 10,000 of them."""
     n_reference, n_features = MILLION
     stream = GaussianStream(SquareShift(period=20), n_features=n_features, n_reference=n_reference, n_rounds=60)
     X, y = stream.reference()
@@ -88,7 +88,7 @@ def measure_million() -> dict[str, float]:
 
 
 def write_page(rows: list[dict[str, Any]], million: dict[str, float]) -> None:
-    """Replace what stands between the markers."""
+    """Replace the text between the markers."""
     lines = ["| reference rows | `max_reference` | error, % | never adapting, % | ms a round, median (mean) | refits |"]
     lines.append("|---|---|---|---|---|---|")
     for row in rows:

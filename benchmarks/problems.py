@@ -1,4 +1,4 @@
-"""Streams on which a ratio estimator is scored: a reference, batches, and exact answers to compare with.
+"""Streams for scoring ratio estimators: a reference, batches, and exact answers to compare with.
 
 A stream mixes two parts, D' with weight 1 - alpha_t and D'' with weight alpha_t. On Gaussians the true ratio and
 the risk of a linear model are known in closed form. On a table the parts are two disjoint pools of its rows; the
@@ -39,7 +39,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 ALPHA_0 = 0.9
-# As fast as in a stream of 10,000 rounds, so that a shorter one is a piece of it.
+# As fast as in a stream of 10,000 rounds, so that a shorter stream is a part of it.
 SHIFTS = {
     "Lin": LinearShift(),
     "Squ": SquareShift(period=100),
@@ -68,10 +68,10 @@ class Problem(Protocol):
         """Yield the rows of each round."""
 
     def component_risks(self, model: Any) -> tuple[float, float]:
-        """Error of a fitted model under D' and under D''."""
+        """Return the error of a fitted model under D' and under D''."""
 
     def true_ratio(self, alpha: float) -> FloatArray:
-        """True ratio of every reference row when D'' has weight alpha."""
+        """Return the true ratio of every reference row when D'' has weight alpha."""
 
 
 class GaussianProblem:
@@ -149,13 +149,13 @@ class TableProblem:
 
 
 def data_folder() -> Path | None:
-    """Folder with the tables, from the environment variable ACCOUS_DATA."""
+    """Return the folder with the tables, from the environment variable ACCOUS_DATA."""
     folder = os.environ.get("ACCOUS_DATA")
     return Path(folder) if folder else None
 
 
 def table_parts(table: str) -> list[tuple[FloatArray, NDArray[Any]]]:
-    """Rows and labels of the two parts of a table."""
+    """Return rows and labels of the two parts of a table."""
     X, y = _load_table(table)
     return [(X[rows], y[rows]) for rows in _split_in_two(X)]
 
@@ -166,7 +166,7 @@ def _load_table(table: str) -> tuple[FloatArray, NDArray[Any]]:
         raise SystemExit("Set ACCOUS_DATA to the folder with the tables.")
     with np.load(folder / TABLES[table], allow_pickle=False) as arrays:
         X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
-    # Two classes everywhere: many small ones would score the classifier's sample size, not the ratio.
+    # Two classes everywhere: with many small classes, the score would show the sample size, not the ratio.
     if table == "powersupply":
         y = ((y >= 7) & (y < 19)).astype(np.int64)  # day against night
     if table == "gas_sensor":
@@ -178,7 +178,7 @@ def _load_table(table: str) -> tuple[FloatArray, NDArray[Any]]:
 
 
 def _split_in_two(X: FloatArray) -> list[NDArray[np.intp]]:
-    """Rows below and above the median of the first principal component of the standardised columns."""
+    """Return the rows below and above the median of the first principal component of the standardised columns."""
     Z = StandardScaler().fit_transform(X)
     scores = Z @ np.linalg.svd(Z, full_matrices=False)[2][0]
     is_above = scores > np.median(scores)

@@ -1,4 +1,4 @@
-"""Where measurements are written, with what they were measured with."""
+"""Write measurements to a file, together with the versions and the machine used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What ``refit="auto"`` costs and saves with a foreign estimator: the third part of ``make bench``.
 
-On the reconstructed Gaussian streams: exact risk of ``"auto"`` above that of ``"always"``, and the share of rounds in
-which it refits.
+On the reconstructed Gaussian streams, it measures how far the exact risk of ``"auto"`` is above that of ``"always"``,
+and the share of rounds with a refit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOVING = ("Lin", "Squ", "Sin", "Ber")
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10_000, help="rounds of each stream (default 10000)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def run_policy(batch_size: int, shift: str, policy: str, n_rounds: int) -> tuple[float, float]:
-    """Mean exact risk before each round, and refits per round."""
+    """Return the mean exact risk before each round, and the refits per round."""
     stream = GaussianStream(SHIFTS[shift], n_rounds=n_rounds, batch_size=batch_size)
     estimator = LogisticRegression(solver="newton-cholesky")
     model = AdaptiveClassifier(estimator, refit=policy, fallback="none").fit(*stream.reference())
@@ -57,7 +57,7 @@ def run_policy(batch_size: int, shift: str, policy: str, n_rounds: int) -> tuple
 
 
 def summarise(results: dict[tuple[int, str, str], tuple[float, float]], batch_size: int, shift: str) -> dict[str, Any]:
-    """Put the two policies beside each other."""
+    """Put the two policies side by side."""
     always, auto = (results[batch_size, shift, policy] for policy in POLICIES)
     return {
         "batch_size": batch_size,

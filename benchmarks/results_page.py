@@ -1,7 +1,7 @@
 """Write ``docs/results.md`` and its pictures from committed aggregates.
 
-Run as ``python -m benchmarks.results_page benchmarks/results/table3.json ...``; every sentence and number of the page
-is computed from them.
+Run it as ``python -m benchmarks.results_page benchmarks/results/table3.json ...``. Every sentence and number on the
+page is computed from these files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INTRODUCTION = (
 
 
 def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
-    """Write the page and its pictures, and remove pictures of an earlier page that it no longer has."""
+    """Write the page and its pictures, and remove pictures that the page no longer uses."""
     aggregates = read_inputs(paths)
     figures = draw_figures(aggregates)
     images = docs / "images"
@@ -46,7 +46,7 @@ def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
 
 
 def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Sequence[Path]) -> list[Block]:
-    """The report's blocks after the commands that made them; pictures have the names they get in the documentation."""
+    """Return the commands and then the report's blocks; pictures have the names that the documentation uses."""
     title, _, *rest = report_blocks(aggregates, figures, title="Results")
     opening: list[Block] = [
         title,

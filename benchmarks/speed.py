@@ -1,9 +1,9 @@
 """Speed of whole rounds: the first part of ``make bench``.
 
-``AdaptiveClassifier.adapt`` with a refit in every round, beside the arithmetic that no version can do without, the
-plain loop of slow, obvious code, and (where it is installed) one step of river's logistic regression, which does not
+It compares ``AdaptiveClassifier.adapt`` with a refit in every round to the arithmetic that no version can do without,
+to the plain loop of slow, obvious code, and to one step of river's logistic regression (if installed), which does not
 adapt to anything but shows the scale. All take turns in one process, on one core, and the best turn of each counts, so
-that the quotients hold on a busy machine too.
+that the quotients also hold on a busy machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALL_SIZES = ((300, 1000, 10_000, 100_000), (5, 12, 64, 512), (1, 5, 100), (2, 10
 
 @dataclass(frozen=True)
 class Shape:
-    """What a round is measured on."""
+    """The sizes for which a round is measured."""
 
     n_reference: int
     n_features: int
@@ -56,9 +56,9 @@ SOME_SHAPES = tuple(
 
 
 def main() -> None:
-    """Measure, print, write down and draw."""
+    """Measure, print, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true", help="the whole grid of sizes, which takes an hour")
+    parser.add_argument("--all", action="store_true", help="measure the whole grid of sizes, which takes an hour")
     arguments = parser.parse_args()
     console = Console()
     shapes = tuple(Shape(*sizes) for sizes in product(*ALL_SIZES)) if arguments.all else SOME_SHAPES
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def measure_round(shape: Shape) -> dict[str, float]:
-    """Seconds of a round, of its bare arithmetic and, where it ends today, of the plain loop."""
+    """Return the seconds of a round, of its bare arithmetic and, for small sizes, of the plain loop."""
     model, batches = prepare(shape)
     bare = BareArithmetic(model)
     contenders: dict[str, Callable[[int], object]] = {
@@ -89,7 +89,7 @@ def measure_round(shape: Shape) -> dict[str, float]:
 
 
 def river_step(model: AdaptiveClassifier) -> Callable[[int], object]:
-    """One step of river's logistic regression on one labelled row."""
+    """Return the seconds of one step of river's logistic regression on one labelled row."""
     from river.linear_model import LogisticRegression
 
     regression = LogisticRegression()
@@ -103,7 +103,7 @@ def river_step(model: AdaptiveClassifier) -> Callable[[int], object]:
 
 
 def measure_age(n_rounds: int) -> dict[str, float]:
-    """Seconds of a round late in a stream: only the number of learners grows, as log t."""
+    """Return the seconds of a round late in a stream, where only the number of learners grows, as log t."""
     model, batches = prepare(Shape(1000, 12, 1, 2))
     model = at_round(model, n_rounds)
     times = time_in_turns({"adapt": lambda call: model.adapt(batches[call % len(batches)])})
@@ -111,7 +111,7 @@ def measure_age(n_rounds: int) -> dict[str, float]:
 
 
 def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
-    """Return a model after some rounds, where it is narrow around round 8192, and batches for it."""
+    """Return a model after some rounds (around round 8192 if it is narrow), and batches for it."""
     rng = np.random.default_rng(0)
     X, y = make_reference(rng, shape)
     mean = rng.normal(scale=0.3, size=shape.n_features)
@@ -126,14 +126,14 @@ def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
 
 
 def make_reference(rng: np.random.Generator, shape: Shape) -> tuple[FloatArray, IntArray]:
-    """Overlapping classes."""
+    """Return rows and labels of overlapping classes."""
     y = rng.integers(0, shape.n_classes, shape.n_reference)
     centres = rng.normal(size=(shape.n_classes, shape.n_features)) / np.sqrt(shape.n_features)
     return centres[y] + rng.normal(size=(shape.n_reference, shape.n_features)), y
 
 
 def time_in_turns(contenders: dict[str, Callable[[int], object]]) -> dict[str, float]:
-    """Best seconds of one call each; quick ones are called more often a turn."""
+    """Return the best seconds per call of each; quick ones are called more often per turn."""
     once = best_times(contenders, 2, dict.fromkeys(contenders, 1))
     repeats = {name: max(1, min(32, int(0.005 / seconds))) for name, seconds in once.items()}
     a_turn = sum(repeats[name] * seconds for name, seconds in once.items())
@@ -142,7 +142,7 @@ def time_in_turns(contenders: dict[str, Callable[[int], object]]) -> dict[str, f
 
 
 def speed_table(rows: list[dict[str, float]]) -> Table:
-    """Speed as a table for people."""
+    """Return the speeds as a table for the terminal."""
     table = Table(title="A whole round: adapt with a refit, one core")
     for heading in ("reference", "features", "batch", "classes", "rounds/s", "times bare arithmetic", "plain loop"):
         table.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""The speed measurements as a table and a picture for ``docs/performance.md``."""
+"""Write the speed measurements as a table and a picture for ``docs/performance.md``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, float]
 
 
 def write_page(rows: list[Row], ages: list[Row]) -> Path:
-    """Replace the table between the markers of the page, and its picture."""
+    """Replace the table between the markers of the page, and the picture."""
     page = DOCS / "performance.md"
     text = page.read_text()
     before, rest = text.split(BEGIN)
@@ -25,7 +25,7 @@ def write_page(rows: list[Row], ages: list[Row]) -> Path:
 
 
 def speed_markdown(rows: list[Row], ages: list[Row]) -> str:
-    """All rounds in one table, and the rounds late in a stream in another."""
+    """Return one table of all rounds and one of the rounds late in a stream."""
     headings = ["reference", "features", "batch", "classes", "rounds/s", "ms", "times bare arithmetic"]
     headings += ["times faster than the loop", "steps of river's regression"]
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
@@ -45,7 +45,7 @@ def speed_markdown(rows: list[Row], ages: list[Row]) -> str:
 
 
 def draw(rows: list[Row], ages: list[Row], path: Path) -> None:
-    """Time of a round against the reference's size, the number of features and the age of the stream."""
+    """Draw the time of a round against the reference's size, the number of features and the age of the stream."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
@@ -66,7 +66,7 @@ def draw(rows: list[Row], ages: list[Row], path: Path) -> None:
 
 
 def _draw_curve(axis: Any, rows: list[Row], size: str, label: str) -> None:
-    """One point a size: two classes, the smallest batch there is for all sizes."""
+    """Draw one point per size, for two classes and the smallest batch that all sizes have."""
     two_classes = [row for row in rows if row["n_classes"] == 2]
     chosen = {row[size]: row for row in sorted(two_classes, key=lambda row: -row["batch_size"])}
     sizes = sorted(chosen)

@@ -1,11 +1,13 @@
-"""What it costs before the first round, and whether two processes get in each other's way.
+"""The cost before the first round, and whether two processes slow each other down.
 
-Import times, the first use with an empty and with a filled cache of compiled loops, and the rounds per second of two
-processes at once against one alone. Best of several, in fresh processes.
+It measures import times, short commands, the first use with an empty and with a filled cache of compiled loops, and the
+rounds per second of two processes at once against one alone. Each is the best of several runs in fresh processes.
+``--commands`` measures the commands alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.record import write_results
+from benchmarks.startup_commands import measure_commands
 
 REPEATS = 7
 IMPORTS = {
@@ -52,11 +55,18 @@ print(n_rounds / (time.perf_counter() - start))
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(description="Measure what starting costs.")
+    parser.add_argument("--commands", action="store_true", help="Measure only the commands, and save nothing.")
     console = Console()
+    if parser.parse_args().commands:
+        for name, value in measure_commands(REPEATS).items():
+            console.print(f"{name}: {value:,.3g}")
+        return
     rows: dict[str, float] = {}
     for name, code in track(IMPORTS.items(), "imports", console=console):
         rows[f"import {name}, CPU seconds"] = min(cpu_seconds(code) for _ in range(REPEATS))
+    rows |= measure_commands(REPEATS)
     with tempfile.TemporaryDirectory() as folder:
         cache = {"NUMBA_CACHE_DIR": folder}
         rows["first use, nothing compiled yet, CPU seconds"] = cpu_seconds(FIRST_USE, cache)
@@ -69,7 +79,7 @@ def main() -> None:
 
 
 def cpu_seconds(code: str, environment: dict[str, str] | None = None) -> float:
-    """CPU time of a fresh interpreter that runs the code, less that of one that runs nothing."""
+    """Return the CPU time of a fresh interpreter that runs the code, minus that of one that runs nothing."""
     return _cpu_seconds(code, environment or {}) - _cpu_seconds("pass", {})
 
 
@@ -79,7 +89,7 @@ def _cpu_seconds(code: str, environment: dict[str, str]) -> float:
 
 
 def run_together(n_processes: int) -> list[float]:
-    """Rounds per second of each of several processes at the same time."""
+    """Return the rounds per second of each of several processes that run at the same time."""
     with ThreadPoolExecutor(n_processes) as pool:
         return [float(text) for text in pool.map(_run, [ROUNDS] * n_processes)]
 

@@ -1,8 +1,8 @@
-"""Every figure of docs/trust.md: ``python -m benchmarks.trust`` for all parts, or with the names of some.
+"""Every figure of docs/trust.md. Run ``python -m benchmarks.trust`` for all parts, or name some of them.
 
-Parts: harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), tables (the risk
-on tables), cbpe (the risk beside NannyML's method), drift (events beside ADWIN and an MMD test), verdicts. Each part
-replaces its rows in ``benchmarks/results/trust.json``.
+The parts are harm (what the fallback saves and costs), insights (label-free risk, prediction sets, audits), tables (the
+risk on tables), cbpe (the risk beside NannyML's method), drift (events beside ADWIN and an MMD test) and verdicts. Each
+part replaces its rows in ``benchmarks/results/trust.json``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ console = Console(width=190)
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="parts to measure (default: all)")
     parser.add_argument("--references", type=int, default=100, help="independent references per shift (default 100)")
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def measure_harm(arguments: argparse.Namespace) -> list[Row]:
-    """Excess over the fixed model, without and with the fallback."""
+    """Measure the excess over the fixed model, without and with the fallback."""
     sizes = {"batch_size": 1, "n_rounds": arguments.rounds}
     cases = [HarmCase("gauss", shift, n, **sizes) for n in (1000, 300) for shift in SHIFTS]
     if data_folder() is not None:
@@ -59,7 +59,7 @@ def measure_harm(arguments: argparse.Namespace) -> list[Row]:
 
 
 def measure_insight_rows(arguments: argparse.Namespace) -> list[Row]:
-    """Coverage of risks and sets, level and power of audits."""
+    """Measure the coverage of risks and sets, and the level and power of audits."""
     n_few = max(2, arguments.references // 3)
     counts = {Setting(shift): arguments.references for shift in SHIFTS}
     counts |= {Setting("Squ", n_reference=n): n_few for n in (300, 3000)} | {Setting("Squ", batch_size=5): n_few}
@@ -69,7 +69,7 @@ def measure_insight_rows(arguments: argparse.Namespace) -> list[Row]:
 
 
 def measure_table_rows(arguments: argparse.Namespace) -> list[Row]:
-    """Coverage of risks on tables."""
+    """Measure the coverage of risks on tables."""
     if data_folder() is None:
         return []
     n_references, groups = max(2, arguments.references // 5), list(itertools.product(TABLE_NAMES, ("none", "Squ")))
@@ -79,14 +79,14 @@ def measure_table_rows(arguments: argparse.Namespace) -> list[Row]:
 
 
 def measure_drift(arguments: argparse.Namespace) -> list[Row]:
-    """False alarms and delays."""
+    """Measure false alarms and delays."""
     n_references = max(2, arguments.references // 5)
     cases = [(detector, case, 1, n_references) for detector in DETECTORS for case in CASES]
     return list(run(drift_row, cases, arguments.jobs, "drift").values())
 
 
 def measure_verdict_rows(arguments: argparse.Namespace) -> list[Row]:
-    """Harm by evidence and verdict."""
+    """Measure harm by evidence and verdict."""
     n_references = max(2, arguments.references // 12)
     cases = list(itertools.product(SHIFT_NAMES, SIZES, range(n_references)))
     found = run(measure_verdicts, cases, arguments.jobs, "verdicts")
@@ -95,7 +95,7 @@ def measure_verdict_rows(arguments: argparse.Namespace) -> list[Row]:
 
 
 def measure_cbpe_rows(arguments: argparse.Namespace) -> list[Row]:
-    """Label-free risk beside CBPE."""
+    """Measure the label-free risk beside CBPE."""
     n_references = max(2, arguments.references // 5)
     found = run(measure_cbpe, list(itertools.product(SHIFTS, range(n_references))), arguments.jobs, "cbpe")
     return [cbpe_row(shift, [found[shift, seed] for seed in range(n_references)]) for shift in SHIFTS]
@@ -118,11 +118,11 @@ def run(measure: Callable[..., Any], cases: list[tuple[Any, ...]], n_jobs: int, 
 
 
 def print_rows(part: str, rows: list[Row]) -> None:
-    """One table for all rows with the same measures."""
+    """Print one table for all rows with the same measures."""
     for names, same in itertools.groupby(rows, key=tuple):
         group = list(same)
         table = Table(title=part, show_header=False)
-        # A line for every measure: there are more of them than fit beside each other.
+        # One line per measure, because they do not all fit side by side.
         for name in names:
             table.add_row(name.replace("_", " "), *(_text(row[name]) for row in group))
         console.print(table)

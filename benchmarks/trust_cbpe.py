@@ -1,8 +1,8 @@
-"""Label-free risk beside CBPE, the method of NannyML, transcribed: a part of ``benchmarks.trust``.
+"""Label-free risk beside a transcription of CBPE, NannyML's method: a part of ``benchmarks.trust``.
 
 CBPE (confidence-based performance estimation) calibrates the fixed model's probabilities on the reference by isotonic
-regression and averages, over a chunk of the latest rows, the calibrated probability of being wrong. It knows one model,
-which does not adapt, and its rows are the latest hundred. This is the method, not the package.
+regression. It then averages the calibrated probability of being wrong over the latest hundred rows. It covers one
+model, which does not adapt. This is the method, not the package.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Cbpe:
         self._calibration = IsotonicRegression(out_of_bounds="clip").fit(probabilities, model.labels_)
 
     def estimate(self, X: FloatArray) -> float:
-        """Mean calibrated probability of the class that is not predicted."""
+        """Return the mean calibrated probability of the class that is not predicted."""
         raw = self._predictor.predict_proba(X)[:, 1]
         calibrated = self._calibration.predict(raw)
         return float(np.where(raw > 0.5, 1.0 - calibrated, calibrated).mean())
 
 
 def measure_cbpe(shift: str, seed: int) -> dict[str, float]:
-    """Mean absolute error of both estimates of the fixed model's error, of ours of the adapted one's, and the time."""
+    """Return the errors of both estimates for the fixed model, of ours for the adapted model, and the times."""
     stream = GaussianStream(SHIFTS[shift], n_rounds=N_ROUNDS, random_state=seed)
     recent: deque[FloatArray] = deque(maxlen=CHUNK_ROWS)
     found = []
@@ -76,7 +76,7 @@ def _compare(model: Any, cbpe: Cbpe, rows: FloatArray, stream: GaussianStream, a
 
 
 def cbpe_row(shift: str, found: list[dict[str, float]]) -> dict[str, Any]:
-    """Means over references; errors in points."""
+    """Return means over references, with errors in points."""
     means = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
     scaled = {name: value if "microseconds" in name else 100.0 * value for name, value in means.items()}
     return {"shift": shift, "n_references": len(found), **scaled}

@@ -1,8 +1,8 @@
-"""What the fallback and the watching cost, as a share of the plain method's rounds, in one process.
+"""The cost of the fallback and of the diagnostics, as a share of the plain method's rounds, in one process.
 
-The plain rounds are those of the paper's method with nothing watched: ratio, weights, refit. Both models learn from the
-same batches, in alternation, each taking turns in going first; of every round the fastest of several passes counts, in
-time of work rather than on the wall, so that other work on the machine matters less.
+The plain rounds are those of the paper's method without diagnostics: ratio, weights, refit. Both models learn from the
+same batches in alternation and take turns in going first. For every round, the fastest of several passes counts, in CPU
+time instead of wall time, so that other work on the machine matters less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CASES = ((1000, 12, 1), (1000, 12, 5), (10_000, 12, 1), (1000, 50, 1))
 
 
 class PlainRounds(AdaptiveClassifier):
-    """The plain method, without all that is told."""
+    """The plain method, without diagnostics."""
 
     def adapt(self, X_batch: Any) -> Self:
         """Play a round: ratio, weights, and a refit if due."""
@@ -44,13 +44,13 @@ class PlainRounds(AdaptiveClassifier):
 
 
 def main() -> None:
-    """Measure, print and write down."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=384, help="rounds of each stream (default 384)")
     parser.add_argument("--passes", type=int, default=5, help="passes over each stream (default 5)")
     arguments = parser.parse_args()
     rows = [measure(*case, arguments.rounds, arguments.passes) for case in CASES]
-    table = Table(title="Microseconds per round; cost of what is told when it is read")
+    table = Table(title="Microseconds per round, and per reading of a diagnostic")
     for column in rows[0]:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def measure(n_reference: int, n_features: int, batch_size: int, n_rounds: int, n_passes: int) -> dict[str, Any]:
-    """Mean time of a round of both models, and of reading."""
+    """Return the mean time of a round of both models, and of reading the diagnostics."""
     stream = GaussianStream(
         SquareShift(period=100),
         n_reference=n_reference,

@@ -1,8 +1,8 @@
-"""Drift events: false alarms on streams that stand still, delay after jumps, beside two detectors of others.
+"""Drift events beside two other detectors: false alarms on streams that stand still, and delays after jumps.
 
-ADWIN is river's, one per column with its default delta split among them; it is left out where river is not installed.
-The MMD test is the usual one with a Gaussian kernel of median width and permutations: the last 64 rows against 256 rows
-of the reference, every 32 rounds. Both are told of inputs only, as ours is.
+ADWIN is river's, one per column with its default delta split among them. It is left out if river is not installed. The
+MMD test is the usual one with a Gaussian kernel of median width and permutations: the last 64 rows against 256 rows of
+the reference, every 32 rounds. Like ours, both see only the inputs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CASES = {
 
 
 def drift_row(detector: str, case: str, batch_size: int, n_references: int) -> dict[str, Any]:
-    """False alarms per 1,000 rounds, share of jumps found, and how late."""
+    """Return false alarms per 1,000 rounds, the share of jumps found, and the delays."""
     jump = CASES[case]
     has_jump = jump.before != jump.after
     found = [measure_alarms(detector, case, batch_size, seed) for seed in range(n_references)]
@@ -74,14 +74,14 @@ def drift_row(detector: str, case: str, batch_size: int, n_references: int) -> d
 
 
 def measure_alarms(detector: str, case: str, batch_size: int, seed: int) -> list[int]:
-    """Rounds in which a detector raised an alarm."""
+    """Return the rounds in which a detector raised an alarm."""
     stream = GaussianStream(CASES[case], n_rounds=N_ROUNDS, batch_size=batch_size, random_state=seed)
     with one_blas_thread():
         return DETECTORS[detector](stream)
 
 
 def accous_alarms(stream: GaussianStream) -> list[int]:
-    """Rounds of the drift events."""
+    """Return the rounds of the drift events."""
     model = AdaptiveClassifier().fit(*stream.reference())
     for batch in stream:
         model.adapt(batch.X)
@@ -89,10 +89,10 @@ def accous_alarms(stream: GaussianStream) -> list[int]:
 
 
 def adwin_alarms(stream: GaussianStream) -> list[int]:
-    """Rounds in which river's ADWIN found a change in any column; its columns start anew then."""
+    """Return the rounds in which river's ADWIN found a change in any column; all columns then restart."""
     from river import drift
 
-    adwin: Any = drift.ADWIN  # without types
+    adwin: Any = drift.ADWIN  # river has no types
 
     def fresh() -> list[Any]:
         return [adwin(delta=0.002 / stream.n_features) for _ in range(stream.n_features)]
@@ -114,7 +114,7 @@ def _feed(detectors: list[Any], x: FloatArray) -> bool:
 
 
 def mmd_alarms(stream: GaussianStream) -> list[int]:
-    """Rounds in which the MMD test rejects, the first of every run of rejections."""
+    """Return the rounds in which the MMD test rejects, only the first of each run of rejections."""
     rng = np.random.default_rng(0)
     reference = stream.reference()[0][:MMD_REFERENCE]
     recent: list[FloatArray] = []
@@ -145,7 +145,7 @@ def _mmd_p_value(reference: FloatArray, rows: FloatArray, rng: np.random.Generat
 def _mmd(kernel: FloatArray, labels: NDArray[np.bool_]) -> float:
     n, m = int(np.count_nonzero(~labels)), int(np.count_nonzero(labels))
     signs = np.where(labels, 1.0 / m, -1.0 / n)
-    # The diagonal is zero; the two unbiased means differ from these by constant factors only.
+    # The diagonal is zero; the two unbiased means differ from these only by constant factors.
     within = kernel @ signs
     return float(signs @ within)
 

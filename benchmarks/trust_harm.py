@@ -1,6 +1,6 @@
 """What the fallback saves and what it costs: error of the adapted minus that of the fixed model, over many splits.
 
-Exact errors of every fifth round: in closed form on Gaussians, on all rows of both pools on tables.
+Errors are exact and taken in every fifth round: in closed form on Gaussians, on all rows of both pools on tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HarmCase:
     n_rounds: int
 
     def problem(self, seed: int) -> Problem:
-        """The stream of one split."""
+        """Return the stream of one split."""
         sizes = {"n_reference": self.n_reference, "batch_size": self.batch_size, "n_rounds": self.n_rounds}
         if self.data == "gauss":
             return GaussianProblem(self.shift, n_features=12, seed=seed, **sizes)
@@ -39,7 +39,7 @@ class HarmCase:
 
 
 def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
-    """Mean error above that of the fixed model, in points, without and with the fallback."""
+    """Return the mean error above that of the fixed model, in points, without and with the fallback."""
     problem = case.problem(seed)
     models = {name: AdaptiveClassifier(fallback=name).fit(problem.X, problem.y) for name in FALLBACKS}
     of_fixed = problem.component_risks(models["none"].estimator_)
@@ -55,7 +55,7 @@ def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
 
 
 def harm_row(case: HarmCase, found: list[dict[str, float]]) -> dict[str, Any]:
-    """Means, standard errors and the 90 % quantile over splits."""
+    """Return means, standard errors and the 90 % quantile over splits."""
     row: dict[str, Any] = dict(vars(case)) | {"n_splits": len(found)}
     for name in FALLBACKS:
         values = np.array([one[name] for one in found])

@@ -1,4 +1,4 @@
-"""The pictures of docs/trust.md: ``python -m benchmarks.trust_pictures``, after ``python -m benchmarks.trust harm``."""
+"""The pictures of docs/trust.md. First run ``python -m benchmarks.trust harm``, then this module."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NAMES = ("age", "income", "distance", "visits", "basket", "hour")
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw all pictures."""
     draw_stream()
     draw_columns()
     draw_harm()
 
 
 def draw_stream() -> None:
-    """Risk and history on a stream that jumps."""
+    """Draw risk and history on a stream that jumps."""
     stream = GaussianStream(SquareShift(period=PERIOD), n_rounds=N_ROUNDS, batch_size=2)
     model = AdaptiveClassifier().fit(*stream.reference())
     fixed = model.estimator_
@@ -45,7 +45,7 @@ def draw_stream() -> None:
 
 
 def draw_columns() -> None:
-    """Attribution over time: first one column moves, then another."""
+    """Draw the attribution over time: first one column moves, then another."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, len(NAMES)))
     y = (X[:, 0] + X[:, 1] + rng.normal(size=1000) > 0.0).astype(int)
@@ -64,7 +64,7 @@ def draw_columns() -> None:
 
 
 def draw_harm() -> None:
-    """Points above the fixed model, without and with the fallback."""
+    """Draw the points above the fixed model, without and with the fallback."""
     rows = json.loads((FOLDER / "trust.json").read_text())["rows"]["harm"]
     figure = Figure(figsize=(8.0, 5.2), layout="constrained", dpi=120)
     axes = figure.subplots()

@@ -1,7 +1,7 @@
 """Label-free risk, prediction sets and audits over many independent references: a part of ``benchmarks.trust``.
 
-Every reference has a stream of its own; what the model tells is compared with the exact error of a round, and with
-fresh labelled rows of the round's distribution, in a few rounds after round 100, drawn at random.
+Every reference has its own stream. In a few random rounds after round 100, the model's estimates are compared with the
+exact error of the round and with fresh labelled rows of its distribution.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Setting:
 
 
 def insight_row(setting: Setting, found: list[dict[str, float]]) -> dict[str, Any]:
-    """Means and standard deviations over references, each reference counting once."""
+    """Return means and standard deviations over references; each reference counts once."""
     row: dict[str, Any] = dict(vars(setting)) | {"n_references": len(found)}
     for name in found[0]:
         values = np.array([one[name] for one in found])
@@ -50,7 +50,7 @@ def insight_row(setting: Setting, found: list[dict[str, float]]) -> dict[str, An
 
 
 def measure_insights(setting: Setting, seed: int) -> dict[str, float]:
-    """Means over a few rounds of one stream."""
+    """Return means over a few rounds of one stream."""
     stream = GaussianStream(
         SHIFTS[setting.shift],
         n_rounds=setting.n_rounds,
@@ -75,7 +75,7 @@ def _look_at(stream: GaussianStream, times: set[int], seed: int) -> Iterator[dic
 
 
 def measure_table_risks(table: str, shift: str, n_rounds: int, seed: int) -> dict[str, float]:
-    """The same for the risks alone, on two pools of a table, whose rows outside the reference are all there is."""
+    """Return the same for the risks alone, on two pools of a table; the truth is the error outside the reference."""
     problem = TableProblem(table, shift, n_reference=1000, batch_size=1, n_rounds=n_rounds, seed=seed)
     rng = np.random.default_rng([seed, 7])
     times = set(rng.choice(np.arange(FIRST_ROUND, n_rounds), TIMES_PER_REFERENCE, replace=False).tolist())
@@ -90,7 +90,7 @@ def measure_table_risks(table: str, shift: str, n_rounds: int, seed: int) -> dic
 
 
 def table_row(table: str, shift: str, found: list[dict[str, float]]) -> dict[str, Any]:
-    """Means over references."""
+    """Return means over references."""
     return {
         "table": table,
         "shift": shift,
@@ -127,7 +127,7 @@ def _sets(model: Any, stream: GaussianStream, alpha: float, seed: int) -> dict[s
 
 
 def _audits(model: Any, X: Any, y: Any, seed: int) -> dict[str, float]:
-    """False alarms on true labels, alarms where some of them are flipped."""
+    """Return false alarms on true labels, and alarms when some labels are flipped."""
     same = model.audit(X, y)
     found = {"audit_below_5": float(same.p_value < 0.05), "audit_false_alarm": float(same.concept_changed)}
     uniforms = np.random.default_rng(seed).random(len(y))
@@ -144,7 +144,7 @@ def _fresh(stream: GaussianStream, alpha: float, seed: int) -> tuple[Any, Any]:
 
 
 def _unweighted_sets(model: Any, X: Any) -> Any:
-    """Conformal sets of the fixed model, every reference row counting the same."""
+    """Return conformal sets of the fixed model, with the same weight for every reference row."""
     weights = model.base_weight_
     probabilities = model.erm_.cross_fitted_probabilities(weights, model.fixed_.estimator)
     scores = 1.0 - probabilities[np.arange(len(weights)), model.labels_]

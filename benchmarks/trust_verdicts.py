@@ -1,4 +1,4 @@
-"""The verdicts beside the truth: how often the adapted model is worse than the fixed one, by the evidence for it."""
+"""The verdicts beside the truth: how often the adapted model is worse than the fixed one, by evidence and verdict."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DISTANCES = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 
 def measure_verdicts(shift: str, n_reference: int, seed: int) -> list[tuple[str, float, float, float]]:
-    """Verdict, standard error of "adapted minus fixed", effective rows, and the true difference, at a few rounds.
+    """Return verdict, standard error of "adapted minus fixed", effective rows and true difference at a few rounds.
 
-    The veto is off, so that what it would save is seen.
+    The veto is off, so that the harm it would prevent is visible.
     """
     stream = GaussianStream(SHIFTS[shift], n_rounds=N_ROUNDS, n_reference=n_reference, random_state=seed)
     model = AdaptiveClassifier(fallback="none").fit(*stream.reference())
@@ -43,7 +43,7 @@ def measure_verdicts(shift: str, n_reference: int, seed: int) -> list[tuple[str,
 
 
 def verdict_rows(found: list[tuple[str, float, float, float]]) -> Iterator[dict[str, Any]]:
-    """Harm by standard error, and by verdict."""
+    """Yield the harm by standard error and by verdict."""
     errors, excess = np.array([one[1] for one in found]), np.array([one[3] for one in found])
     rows_left = np.array([one[2] for one in found])
     for low, high in pairwise(ERROR_BINS):
@@ -67,7 +67,7 @@ def _harm(name: str, excess: Any, rows_left: Any) -> dict[str, Any]:
 
 
 def away_row(distance: float, n_references: int) -> dict[str, Any]:
-    """Verdicts after 100 rounds of rows moved away from the reference by ``distance`` in every column."""
+    """Return verdicts after 100 rounds of rows that are ``distance`` away from the reference in every column."""
     verdicts = []
     for seed in range(n_references):
         stream = GaussianStream(SHIFTS["none"], n_rounds=100, n_reference=500, random_state=seed)

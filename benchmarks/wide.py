@@ -1,7 +1,7 @@
 """Rounds with wide features, as a multiple of their bare arithmetic.
 
-A whole ``adapt`` with a refit in every round, beside the products and exponentials that no version of it can do
-without. The two are timed in turns in one process, on one core, so that their quotient holds on a busy machine too:
+It compares a whole ``adapt`` with a refit in every round to the products and exponentials that no version can do
+without. The two are timed in turns in one process, on one core, so that their quotient also holds on a busy machine:
 ``OPENBLAS_NUM_THREADS=1 python -m benchmarks.wide``.
 """
 
@@ -23,9 +23,9 @@ from accous.blas import one_blas_thread
 FloatArray = NDArray[np.float64]
 
 N_REFERENCE, N_FEATURES, N_CLASSES, BATCH_SIZE = 5000, 512, 10, 5
-# With intervals from length 1 on, twelve learners are alive from round 2048 on; here the oldest are 952 rounds old.
+# With intervals from length 1, twelve learners are active from round 2048; the oldest are 952 rounds old here.
 MIN_INTERVAL, WARM_UP_ROUNDS = 1, 3000
-# Every learner is projected in every round; those about to start stand at zero, the others on the surface.
+# Every learner is projected in every round; new learners are at zero, the others on the surface.
 SMALL_RADIUS = 0.5
 
 
@@ -33,8 +33,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60, help="timed rounds of each kind (default 60)")
-    parser.add_argument("--warm-up", type=int, default=WARM_UP_ROUNDS, help=f"(default {WARM_UP_ROUNDS})")
-    parser.add_argument("--classes", type=int, default=N_CLASSES, help=f"(default {N_CLASSES})")
+    parser.add_argument(
+        "--warm-up", type=int, default=WARM_UP_ROUNDS, help=f"untimed rounds (default {WARM_UP_ROUNDS})"
+    )
+    parser.add_argument("--classes", type=int, default=N_CLASSES, help=f"number of classes (default {N_CLASSES})")
     arguments = parser.parse_args()
     table = Table(title=f"adapt, {N_REFERENCE} x {N_FEATURES}, {arguments.classes} classes, batches of {BATCH_SIZE}")
     for heading in ("radius", "learners", "on surface", "bare, ms", "round, ms", "times bare", "median"):
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 def compare_precisions(n_rounds: int = 300) -> tuple[float, float, float]:
-    """Largest difference of log ratios over a stream, and the best time of a round in both precisions."""
+    """Return the largest difference of log ratios over a stream, and the best time of a round in both precisions."""
     rng = np.random.default_rng(0)
     X, _, directions = make_reference(rng, N_CLASSES)
     double, single = (OnlineDensityRatio(dtype=dtype).fit(X) for dtype in ("float64", "float32"))
@@ -68,12 +70,12 @@ def compare_precisions(n_rounds: int = 300) -> tuple[float, float, float]:
 
 
 def play_and_read(ratio: OnlineDensityRatio, batch: FloatArray) -> FloatArray:
-    """One round, and the ratios after it."""
+    """Play one round, and return the ratios after it."""
     return ratio.partial_fit(batch).reference_ratio_
 
 
 def measure(radius: float | None, n_warm_up: int, n_rounds: int, n_classes: int) -> list[str]:
-    """Best time of a round and of the bare arithmetic, and their quotients, of best and of median times."""
+    """Return the best times of a round and of the bare arithmetic, and the quotients of best and of median times."""
     rng = np.random.default_rng(0)
     X, y, directions = make_reference(rng, n_classes)
     ratio = OnlineDensityRatio(radius=radius, min_interval=MIN_INTERVAL)
@@ -102,20 +104,20 @@ def measure(radius: float | None, n_warm_up: int, n_rounds: int, n_classes: int)
 
 
 def make_reference(rng: np.random.Generator, n_classes: int) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
-    """Overlapping classes, and the directions in which the stream moves."""
+    """Return overlapping classes, and the directions in which the stream moves."""
     y = rng.integers(0, n_classes, N_REFERENCE)
     centres = rng.normal(scale=0.12, size=(n_classes, N_FEATURES))
     return centres[y] + rng.normal(size=(N_REFERENCE, N_FEATURES)), y, rng.normal(scale=0.1, size=(2, N_FEATURES))
 
 
 def make_batch(rng: np.random.Generator, number: int, directions: FloatArray) -> FloatArray:
-    """Rows whose mean goes round in a circle."""
+    """Return rows whose mean moves in a circle."""
     mean = np.cos(number / 60.0) * directions[0] + np.sin(number / 60.0) * directions[1]
     return np.asarray(mean + rng.normal(size=(BATCH_SIZE, N_FEATURES)))
 
 
 def make_bare(model: AdaptiveClassifier) -> Callable[[], object]:
-    """The arithmetic of a round on arrays of the same shapes, each product in the order that BLAS does fastest."""
+    """The arithmetic of a round on arrays of the same shapes, with each product in the order fastest for BLAS."""
     ratio = model.ratio_
     features, coef = ratio.reference_features_, ratio.coef_
     points = np.concatenate((ratio.learner_coefs_, coef[None]))
@@ -138,7 +140,7 @@ def make_bare(model: AdaptiveClassifier) -> Callable[[], object]:
 
 
 def timed(action: Callable[[], object]) -> float:
-    """CPU seconds that an action takes: what others do meanwhile does not count."""
+    """Return the CPU seconds of an action; other processes do not count."""
     start = time.process_time()
     action()
     return time.process_time() - start

@@ -1,13 +1,13 @@
 """Wide features: what a diagonal or low-rank metric saves in memory and time, and what it costs in accuracy.
 
-Two tables for each width. The first is of the ratio alone, around round 2,000 and around round 1,000,000: bytes that
-the learners hold, and the time of a round, all metrics in turns on the same batches; the learners are brought to their
-ages by gradients drawn at random. The second adapts classifiers along a stream that switches between two parts, with
-the model that never adapts and the one that knows the true ratio beside; each metric sees the same batches.
+There are two tables for each width. The first is about the ratio alone, around round 2,000 and around round 1,000,000:
+the bytes that the learners hold, and the time of a round, with all metrics in turns on the same batches. The learners
+reach their ages by random gradients. The second adapts classifiers along a stream that switches between two parts, next
+to a model that never adapts and one that knows the true ratio. Each metric sees the same batches.
 
-The parts are the two halves of the paper's Gaussian stream, in 12 of the columns, beside columns of noise whose
-variance falls as in embeddings, and all of it rotated, so that no column is special. ``--images`` takes the 1,280
-features of a frozen network instead, its parts being MNIST and SVHN; needs the extra ``deep``.
+The parts are the two halves of the paper's Gaussian stream, in 12 of the columns, next to columns of noise whose
+variance falls as in embeddings. Everything is rotated, so that no column is special. ``--images`` uses the 1,280
+features of a frozen network instead, with MNIST and SVHN as the parts; this needs the extra ``deep``.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Pool = tuple[FloatArray, NDArray[np.int64]]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=int, nargs="+", default=WIDTHS, help="(default 512 1280)")
+    parser.add_argument("--features", type=int, nargs="+", default=WIDTHS, help="widths to measure (default 512 1280)")
     parser.add_argument("--rounds", type=int, default=40, help="timed rounds of the ratio alone (default 40)")
     parser.add_argument("--stream", type=int, default=250, help="rounds of the streams (default 250)")
-    parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="(default 1 0.1)")
+    parser.add_argument("--ridges", type=float, nargs="+", default=RIDGES, help="ridges to measure (default 1 0.1)")
     parser.add_argument("--seeds", type=int, default=1, help="streams of each kind (default 1)")
     parser.add_argument("--period", type=int, default=PERIOD, help=f"rounds between switches (default {PERIOD})")
     parser.add_argument(
         "--images",
         action="store_true",
-        help="streams of real embeddings instead of --features; the tables of costs need --rounds 0 to be left out",
+        help="use real embeddings instead of --features; add --rounds 0 to leave out the tables of costs",
     )
     arguments = parser.parse_args()
     console = Console()
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def cost_table(width: int, n_rounds: int) -> Table:
-    """Bytes of the learners and time of a round, by metric and age."""
+    """Return a table of the learners' bytes and the time of a round, by metric and age."""
     table = Table(title=f"Ratio alone, {width} features, {N_REFERENCE} reference rows, batches of {BATCH_SIZE}")
     for heading in ("after rounds", "metric", "learners", "their MiB", "ms a round", "rounds/s"):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
@@ -91,7 +91,7 @@ def cost_table(width: int, n_rounds: int) -> Table:
 
 
 def measure_costs(width: int, age: int, n_rounds: int) -> dict[str, tuple[int, int, float]]:
-    """Learners, their bytes, and the median seconds of a round; the metrics take turns in one process."""
+    """Return the learners, their bytes, and the median seconds of a round; the metrics take turns in one process."""
     rng = np.random.default_rng(0)
     X, direction = rng.normal(size=(N_REFERENCE, width)), rng.normal(scale=0.1, size=width)
     ratios = {name: at_round(OnlineDensityRatio(**METRICS[name]).fit(X), age) for name in MEASURED}
@@ -110,9 +110,9 @@ def measure_costs(width: int, age: int, n_rounds: int) -> dict[str, tuple[int, i
 
 
 def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
-    """Put a fitted ratio into a later round: learners of the ages that they have then, after gradients drawn at random.
+    """Put a fitted ratio into a later round: its learners get the ages they have then, through random gradients.
 
-    Ages beyond that at which a matrix is as large as it gets are cut there.
+    Ages are cut where a matrix has reached its largest size.
     """
     settings, rng = ratio.rounds_.settings, np.random.default_rng(1)
     n_coefs = len(settings.neutral)
@@ -143,7 +143,7 @@ def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of all arrays in nested dataclasses and tuples."""
+    """Return the bytes of all arrays in nested dataclasses and tuples."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, tuple):
@@ -155,7 +155,7 @@ def size_of(value: Any) -> int:
 
 
 def accuracy_table(pools: list[Pool], shift: Shift, ridges: list[float], n_rounds: int, n_seeds: int) -> Table:
-    """Error on the streams, and of the ratio on the reference."""
+    """Return a table of the error on the streams, and of the ratio's error on the reference."""
     table = Table(title=f"{pools[0][0].shape[1]} features, {n_rounds} rounds, {shift}, seeds: {n_seeds}")
     for heading in ("ridge", "model", "error, %", "mean error of the ratio"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
@@ -170,7 +170,7 @@ def accuracy_table(pools: list[Pool], shift: Shift, ridges: list[float], n_round
 
 
 def make_stream(pools: list[Pool], shift: Shift, n_rounds: int, seed: int) -> MixtureStream:
-    """Rows of two pools, nine tenths of the reference from the second."""
+    """Return a stream of two pools, with nine tenths of the reference from the second."""
     return MixtureStream(
         pools[0],
         pools[1],
@@ -184,9 +184,9 @@ def make_stream(pools: list[Pool], shift: Shift, n_rounds: int, seed: int) -> Mi
 
 
 def measure_errors(stream: MixtureStream, adapting: Mapping[str, RatioEstimator]) -> dict[str, tuple[float, float]]:
-    """Mean error of prediction before a round's batch is learned from, and mean |r - true r| on the reference.
+    """Return the mean error before learning from a round's batch, and the mean |r - true r| on the reference.
 
-    The error is that on all rows of the pools, weighted by the mixture, in every fifth round.
+    The error is over all rows of the pools, weighted by the mixture, in every fifth round.
     """
     ratios = {"never adapting": NoShift(), **adapting}
     models = {name: AdaptiveClassifier(ratio=ratio, fallback="none") for name, ratio in ratios.items()}
@@ -209,7 +209,7 @@ def measure_errors(stream: MixtureStream, adapting: Mapping[str, RatioEstimator]
 
 
 def make_pools(width: int, *, strength: float = 1.0, power: float = 0.5) -> list[Pool]:
-    """Rows of the two parts, times ``strength``, among columns of noise whose spread falls with a power, rotated."""
+    """Return rows of the two parts, times ``strength``, among noise whose spread falls with a power, all rotated."""
     rng = np.random.default_rng(width)
     rotation, _ = np.linalg.qr(rng.normal(size=(width, width)))
     spread = np.arange(1.0, width - N_SIGNAL + 1.0) ** -power
@@ -225,7 +225,7 @@ def make_pools(width: int, *, strength: float = 1.0, power: float = 0.5) -> list
 
 
 def embedded_pools() -> list[Pool]:
-    """Features of a frozen network for digits of MNIST and of SVHN."""
+    """Return features of a frozen network for digits of MNIST and of SVHN."""
     pair, pools = datasets.load_mnist_svhn(), []
     for part in (pair.first, pair.second):
         kept = np.random.default_rng(0).permutation(len(part.labels))[:POOL_SIZE]

@@ -1,15 +1,16 @@
-"""Many columns: what shortening the rows beside the intercept changes.
+"""Many columns: the effect of shortening the rows beside the intercept.
 
-Classifiers follow streams of two parts, one that switches and one that does not move, with the ratio on standardised
-rows as long as they are, and shortened as by default beyond 256 columns; the ensemble and the single learner, both
-without the fallback. Each pair is the error in %, and in brackets the mean of |r - true r| on the reference.
+Classifiers follow streams of two parts, one stream that switches and one that does not move. The ratio uses
+standardised rows, either at full length or shortened, which is the default beyond 256 columns. The ensemble and the
+single learner both run without the fallback. Each pair is the error in %, and in brackets the mean of |r - true r| on
+the reference.
 
-The parts are those of the paper's Gaussian data in 12 columns, or a fifth of them, beside columns of noise whose
-variance falls as in embeddings, or does not fall, all of it rotated; and the gas sensors' table, cut in two along its
-first principal component (only with ``ACCOUS_DATA``).
+The parts are those of the paper's Gaussian data in 12 columns, at full strength or a fifth of it. They are next to
+columns of noise whose variance falls as in embeddings, or does not fall, and everything is rotated. There is also the
+gas sensors' table, cut in two along its first principal component (only with ``ACCOUS_DATA``).
 
-At the end the gas sensors in order of time, which leave their reference: the error in %, with the fallback, mean of
-five seeds.
+At the end come the gas sensors in time order, which leave their reference: the error in %, with the fallback, as a mean
+of five seeds.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ def main() -> None:
         console = Console(width=max(150, Console().width))
         console.print(table)
         for name, error in (errors_in_order_of_time() if data_folder() else {}).items():
-            console.print(f"Gas sensors in order of time, {name}: {100 * error:.2f}")
+            console.print(f"Gas sensors in time order, {name}: {100 * error:.2f}")
 
 
 @cache
 def pools() -> dict[str, list[Pool]]:
-    """Pairs of pools by what they are."""
+    """Return the pairs of pools by name."""
     made = {
         "among falling noise": make_pools(WIDTH),
         "among even noise": make_pools(WIDTH, power=0.0),
@@ -83,7 +84,7 @@ def pools() -> dict[str, list[Pool]]:
 
 
 def measure(rows: str, stream: str, n_rounds: int, n_seeds: int) -> list[str]:
-    """Return the pairs of one kind of stream, means over the seeds."""
+    """Return the pairs for one kind of stream, as means over the seeds."""
     ratios: dict[str, RatioEstimator] = {
         f"{model}, {name}": make(feature_map) for model, make in MODELS.items() for name, feature_map in MAPS.items()
     }
@@ -110,7 +111,7 @@ def errors_in_order_of_time(n_seeds: int = 5) -> dict[str, float]:
 
 
 def as_text(pair: FloatArray) -> str:
-    """Error in %, and that of the ratio."""
+    """Return the error in %, and in brackets the error of the ratio."""
     return f"{100 * pair[0]:.2f} ({pair[1]:.3f})"
 
 

@@ -1,7 +1,7 @@
-"""What a round is measured against: the bare arithmetic in numpy, and the plain loop of slow, obvious code.
+"""What a round is compared with: the bare arithmetic in numpy, and the plain loop of slow, obvious code.
 
 ``python -m benchmarks.yardsticks`` prints the quotients for narrow features around round 8192. All contenders take
-turns in one process and the best turn of each counts, so that the quotients hold on a busy machine too.
+turns in one process and the best turn of each counts, so that the quotients also hold on a busy machine.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ TURNS, ROUNDS_PER_TURN = 60, 32
 class BareArithmetic:
     """The arithmetic of one round and nothing else, in numpy, on the shapes and numbers of a fitted model.
 
-    Scores of the reference for all learners and the ensemble, exp and reciprocal, gradients, reference ratios, and for
-    two classes one weighted Newton step, for more one weighted softmax gradient. Left out: reading input, Newton steps
-    of the learners, projections, meta weights, bookkeeping.
+    It computes scores of the reference for all learners and the ensemble, exp and reciprocal, gradients, reference
+    ratios, and one weighted Newton step for two classes or one weighted softmax gradient for more. It leaves out
+    reading the input, Newton steps of the learners, projections, meta weights and bookkeeping.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class BareArithmetic:
         self._targets: FloatArray = np.eye(len(model.classes_))[model.labels_]
 
     def run(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Gradients, ratios and the refit's step."""
+        """Compute gradients, ratios and the refit's step."""
         gradients = (1.0 / (1.0 + np.exp(self._points @ self._features.T))) @ self._features
         ratios = np.exp(-(self._features @ self._points[-1]))
         step = self._newton_step() if len(self._coefs) == 1 else self._softmax_gradient()
@@ -83,7 +83,7 @@ class PlainLoop:
     Parameters
     ----------
     model : AdaptiveClassifier
-        As for ``BareArithmetic``; the loop goes on from its state.
+        As for ``BareArithmetic``; the loop continues from its state.
     """
 
     def __init__(self, model: AdaptiveClassifier) -> None:
@@ -93,7 +93,7 @@ class PlainLoop:
         self._X, self._y = model.reference_, model.labels_
 
     def adapt(self, batch: FloatArray) -> LogisticRegression:
-        """One round, from the batch to the new predictor."""
+        """Play one round, from the batch to the new predictor."""
         self._slow.play(self._features.transform(batch)[0])
         ratios = np.array(
             [min(np.exp(-float(phi @ self._slow.theta)), self._max_ratio) for phi in self._slow.reference]
@@ -102,7 +102,7 @@ class PlainLoop:
 
 
 def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
-    """Put the slow transcription into the state of the fast one, so that both have the same learners to move."""
+    """Put the slow transcription into the state of the fast one, so that both have the same learners."""
     settings, state = fast.rounds_.settings, fast.state_
     slow = PaperAccous(
         fast.reference_features_,
@@ -131,7 +131,7 @@ def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
 
 
 def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
-    """Copy a model into a later round: as many learners as are alive then, copies of those there are."""
+    """Copy a model into a later round, with copies of its learners, as many as are active then."""
     state = model.ratio_.state_
     lengths = active_lengths(n_rounds + 1, model.ratio_.rounds_.settings.min_interval)
     rows = np.arange(len(lengths)) % len(state.lengths)
@@ -148,9 +148,9 @@ def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
 
 
 def best_times(contenders: dict[str, Callable[[int], object]], turns: int, repeats: dict[str, int]) -> dict[str, float]:
-    """Seconds of one call of each contender, best of the turns; in a turn each is called its number of repeats.
+    """Return the best seconds per call of each contender; in a turn, each is called its number of repeats.
 
-    A contender is given the number of the call.
+    A contender gets the number of the call.
     """
     best = dict.fromkeys(contenders, np.inf)
     for turn in range(turns):

@@ -1,12 +1,13 @@
 """A frozen image model behind a camera whose picture drifts: is the patch on the road water?
 
-By day, water is darker than the road; what is lighter is only dust. At night the camera lights the road with its own
-infrared lamp: the picture is grey and grainy, water mirrors the lamp and is light, and dust is dark. Whoever sees the
-picture can tell day from night, so the answer to a picture never changes. But a linear layer on the frozen model's
-features cannot say "the other way round at night", and the labelled pictures are of a summer, nine of ten by day. Then
-the nights grow longer. No new label arrives: the labelled pictures that look like the current ones get more weight.
+By day, water is darker than the road, and lighter patches are dust. At night the camera lights the road with its own
+infrared lamp. The picture is then grey and grainy, water reflects the lamp and is light, and dust is dark. Each picture
+shows whether it is day or night, so the answer to a picture never changes. But a linear layer on the frozen model's
+features cannot express "the other way round at night". The labelled pictures are from a summer, nine in ten by day.
+Then the nights grow longer. No new labels arrive: the model gives more weight to the labelled pictures that look like
+the current ones.
 
-Needs `pip install '.[deep,plot]'` in the project's folder. Writes drifting_camera.png, takes about a minute.
+Needs `pip install '.[deep,plot]'` in the project's folder. Writes drifting_camera.png and takes about a minute.
 """
 
 import argparse
@@ -30,7 +31,7 @@ DAYLIGHT, LAMP = np.array([1.0, 0.9, 0.75]), np.array([0.64, 0.72, 0.8])
 
 
 def draw_patches(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Masks of round, square and star-like patches of any size, somewhere near the middle."""
+    """Return masks of round, square and star-like patches of different sizes, near the middle."""
     rows, columns = np.mgrid[:SIZE, :SIZE]
     x = np.abs(columns - rng.uniform(12.0, 20.0, (n, 1, 1)))
     y = np.abs(rows - rng.uniform(12.0, 20.0, (n, 1, 1)))
@@ -45,7 +46,7 @@ def draw_grain(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def take_pictures(is_night: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures as bytes, (n, 32, 32, 3), and what the patch on each of them is."""
+    """Return pictures as bytes, (n, 32, 32, 3), and what the patch in each of them is."""
     n = len(is_night)
     is_water = rng.random(n) < 0.5
     sign = np.where(is_water == is_night, 1.0, -1.0)[:, None, None, None]  # water: dark by day, light at night
@@ -58,12 +59,12 @@ def take_pictures(is_night: np.ndarray, rng: np.random.Generator) -> tuple[np.nd
 
 
 def share_of_night(n_rounds: int) -> np.ndarray:
-    """From summer to winter and back."""
+    """Return the share of night pictures in each round, from summer to winter and back."""
     return 0.5 - 0.45 * np.cos(np.linspace(0.0, 2.0 * np.pi, n_rounds))
 
 
 def follow(batches: list[tuple[np.ndarray, np.ndarray]], reference: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The errors of the fixed and of the adapted classifier in every round."""
+    """Return the errors of the fixed and of the adapted classifier in every round."""
     fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0).fit(*reference)
     adapted = AdaptiveClassifier(C=10.0).fit(*reference)
     errors = np.empty((len(batches), 2))
@@ -80,7 +81,7 @@ def print_table(errors: np.ndarray, nights: np.ndarray) -> None:
         means = [errors[is_season, column].mean() for is_season in seasons.values()]
         print(f"{name:>10s}" + "".join(f"{mean:14.1%}" for mean in (*means, errors[:, column].mean())))
     better, worse = np.mean(errors[:, 1] < errors[:, 0]), np.mean(errors[:, 1] > errors[:, 0])
-    print(f"Adapted is better in {better:.0%} of the {len(errors)} rounds, worse in {worse:.0%}, else equal.")
+    print(f"Adapted is better in {better:.0%} of the {len(errors)} rounds, worse in {worse:.0%}, equal in the rest.")
 
 
 def draw(errors: np.ndarray, images: list[np.ndarray], path: Path) -> None:
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=Path("drifting_camera.png"), help="where to save the picture")
     arguments = parser.parse_args()
     if arguments.rounds < 20:
-        parser.error("--rounds must be at least 20, for every season to come")
+        parser.error("--rounds must be at least 20, so that every season occurs")
 
     rng = np.random.default_rng(arguments.seed)
     nights = share_of_night(arguments.rounds)

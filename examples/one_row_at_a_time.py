@@ -1,6 +1,6 @@
-"""Rows arrive one at a time: predict it, then learn from it, without its label.
+"""Rows arrive one at a time: predict each row, then learn from it without its label.
 
-In row 301 the stream jumps to a population that makes up a tenth of the reference, in row 601 it jumps back, and so on.
+At row 301 the stream jumps to a population that makes up a tenth of the reference. At row 601 it jumps back, and so on.
 """
 
 import numpy as np
@@ -21,4 +21,4 @@ is_rare = stream.alphas == 0.0
 for kind, is_kind in (("common", ~is_rare), ("rare", is_rare)):
     n_fixed, n_adapted = is_wrong[is_kind].sum(axis=0)
     print(f"{is_kind.sum()} rows of the {kind} population: wrong on {n_fixed} (fixed) and {n_adapted} (adapted)")
-print(f"Predictor fitted anew {adapted.n_refits_} times in {adapted.n_rounds_} rounds.")
+print(f"The predictor was refitted {adapted.n_refits_} times in {adapted.n_rounds_} rounds.")

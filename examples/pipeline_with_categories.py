@@ -1,8 +1,8 @@
-"""A scikit-learn pipeline on a frame with categories and missing values, kept up to date through a heat wave.
+"""A scikit-learn pipeline on a data frame with categories and missing values, kept up to date through a heat wave.
 
-Will a bicycle rental be busy today? The warmer, the busier, up to about 22 degrees; then heat keeps people at home. A
-linear model fitted on a year's weather learns "the warmer, the busier", and fails in a heat wave. But the reference has
-some hot days. Given the right weight, they are all it takes: no new label arrives.
+Will a bicycle rental be busy today? Up to about 22 degrees, warmer means busier; beyond that, heat keeps people at
+home. A linear model fitted on a year's weather learns "warmer means busier" and fails in a heat wave. But the reference
+has some hot days. With the right weights, these are enough to adapt, without any new labels.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ rng = np.random.default_rng(0)
 
 
 def observe(n_rentals: int, temperature: float, skies: list[str]) -> tuple[pd.DataFrame, np.ndarray]:
-    """The weather at some rentals, a tenth of the values missing, and whether they were busy."""
+    """Return the weather at some rentals, with a tenth of the values missing, and whether they were busy."""
     weather = pd.DataFrame(
         {
             "temperature": rng.normal(temperature, 8.0, n_rentals),
@@ -34,7 +34,7 @@ def observe(n_rentals: int, temperature: float, skies: list[str]) -> tuple[pd.Da
 
 X_reference, y_reference = observe(2000, temperature=18.0, skies=["clear", "cloudy", "rain"])
 
-# The preprocessing serves twice: inside the pipeline, and as the features in which the drift is tracked.
+# The preprocessing is used twice: inside the pipeline, and to make the features in which the drift is tracked.
 preprocessing = make_column_transformer(
     (make_pipeline(SimpleImputer(), StandardScaler()), ["temperature", "wind"]),
     (OneHotEncoder(handle_unknown="ignore"), ["sky"]),
@@ -45,7 +45,7 @@ ratio = OnlineDensityRatio(feature_map=preprocessing)
 adapted = AdaptiveClassifier(pipeline, ratio=ratio).fit(X_reference, y_reference)
 
 is_right: dict[str, list[bool]] = {"fixed": [], "adapted": []}
-for day in range(1, 41):  # it gets a degree warmer every day, up to 30, and a new kind of sky comes with it
+for day in range(1, 41):  # a degree warmer every day, up to 30, with a new kind of sky
     X_batch, y_batch = observe(20, temperature=min(18.0 + day, 30.0), skies=["clear", "cloudy", "Sahara dust"])
     if day > 12:
         is_right["fixed"] += list(fixed.predict(X_batch) == y_batch)

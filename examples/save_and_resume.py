@@ -1,4 +1,4 @@
-"""Stop in the middle of a stream, go on in another process: nothing is lost, to the last bit."""
+"""Stop in the middle of a stream and continue in another process, with exactly the same result."""
 
 import tempfile
 from itertools import islice
@@ -19,13 +19,13 @@ for batch in islice(batches, 150):
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "model"
     accous.save(model, path)  # in the process that stops
-    resumed = accous.load(path)  # in the one that goes on
+    resumed = accous.load(path)  # in the process that continues
 print(f"Saved and loaded after round {resumed.n_rounds_}.")
 
-for batch in batches:  # both go on; the first stands for one that never stopped
+for batch in batches:  # both continue; the first stands for a model that never stopped
     model.adapt(batch.X)
     resumed.adapt(batch.X)
 
 assert np.array_equal(resumed.reference_weight_, model.reference_weight_)
 assert np.array_equal(resumed.predict_proba(batch.X), model.predict_proba(batch.X))
-print(f"After round {resumed.n_rounds_} it has the weights and predictions of the one that never stopped, bit for bit.")
+print(f"After round {resumed.n_rounds_} it has the weights and predictions of the uninterrupted model, bit for bit.")

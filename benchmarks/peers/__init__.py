@@ -1,4 +1,4 @@
-"""The one-step ratio estimators beside those of other packages: ``make bench-peers``.
+"""Compare the one-step ratio estimators with those of other packages: ``make bench-peers``.
 
-Runners import this package in the peers' environments, so nothing is imported here.
+Runners import this package in the peers' environments, so this file imports nothing.
 """

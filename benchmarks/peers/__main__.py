@@ -1,6 +1,6 @@
-"""The one-step ratios beside those of ADAPT, densratio and skada, risks beside NannyML's: ``make bench-peers``.
+"""Compare the one-step ratios with ADAPT, densratio and skada, and risks with NannyML: ``make bench-peers``.
 
-Every peer runs in its own environment and process; ours and the peers' turns alternate, all on one thread.
+Every peer runs in its own environment and process. Ours and the peers take turns, all on one thread.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from benchmarks.record import write_results
 
 SHAPE = {"n_reference": 1000, "n_features": 12, "batch_size": 5, "n_batches": 3}
 TURNS = 4
-SECONDS_A_TURN = 1.0  # shorter turns gave times that differed by two thirds from run to run
+SECONDS_A_TURN = 1.0  # with shorter turns, times differed by two thirds from run to run
 
 
 def main() -> None:
-    """Measure, print and write down; or only freeze the peers' answers for the tests."""
+    """Measure, print and save, or only store the peers' answers for the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--freeze", action="store_true", help="only write the peers' answers to small problems down")
-    parser.add_argument("--risks", action="store_true", help="only the error without labels, beside NannyML's")
-    parser.add_argument("--references", type=int, default=20, help="references per shift for it (default 20)")
+    parser.add_argument("--freeze", action="store_true", help="only store the peers' answers to small problems")
+    parser.add_argument("--risks", action="store_true", help="only compare the error without labels with NannyML")
+    parser.add_argument("--references", type=int, default=20, help="references per shift for --risks (default 20)")
     arguments = parser.parse_args()
     console = Console(width=170)
     if not arguments.freeze:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def compare_risks(console: Console, n_references: int) -> None:
-    """Error and time of estimates of the current error."""
+    """Measure the error and the time of estimates of the current error."""
     with threadpool_limits(1), Peer("nannyml") as peer:
         rows = [measure_risks(peer, shift, n_references) for shift in track(SHIFTS, "risks", console=console)]
     grid = risk_grid(rows)
@@ -59,7 +59,7 @@ def compare_risks(console: Console, n_references: int) -> None:
 
 
 def measure(peers: dict[str, Peer], console: Console) -> None:
-    """Speed, agreement and hard cases."""
+    """Measure speed, agreement and hard cases."""
     problem = gaussian_problem(**SHAPE)
     rows = [
         run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN)

@@ -1,4 +1,4 @@
-"""Ours beside a peer on the same data: speed of one update, and who solves the method's problem better."""
+"""Compare ours with a peer on the same data: the speed of one update, and who solves the problem better."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ TOLERANCE = 1e-6  # relative for objectives, absolute for constraints
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A method, a peer, and how many times faster ours is meant to be."""
+    """A method, a peer, and how many times faster ours should be."""
 
     method: str
     peer: str
     aim: float | None = None
-    settings: Settings = field(default_factory=dict)  # for the peer; where there are none, its defaults
+    settings: Settings = field(default_factory=dict)  # for the peer; empty means its defaults
 
     @property
     def title(self) -> str:
-        """How the settings of the peer are called in the table."""
+        """The name of the peer's settings in the table."""
         return "given" if self.settings else "default"
 
 
-GIVEN = {"width": sqrt(6.0), "ridge": 0.1}  # gamma = 1/12, which is 1/d here, and what densratio's search is spared
+GIVEN = {"width": sqrt(6.0), "ridge": 0.1}  # gamma = 1/12, which is 1/d here; densratio then does not search
 CONTESTS = (
     Contest("ulsif", "adapt", aim=50.0),
     Contest("ulsif", "densratio", aim=50.0),
@@ -58,7 +58,7 @@ CONTESTS = (
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How good an answer is, batch by batch."""
+    """The quality of an answer for each batch."""
 
     objective: Array
     violation: Array
@@ -68,7 +68,7 @@ def run_contest(contest: Contest, peer: Peer, problem: Problem, turns: int, seco
     """Alternate ours with default settings, ours with the peer's settings, and the peer."""
     n_batches = len(problem.batches)
     answers = {"default": [], "same": [], "peer": []}  # type: dict[str, list[Answer]]
-    theirs = peer.estimate(contest.method, problem, contest.settings)  # also warms the peer up
+    theirs = peer.estimate(contest.method, problem, contest.settings)  # also warms up the peer
     for _ in range(turns):
         answers["default"].append(estimate_ours(contest.method, problem, [{}] * n_batches, seconds_a_turn))
         answers["same"].append(estimate_ours(contest.method, problem, theirs.used, seconds_a_turn))
@@ -95,13 +95,13 @@ def run_contest(contest: Contest, peer: Peer, problem: Problem, turns: int, seco
 
 
 def best_times(answers: list[Answer]) -> tuple[float, float]:
-    """Seconds on the wall and of work: the best turn of every batch, averaged over batches."""
+    """Return wall and CPU seconds: the best turn of every batch, averaged over batches."""
     wall, work = np.min([answer.times for answer in answers], axis=0).mean(axis=0)
     return float(wall), float(work)
 
 
 def compare(method: str, problem: Problem, ours: Answer, theirs: Answer) -> dict[str, float]:
-    """Weights, objectives and constraints of two answers to the same problems with the same settings."""
+    """Compare weights, objectives and constraints of two answers to the same problems with the same settings."""
     our_solution, their_solution = (judge(method, problem, answer, theirs.used) for answer in (ours, theirs))
     scale = np.abs(theirs.weights).max(axis=1, keepdims=True)
     excess = (our_solution.objective - their_solution.objective) / np.abs(their_solution.objective)
@@ -116,7 +116,7 @@ def compare(method: str, problem: Problem, ours: Answer, theirs: Answer) -> dict
 
 
 def judge(method: str, problem: Problem, answer: Answer, settings: list[Settings]) -> Solution:
-    """The objective and the violated constraints of an answer, for the problem that the settings pose."""
+    """Return the objective and the violated constraints of an answer, for the problem that the settings pose."""
     judged = [
         judge_batch(method, problem.reference, batch, weights, coefs, chosen)
         for batch, weights, coefs, chosen in zip(problem.batches, answer.weights, answer.coefs, settings, strict=True)
@@ -128,7 +128,7 @@ def judge(method: str, problem: Problem, answer: Answer, settings: list[Settings
 def judge_batch(
     method: str, reference: Array, batch: Array, weights: Array, coefs: Array, settings: Settings
 ) -> tuple[float, float]:
-    """Objective and violation for one batch."""
+    """Return objective and violation for one batch."""
     if method == "kmm":
         bounds = {name: settings[name] for name in ("max_ratio", "mass_tolerance")}
         return kmm_objective(reference, batch, weights, width=settings["width"]), kmm_violation(weights, **bounds)
@@ -139,7 +139,7 @@ def judge_batch(
 
 
 def verdict(aim: float | None, row: dict[str, Any]) -> str:
-    """Pass or miss: fast by both clocks, also with the peer's settings, and its problem solved as well as by it."""
+    """Return pass or miss: fast by both clocks, also with the peer's settings, and its problem solved as well."""
     if aim is None:
         return ""
     is_fast = min(row[name] for name in row if name.startswith("times_")) >= aim

@@ -1,4 +1,4 @@
-"""Batches and tables that are hard on the methods: are the weights finite, and how many rows do they leave?"""
+"""Batches and tables that are hard for the methods: are the weights finite, and how many rows do they leave?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def measure_edges(peers: dict[str, Peer]) -> Iterator[dict[str, Any]]:
-    """Every method of everyone, with default settings, in every case."""
+    """Return the results of every method of every package, with default settings, in every case."""
     for case, shape in CASES.items():
         problem = gaussian_problem(**shape, n_batches=N_BATCHES)
         for method in METHODS["adapt"]:
@@ -40,7 +40,7 @@ def measure_edges(peers: dict[str, Peer]) -> Iterator[dict[str, Any]]:
 
 
 def ask_us(method: str, problem: Problem) -> list[Array | str]:
-    """Our weights for every batch, or the error."""
+    """Return our weights for every batch, or the error."""
     answers: list[Array | str] = []
     for batch in problem.batches:
         try:
@@ -51,7 +51,7 @@ def ask_us(method: str, problem: Problem) -> list[Array | str]:
 
 
 def ask_peer(peer: Peer, method: str, problem: Problem) -> list[Array | str]:
-    """A peer's weights for every batch, or its error."""
+    """Return a peer's weights for every batch, or its error."""
     answers: list[Array | str] = []
     for batch in problem.batches:
         try:
@@ -62,7 +62,7 @@ def ask_peer(peer: Peer, method: str, problem: Problem) -> list[Array | str]:
 
 
 def summarise(answers: list[Array | str]) -> dict[str, Any]:
-    """How often weights are not finite, and the ranges of Kish's effective sample size, the mean and exact zeros."""
+    """Count weights that are not finite, and return the ranges of effective sample size, mean and exact zeros."""
     weights = [answer for answer in answers if not isinstance(answer, str)]
     finite = [answer for answer in weights if np.isfinite(answer).all()]
     return {
@@ -76,11 +76,11 @@ def summarise(answers: list[Array | str]) -> dict[str, Any]:
 
 
 def effective_sample_size(weights: Array) -> float:
-    """Kish's number of equally weighted rows; 0 where all weights are 0."""
+    """Return Kish's number of equally weighted rows; 0 if all weights are 0."""
     squares = float(np.sum(weights**2))
     return float(np.sum(weights) ** 2 / squares) if squares > 0.0 else 0.0
 
 
 def extremes(values: list[float]) -> list[float] | None:
-    """The smallest and the largest, if there are any."""
+    """Return the smallest and the largest, if there are any."""
     return [min(values), max(values)] if values else None

@@ -1,4 +1,4 @@
-"""The peers' answers to small problems, kept with the tests so that they need no peer."""
+"""Store the peers' answers to small problems with the tests, so that the tests need no peer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTIONS: dict[str, tuple[str, Settings, tuple[str, ...]]] = {
 
 
 def freeze(peers: dict[str, Peer]) -> Path:
-    """Ask every peer every question and write the answers down."""
+    """Ask every peer every question and store the answers."""
     problem = gaussian_problem(**SHAPE)
     arrays: dict[str, Any] = {"reference": problem.reference, "batches": problem.batches}
     versions = {}

@@ -1,6 +1,6 @@
-"""What the methods minimise, written out slowly, and how far a solution is from being allowed.
+"""What the methods minimise, in plain code, and how far a solution violates the constraints.
 
-One evaluation for ours and for the peers' solutions. Smaller is better everywhere. Kernels are
+Our solutions and the peers' are evaluated by the same code. Smaller is always better. Kernels are
 k(x, c) = exp(-||x - c||^2 / (2 width^2)); the centres of a ratio sum_l coef_l k(x, c_l) are the batch rows.
 """
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def gaussian_kernel(rows: Array, centers: Array, width: float) -> Array:
-    """The matrix of k(x_i, c_l), a column at a time."""
+    """Return the matrix of k(x_i, c_l), computed column by column."""
     columns = [np.exp(-0.5 * np.sum((rows - center) ** 2, axis=1) / width**2) for center in centers]
     return np.stack(columns, axis=1)
 
@@ -29,7 +29,7 @@ def least_squares_objective(
 
 
 def least_squares_solution(reference: Array, batch: Array, *, width: float, ridge: float, alpha: float = 0.0) -> Array:
-    """The coefficients of the least objective, before anything negative is cut: (H + ridge I) coefs = h."""
+    """Return the coefficients that minimise the objective, before negative ones are cut: (H + ridge I) coefs = h."""
     k_reference = gaussian_kernel(reference, batch, width)
     k_batch = gaussian_kernel(batch, batch, width)
     hessian = (1.0 - alpha) * k_reference.T @ k_reference / len(reference) + alpha * k_batch.T @ k_batch / len(batch)
@@ -37,13 +37,13 @@ def least_squares_solution(reference: Array, batch: Array, *, width: float, ridg
 
 
 def kliep_objective(r_reference: Array, r_batch: Array) -> float:
-    """-mean_batch log r, for r divided by its mean over the reference, as the constraint mean_ref r = 1 asks."""
+    """-mean_batch log r, with r divided by its mean over the reference, as the constraint mean_ref r = 1 requires."""
     with np.errstate(divide="ignore"):
         return float(-np.mean(np.log(r_batch / np.mean(r_reference))))
 
 
 def kliep_violation(r_reference: Array, r_batch: Array) -> float:
-    """How far mean_ref r is from 1, or how far below 0 r is."""
+    """Return how far mean_ref r is from 1, or how far r is below 0."""
     lowest = min(r_reference.min(), r_batch.min())
     return float(max(0.0, -lowest, abs(np.mean(r_reference) - 1.0)))
 
@@ -56,6 +56,6 @@ def kmm_objective(reference: Array, batch: Array, weights: Array, *, width: floa
 
 
 def kmm_violation(weights: Array, *, max_ratio: float, mass_tolerance: float) -> float:
-    """The largest excess over 0 <= w <= max_ratio and |mean w - 1| <= mass_tolerance."""
+    """Return the largest excess over 0 <= w <= max_ratio and |mean w - 1| <= mass_tolerance."""
     excess = abs(np.mean(weights) - 1.0) - mass_tolerance
     return float(max(0.0, -weights.min(), weights.max() - max_ratio, excess))

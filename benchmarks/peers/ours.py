@@ -1,4 +1,4 @@
-"""Our side: the same questions that the peers' runners answer."""
+"""Our side: answers to the same questions as the peers' runners."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NO_CUT = 1e12
 
 
 class Ours(Contender):
-    """One of our estimators, fitted on the reference beforehand: only its ``partial_fit`` is timed."""
+    """One of our estimators, already fitted on the reference; only its ``partial_fit`` is timed."""
 
     def __init__(self, method: str, settings: Settings, reference: Array) -> None:
         self.method, self.settings = method, settings
         self.model = CLASSES[method](feature_map="identity", random_state=0, **self._keywords()).fit(reference)
 
     def _keywords(self) -> Settings:
-        """Our defaults, or the peer's settings without what is ours alone: the cut of the ratios, and KMM's ridge."""
+        """Return our defaults, or the peer's settings without what only ours has: the cut of ratios and KMM's ridge."""
         if not self.settings:
             return {}
         return {"ridge": 0.0} | self.settings if self.method == "kmm" else {"max_ratio": NO_CUT} | self.settings
@@ -44,7 +44,7 @@ class Ours(Contender):
 
 
 def estimate_ours(method: str, problem: Problem, settings: list[Settings], at_least_seconds: float = 0.0) -> Answer:
-    """Our answer; ``settings`` has one entry per batch, an empty one meaning our defaults."""
+    """Return our answer; ``settings`` has one entry per batch, and an empty one means our defaults."""
     fitted: dict[str, Ours] = {}
     for chosen in settings:
         key = json.dumps(chosen)
@@ -55,7 +55,7 @@ def estimate_ours(method: str, problem: Problem, settings: list[Settings], at_le
 
 
 def seconds_to_fit(method: str, reference: Array, turns: int) -> float:
-    """Best time of ``fit`` on the reference, which the peers' times have in them."""
+    """Return the best time of ``fit`` on the reference, which the peers' times include."""
     best = np.inf
     for _ in range(turns):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The data that ours and the peers' estimators see."""
+"""The data for our estimators and the peers'."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def gaussian_problem(n_reference: int, n_features: int, batch_size: int, n_batch
     )
     rows, _ = stream.reference()
     center, scale = rows.mean(axis=0), rows.std(axis=0)
-    # Standardised here, so that the same numbers reach ours with feature_map="identity" and the peers.
+    # Standardised here, so that ours (with feature_map="identity") and the peers get the same numbers.
     return Problem((rows - center) / scale, np.array([(batch.X - center) / scale for batch in stream]))

@@ -1,4 +1,4 @@
-"""The peers' processes: one runner each, kept alive so that its turns alternate with ours."""
+"""The peers' processes: one runner each, kept running so that it can take turns with ours."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Settings = dict[str, float]
 
 
 class PeerError(Exception):
-    """The peer raised an error; the message is the peer's."""
+    """The peer raised an error, whose message this is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a peer's estimator says about each batch of a problem."""
+    """The answer of a peer's estimator for each batch of a problem."""
 
-    times: Array  # of shape (n_batches, 2): seconds on the wall and of work, each the best of its repetitions
+    times: Array  # of shape (n_batches, 2): wall and CPU seconds, each the best of its repetitions
     weights: Array  # of shape (n_batches, n_reference)
-    coefs: Array  # of shape (n_batches, batch_size), by batch row; NaN where the method has none
+    coefs: Array  # of shape (n_batches, batch_size), by batch row; NaN if the method has none
     used: list[Settings]  # by batch: the settings given, and those the peer chose
     version: str
 
@@ -46,7 +46,7 @@ class Peer:
     def __enter__(self) -> Self:
         python = ENVIRONMENTS / self.name / "bin" / "python"
         if not python.exists():
-            raise SystemExit(f"There is no environment for {self.name}: run `make bench-peers`, which builds it.")
+            raise SystemExit(f"There is no environment for {self.name}: run `make bench-peers` to build it.")
         self._folder = tempfile.TemporaryDirectory()
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -69,13 +69,13 @@ class Peer:
     def estimate(
         self, method: str, problem: Problem, settings: Settings | None = None, at_least_seconds: float = 0.0
     ) -> Answer:
-        """The peer's weights for every batch; its own defaults where ``settings`` has nothing."""
+        """Return the peer's weights for every batch, with its own defaults where ``settings`` has no entry."""
         request = {"method": method, "settings": settings or {}, "at_least_seconds": at_least_seconds}
         arrays, version = self.ask(request, reference=problem.reference, batches=problem.batches)
         return Answer(arrays["times"], arrays["weights"], arrays["coefs"], json.loads(str(arrays["used"])), version)
 
     def ask(self, request: dict[str, Any], **arrays: Any) -> tuple[dict[str, NDArray[Any]], str]:
-        """The arrays that the peer answers to a request with arrays, and its version."""
+        """Send arrays to the peer; return the arrays that it answers, and its version."""
         folder = Path(self._folder.name)
         data, answer = folder / "data.npz", folder / "answer.npz"
         np.savez(data, **arrays)
@@ -91,6 +91,6 @@ class Peer:
         print(json.dumps(request), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"The runner of {self.name} ended: start it by hand to see why.")
+            raise SystemExit(f"The runner of {self.name} stopped: start it by hand to see why.")
         reply: dict[str, str] = json.loads(line)
         return reply

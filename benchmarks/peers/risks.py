@@ -1,7 +1,7 @@
-"""The error without labels beside NannyML's CBPE, on the streams of ``benchmarks.trust_cbpe``.
+"""Compare the error without labels with NannyML's CBPE, on the streams of ``benchmarks.trust_cbpe``.
 
-Both are given the fixed model: NannyML its cross-fitted probabilities on the reference with the labels, and at every
-look those of the latest 100 rows as a chunk. What is estimated is known in closed form.
+Both use the fixed model. NannyML gets its cross-fitted probabilities on the reference with the labels, and at every
+look those of the latest 100 rows as a chunk. The true error is known in closed form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["measure_risks", "risk_grid"]
 
 
 def measure_risks(peer: Peer, shift: str, n_references: int) -> dict[str, Any]:
-    """Mean absolute errors and biases in points, milliseconds of one estimate."""
+    """Return mean absolute errors and biases in points, and the milliseconds of one estimate."""
     found: list[dict[str, FloatArray]] = []
     version = ""
     for seed in range(n_references):
@@ -44,7 +44,7 @@ def measure_risks(peer: Peer, shift: str, n_references: int) -> dict[str, Any]:
 
 
 def look_at_stream(shift: str, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Our estimates and the truth at every look, and what NannyML is asked."""
+    """Return our estimates and the truth at every look, and the request for NannyML."""
     stream = GaussianStream(SHIFTS[shift], n_rounds=N_ROUNDS, random_state=seed)
     recent: deque[FloatArray] = deque(maxlen=CHUNK_ROWS)
     looks: list[dict[str, float]] = []
@@ -80,7 +80,7 @@ def _look(model: Any, stream: GaussianStream, alpha: float) -> dict[str, float]:
 
 
 def risk_grid(rows: list[dict[str, Any]]) -> Grid:
-    """Errors in points and times in milliseconds, a line for every shift."""
+    """Return errors in points and times in milliseconds, one line per shift."""
     version, n_references = rows[0]["peer_version"], rows[0]["n_references"]
     title = f"Error without labels beside NannyML {version}, {n_references} references a shift"
     headings: tuple[str, ...] = ("shift", "fixed model: accous", "NannyML", "transcription", "bias: accous", "NannyML")

@@ -30,7 +30,7 @@ class Adapt(Contender):
 
     def used(self) -> Settings:
         n_reference, n_features = self.shape
-        used = {"width": sqrt(n_features / 2.0)}  # scikit-learn's gamma = 1 / d, where no gamma is given
+        used = {"width": sqrt(n_features / 2.0)}  # scikit-learn's gamma = 1 / d, if no gamma is given
         if self.method in ("ulsif", "rulsif"):
             used["ridge"] = 1.0
         if self.method == "rulsif":

@@ -17,7 +17,7 @@ from benchmarks.peers.serving import Array, serve_answers
 
 
 def answer(request: dict[str, Any]) -> dict[str, Array]:
-    """Estimated error of every chunk, with the seconds of work that it took alone, and all of them together."""
+    """Return the estimated error of every chunk, and the CPU seconds for each alone and for all together."""
     with np.load(request["data"]) as data:
         reference = frame(data["reference_probabilities"], labels=data["reference_labels"])
         chunks = [frame(probabilities) for probabilities in data["chunk_probabilities"]]
@@ -40,7 +40,7 @@ def answer(request: dict[str, Any]) -> dict[str, Array]:
 
 
 def estimate(estimator: CBPE, rows: pd.DataFrame) -> tuple[Array, float]:
-    """Error of each chunk of the rows, and the seconds of work."""
+    """Return the error of each chunk of the rows, and the CPU seconds."""
     start = time.process_time()
     result = estimator.estimate(rows)
     seconds = time.process_time() - start
@@ -49,7 +49,7 @@ def estimate(estimator: CBPE, rows: pd.DataFrame) -> tuple[Array, float]:
 
 
 def frame(probabilities: Array, labels: NDArray[np.int64] | None = None) -> pd.DataFrame:
-    """Rows as NannyML wants them."""
+    """Return rows in the form that NannyML needs."""
     columns: dict[str, Any] = {"probability": probabilities, "predicted": (probabilities > 0.5).astype(np.int64)}
     return pd.DataFrame(columns if labels is None else columns | {"label": labels})
 

@@ -10,7 +10,7 @@ from skada import KLIEPReweightAdapter, KMMReweightAdapter
 from benchmarks.peers.serving import Array, Contender, Settings, serve
 
 NAMES = {"max_ratio": "B", "mass_tolerance": "eps"}
-DEFAULT_GAMMA_OF_KLIEP = 1.0  # of KLIEPReweight; the adapter inside it has no default
+DEFAULT_GAMMA_OF_KLIEP = 1.0  # the default of KLIEPReweight; the adapter inside it has none
 
 
 class Skada(Contender):
@@ -40,7 +40,7 @@ class Skada(Contender):
         if self.method == "kliep":
             return {"width": sqrt(0.5 / self.adapter.best_gamma_)}
         used = {
-            "width": sqrt(n_features / 2.0),  # scikit-learn's gamma = 1 / d, where no gamma is given
+            "width": sqrt(n_features / 2.0),  # scikit-learn's gamma = 1 / d, if no gamma is given
             "max_ratio": 1000.0,
             "mass_tolerance": (sqrt(n_reference) - 1.0) / sqrt(n_reference),
         }

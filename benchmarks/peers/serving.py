@@ -1,7 +1,7 @@
 """What a runner does in its peer's environment: answer requests for weights, one line of JSON each.
 
-It needs numpy and the peer, and never accous. A request names a file with a reference and batches, the method, the
-settings (an absent one means the peer's default) and where to write the answer.
+It needs numpy and the peer, but not accous. A request names a file with a reference and batches, the method, the
+settings (a missing one means the peer's default) and where to write the answer.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ CLOCKS = (time.perf_counter, time.process_time)
 
 
 class Contender(ABC):
-    """One estimator of a peer, with its settings; used for one batch after another."""
+    """One estimator of a peer with its settings, used for one batch after another."""
 
     @abstractmethod
     def estimate(self, reference: Array, batch: Array) -> Array:
-        """The weights of the reference rows: this is what is timed."""
+        """Return the weights of the reference rows. Only this is timed."""
 
     @abstractmethod
     def used(self) -> Settings:
-        """The settings of the last estimate, in our words, those included that the peer chose by itself."""
+        """Return the settings of the last estimate under our names, including those that the peer chose itself."""
 
     def expansion(self) -> tuple[Array, Array] | None:
-        """Centres and coefficients of the last estimate, where the ratio is a sum of kernels."""
+        """Return centres and coefficients of the last estimate, if the ratio is a sum of kernels."""
         return None
 
 
@@ -50,8 +50,8 @@ def serve(peer: str, make: MakeContender) -> None:
 
 
 def serve_answers(peer: str, answer_one: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer the requests of standard input, by arrays in a file, until it ends."""
-    # Whatever the peer prints goes to standard error: standard output belongs to the replies.
+    """Answer the requests on standard input, with arrays in a file, until the input ends."""
+    # Everything the peer prints goes to standard error, because standard output is for the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     warnings.simplefilter("ignore")
@@ -60,7 +60,7 @@ def serve_answers(peer: str, answer_one: Callable[[dict[str, Any]], dict[str, An
         np.random.seed(0)  # noqa: NPY002  (the peers draw their centres from numpy's global generator)
         try:
             answer = answer_one(request)
-        except Exception as error:  # what a peer cannot do is a result, too
+        except Exception as error:  # a peer's failure is a result, too
             reply = {"error": f"{type(error).__name__}: {error}"}
         else:
             np.savez(request["answer"], **answer)
@@ -69,7 +69,7 @@ def serve_answers(peer: str, answer_one: Callable[[dict[str, Any]], dict[str, An
 
 
 def answer_request(request: dict[str, Any], make: MakeContender) -> dict[str, Any]:
-    """The answer of a fresh contender to every batch of the request's file."""
+    """Return the answer of a fresh contender to every batch of the request's file."""
     with np.load(request["data"]) as data:
         reference, batches = data["reference"], data["batches"]
     contender = make(request["method"], request["settings"])
@@ -79,10 +79,10 @@ def answer_request(request: dict[str, Any], make: MakeContender) -> dict[str, An
 def estimate_all(
     contenders: Sequence[Contender], reference: Array, batches: Array, at_least_seconds: float
 ) -> dict[str, Any]:
-    """Weights and best times for every batch, going through all batches again while the time lasts.
+    """Return weights and best times for every batch, going through all batches again while there is time.
 
-    Through all batches, rather than through repetitions of one: an estimator that starts from its last solution would
-    start a repetition at the answer.
+    A pass goes through all batches instead of repeating one, because an estimator that starts from its last solution
+    would start a repetition at the answer.
     """
     times = np.full((len(batches), len(CLOCKS)), np.inf)
     weights, coefs, used = [], [], []
@@ -102,17 +102,17 @@ def estimate_all(
 
 
 def read_clocks() -> Array:
-    """Seconds on the wall, and seconds of this process's work, which other processes do not lengthen."""
+    """Return wall seconds, and CPU seconds of this process, which do not depend on other processes."""
     return np.array([clock() for clock in CLOCKS])
 
 
 def coefs_of_rows(contender: Contender, batch: Array) -> Array:
-    """The coefficient of the kernel at each batch row; zero where none is, a sum where several are."""
+    """Return the coefficient of the kernel at each batch row: zero without a kernel, a sum with several."""
     coefs = np.zeros(len(batch))
     expansion = contender.expansion()
     if expansion is None:
         return np.full(len(batch), np.nan)
     for center, coef in zip(*expansion, strict=True):
-        # The nearest row, not the equal one: a centre may have been moved to and fro.
+        # The nearest row, not an equal one, because a centre may have been transformed and transformed back.
         coefs[np.argmin(np.sum((batch - center) ** 2, axis=1))] += coef
     return coefs

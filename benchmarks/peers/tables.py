@@ -23,7 +23,7 @@ class Grid:
     lines: list[list[str]]
 
     def rich(self) -> Table:
-        """For the terminal."""
+        """Return the table for the terminal."""
         table = Table(title=self.title)
         for index, heading in enumerate(self.headings):
             table.add_column(heading, justify="left" if index < 3 else "right")
@@ -32,13 +32,13 @@ class Grid:
         return table
 
     def markdown(self) -> str:
-        """For the documentation."""
+        """Return the table for the documentation."""
         lines = [self.headings, ["---"] * len(self.headings), *self.lines]
         return f"{self.title}:\n\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def speed_grid(rows: list[dict[str, Any]], shape: str) -> Grid:
-    """Milliseconds of one update, how many times faster ours is by both clocks, and whether the aim is met."""
+    """Return milliseconds of one update, how many times faster ours is by both clocks, and whether the aim is met."""
     title = f"Milliseconds of one ratio update, {shape} (in brackets: how many times less CPU time)"
     ours = ("accous", "times faster", "accous, its settings", "times faster", "accous fit")
     headings = ("method", "peer", "its settings", "peer", *ours, "aim", "")
@@ -62,7 +62,7 @@ def speed_grid(rows: list[dict[str, Any]], shape: str) -> Grid:
 
 
 def agreement_grid(rows: list[dict[str, Any]]) -> Grid:
-    """Objective values and constraints at both solutions, for the peer's settings."""
+    """Return objective values and constraints at both solutions, for the peer's settings."""
     headings = ("weights differ by", "our objective", "its objective", "ours worse by", "we violate", "it violates")
     lines = [
         [
@@ -83,7 +83,7 @@ def agreement_grid(rows: list[dict[str, Any]]) -> Grid:
 
 
 def edge_grid(rows: list[dict[str, Any]]) -> Grid:
-    """What is left of hard cases with default settings."""
+    """Return the results on hard cases with default settings."""
     headings = ("batches without finite weights", "effective sample size", "mean", "exact zeros")
     lines = []
     for row in rows:
@@ -104,18 +104,18 @@ def edge_grid(rows: list[dict[str, Any]]) -> Grid:
 
 
 def write_page(grids: list[Grid], begin: str = BEGIN, end: str = END) -> None:
-    """Put the tables between their marks in docs/peers.md."""
+    """Write the tables between their markers in docs/peers.md."""
     before, rest = PAGE.read_text().split(begin)
     tables = "\n".join(grid.markdown() for grid in grids)
     PAGE.write_text(f"{before}{begin}\n\n{tables}\n{end}{rest.split(end)[1]}")
 
 
 def span(extremes: list[float] | None) -> str:
-    """Lowest to highest, or once where they look the same."""
+    """Return lowest to highest, or one value if both look the same."""
     texts = dict.fromkeys(f"{value:.3g}" for value in extremes or [])
     return " to ".join(texts)
 
 
 def milliseconds(seconds: float) -> str:
-    """Three significant digits."""
+    """Return milliseconds with three significant digits."""
     return f"{1e3 * seconds:.3g}" if seconds < 1.0 else f"{1e3 * seconds:.0f}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
     from accous.checkpoint import load, save
+    from accous.checkpoint.saving import load, save
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.exceptions import AccousError
     from accous.ratio.kliep import KLIEP
@@ -54,8 +55,8 @@ _HOME_OF_NAME = {
     "RULSIF": "accous.ratio.rulsif",
     "SingleLearnerRatio": "accous.ratio.single",
     "ULSIF": "accous.ratio.ulsif",
-    "load": "accous.checkpoint",
-    "save": "accous.checkpoint",
+    "load": "accous.checkpoint.saving",
+    "save": "accous.checkpoint.saving",
 }
 _SUBMODULES = {"datasets", "deep", "streams"}
 

@@ -1,8 +1,27 @@
-"""``python -m accous``: the command line."""
+"""The command ``accous``, also as ``python -m accous``: it starts the command line, or says what to install for it."""
+
+from __future__ import annotations
 
 import sys
 
-from accous.cli import main
+from accous.extras import missing_extra
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line on what was typed, and return its exit code; 1 where its packages are not installed."""
+    try:
+        from accous.cli import main as run
+
+        return run()
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error, "The command line")
+        if missing is None:
+            raise
+        sys.stderr.write(f"accous: {missing}\n")
+        return 1
+
 
 if __name__ == "__main__":
     sys.exit(main())

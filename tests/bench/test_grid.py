@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.exceptions import AccousError, DataError
@@ -22,6 +22,7 @@ from accous_bench.grid import play_grid, unfinished
 from accous_bench.results import append_row, read_rows, repair
 from accous_bench.run import Run
 from accous_bench.spec import read_spec
+from tests.budgets import examples
 
 WriteSpec = Callable[..., Path]
 NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
@@ -100,7 +101,7 @@ def test_a_failed_run_is_recorded_and_gets_another_chance(
 ROWS = [{"run": f"{i:016x}", "status": "done", "text": "a\u00fc" * i} for i in range(4)]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_a_line_torn_anywhere_costs_that_line_only(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     file = tmp_path_factory.mktemp("torn") / "r.jsonl"
@@ -135,7 +136,7 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
 def test_a_killed_grid_loses_only_the_runs_under_way(
     write_spec: WriteSpec, tmp_path: Path, kind: signal.Signals, n_jobs: int
 ) -> None:
-    path = write_spec(("rounds = [24]", "rounds = [300]"))
+    path = write_spec(("rounds = [24]", "rounds = [150]"))
     folder = tmp_path / "out"
     command = [sys.executable, "-m", "accous", "bench", "run", str(path), "-o", str(folder), "-j", str(n_jobs), "-q"]
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)

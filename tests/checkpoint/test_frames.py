@@ -12,7 +12,7 @@ import pytest
 
 import accous
 from accous.checkpoint import rows
-from accous.checkpoint.files import read_data, write_data
+from accous.checkpoint.data import read_data, write_data
 from accous.exceptions import CheckpointError
 from accous.validation import own_copy
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.checkpoint.files import read_data, write_data
+from accous.checkpoint.data import read_data, write_data
 from accous.checkpoint.objects import objects_from_plain, objects_to_plain
 from accous.checkpoint.plain import from_json, to_json
 from accous.exceptions import CheckpointError

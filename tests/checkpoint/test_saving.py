@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.checkpoint import saving
+from accous.checkpoint import reading, saving
 from accous.exceptions import CheckpointError
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.folders import BATCH, REFERENCE, file_of
@@ -37,7 +37,8 @@ def saved_forest(tmp_path: Path) -> Path:
 
 def test_the_files_of_a_save(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
-    assert manifest.keys() == {"format", "version", "accous", "model", "reference", "state", "attached", "checksum"}
+    files, ours = {"reference", "state"}, {"format", "version", "accous", "checksum"}
+    assert manifest.keys() == files | ours | {"model", "attached", "summary"}
     assert (manifest["format"], manifest["version"]) == ("accous", 1)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "auto"
@@ -186,7 +187,7 @@ def test_saving_keeps_no_model_alive(tmp_path: Path) -> None:
 
 def test_a_save_of_another_process_during_load_is_read_whole(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = accous.load(saved).partial_fit(BATCH)
-    original = saving.read_manifest
+    original = reading.read_manifest
 
     def read_then_save(folder: Path) -> Any:
         manifest = original(folder)
@@ -194,7 +195,7 @@ def test_a_save_of_another_process_during_load_is_read_whole(saved: Path, monkey
             accous.save(later.partial_fit(BATCH), folder)
         return manifest
 
-    monkeypatch.setattr(saving, "read_manifest", read_then_save)
+    monkeypatch.setattr(reading, "read_manifest", read_then_save)
     loaded = accous.load(saved)
     assert loaded.n_rounds_ == 5
     assert loaded.coef_.tobytes() == later.coef_.tobytes()

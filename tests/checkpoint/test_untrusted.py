@@ -144,6 +144,12 @@ def test_a_truncated_manifest_is_noticed(saved: Path) -> None:
         accous.load(saved)
 
 
+def test_a_manifest_that_python_cannot_read_is_noticed(saved: Path) -> None:
+    (saved / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match=r"manifest\.json cannot be read as JSON .*: restore"):
+        accous.load(saved)
+
+
 def test_a_newer_format_asks_for_an_upgrade(saved: Path) -> None:
     edit_manifest(saved, lambda content: content.update(version=2))
     with pytest.raises(CheckpointError, match=r"newer accous \(format 2\); this one reads up to 1: upgrade"):

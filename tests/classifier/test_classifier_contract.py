@@ -36,6 +36,9 @@ EVERY_KIND = [
     AdaptiveClassifier(ratio=SingleLearnerRatio()),
     AdaptiveClassifier(ratio=NoShift()),
 ]
+# Our own regression and any other classifier; scikit-learn's checks of the other settings are slow tests.
+ONE_OF_EACH = [AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())]
+OTHER_SETTINGS = [model for model in EVERY_KIND if repr(model) not in set(map(repr, ONE_OF_EACH))]
 FAR_FROM_DEFAULTS = AdaptiveClassifier(None, SingleLearnerRatio(), refit=3, C=0.2, fallback="none", random_state=5)
 
 
@@ -65,8 +68,15 @@ def framed(make_frame: MakeFrame) -> Callable[[Array], Any]:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(EVERY_KIND)
+@parametrize_with_checks(ONE_OF_EACH)
 def test_scikit_learn_check(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(OTHER_SETTINGS)
+def test_scikit_learn_check_of_other_settings(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
 

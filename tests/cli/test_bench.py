@@ -158,13 +158,16 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(spec: Path) -> None:
     assert "left" in text
 
 
-def test_smoke_adapts_and_takes_seconds(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "accous", "bench", "run", "smoke", "-o", str(tmp_path), "-q"]
-    from importlib.util import find_spec
+QUICK = "FIX,KLIEP,uLSIF,OLRE,Accous,oracle"
+ALL = "FIX,DANN,KMM,KLIEP,uLSIF,LR,OLRE,Accous,oracle"
 
-    if find_spec("torch") is None:
-        command += ["--contenders", "FIX,KMM,KLIEP,uLSIF,LR,OLRE,Accous,oracle"]
-    subprocess.run(command, check=True)
+
+@pytest.mark.parametrize("contenders", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)])
+def test_smoke_adapts_and_takes_seconds(tmp_path: Path, contenders: str) -> None:
+    if "DANN" in contenders:
+        pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+    command = [sys.executable, "-m", "accous", "bench", "run", "smoke", "-o", str(tmp_path), "-q"]
+    subprocess.run([*command, "--contenders", contenders], check=True)
     rows = [json.loads(line) for line in (tmp_path / "smoke.jsonl").read_text().splitlines()]
     assert all(row["status"] == "done" for row in rows)
     error = {row["contender"]: row["risk"] for row in rows if row["dataset"] == "gaussian" and row["shift"] == "Squ"}

@@ -120,7 +120,7 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     assert main(fit) == 0
     adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv"]
     assert main(adapt) == 1
-    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers where {WIDTH} belong; mend it"
+    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers where {WIDTH} belong; fix it"
     assert sentence in capsys.readouterr().err
     assert pl.read_csv("predictions.csv").height == 40
     assert main([*adapt, "--on-bad-row", "skip", "--new", "--force"]) == 0

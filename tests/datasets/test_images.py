@@ -63,7 +63,7 @@ def test_stand_ins_are_named_and_have_the_same_classes() -> None:
     assert pair.second.stand_in_for == "CINIC-10's images of ImageNet origin"
     assert "JPEG" in pair.title
     assert "Tiny-ImageNet" in pair.title
-    assert pair.notes[-1] == "Both are of the classes 1, 2, 3, 4, 5, 6, 8, 9 only."
+    assert pair.notes[-1] == "Both pools have only the classes 1, 2, 3, 4, 5, 6, 8, 9."
 
 
 @needs_data
@@ -211,7 +211,7 @@ def test_what_was_changed_in_the_cache_is_refused(cache: Path, server: str) -> N
     with np.load(cache / "tiny.npz") as file:
         arrays = dict(file)
     np.savez(cache / "tiny.npz", **(arrays | {"labels": np.array([2, 0, 2])}))
-    with pytest.raises(DataError, match=r"tiny.npz is not what was written to it: delete it"):
+    with pytest.raises(DataError, match=r"tiny.npz is damaged: delete it"):
         find_pool(tiny_pool())
 
 

@@ -91,7 +91,7 @@ def test_what_was_changed_in_the_cache_is_refused(data: Path, tmp_path: Path) ->
     with np.load(cached) as file:
         arrays = dict(file)
     np.savez(cached, **(arrays | {"years": arrays["years"] + 1}))
-    with pytest.raises(DataError, match="is not what was written to it"):
+    with pytest.raises(DataError, match="is damaged: delete it"):
         datasets.load_yearbook()
 
 
@@ -107,7 +107,7 @@ def test_a_corrupt_portrait_is_named(data: Path, write, tmp_path: Path) -> None:
     contents = portraits()
     name = "M/1945_City_High_1-6.png"
     write(data, contents | {name: contents[name][:500]})
-    with pytest.raises(DataError, match=f"{name} is no readable PNG image"):
+    with pytest.raises(DataError, match=f"{name} is not a readable PNG image"):
         datasets.load_yearbook()
     assert not list((tmp_path / "cache").glob("*.npz"))
 
@@ -124,7 +124,7 @@ def test_archives_without_portraits_or_torn_are_named(data: Path) -> None:
     with pytest.raises(DataError, match="has no portraits from 1930 on"):
         parse_yearbook(path)
     path.write_bytes(b"<html>not found</html>")
-    with pytest.raises(DataError, match=r"tar.gz cannot be read .*: put a whole one there"):
+    with pytest.raises(DataError, match=r"tar.gz cannot be read .*: replace it with a complete copy"):
         parse_yearbook(path)
     whole = write_archive(data, portraits()).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])

@@ -186,7 +186,7 @@ def test_the_users_folder_and_what_is_none(tmp_path, monkeypatch):
     assert open_cache(True).folder == tmp_path / "mine" / "embeddings"
     assert open_cache(None) is None
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ParameterError, match="where no folder can be made"):
+    with pytest.raises(ParameterError, match="where no folder can be created"):
         open_cache(tmp_path / "file" / "below")
     with pytest.raises(ParameterError, match="None, True or the path"):
         open_cache(3)
@@ -201,6 +201,6 @@ def test_a_cache_that_cannot_be_written_only_warns(tmp_path):
         for other in "0123456789abcdef":
             if not (cache / (name + other)).exists():
                 (cache / (name + other)).write_text("in the way")
-    with pytest.warns(RuntimeWarning, match="cannot be kept"):
+    with pytest.warns(RuntimeWarning, match="cannot be stored"):
         _, found = rows_computed(cache, X)
     np.testing.assert_array_equal(found, expected)

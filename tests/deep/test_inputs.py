@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
@@ -12,6 +12,7 @@ from accous.deep import BackboneFeatures, embeddings_of  # noqa: E402
 from accous.deep.pixels import Preparation, find_float_range  # noqa: E402
 from accous.deep.rows import ArrayRows, read_rows  # noqa: E402
 from accous.exceptions import DataError, ParameterError  # noqa: E402
+from tests.budgets import examples  # noqa: E402
 from tests.deep.networks import images, small_convolution, small_linear  # noqa: E402
 
 
@@ -37,7 +38,7 @@ def slow_bilinear(image, size):
     return result
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(6, 9), st.integers(0, 99))
 def test_enlarging_is_bilinear_and_grey_becomes_three_channels(height, width, size, seed):
     image = np.random.default_rng(seed).integers(0, 256, (1, height, width), dtype=np.uint8)

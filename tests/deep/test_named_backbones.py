@@ -1,4 +1,4 @@
-"""The networks with names: real weights, and what is said where they cannot be had."""
+"""The networks with names: real weights, and what is said where they cannot be loaded."""
 
 import contextlib
 import io
@@ -67,5 +67,5 @@ def test_resnet34_whose_weights_cannot_be_had(monkeypatch):
     models.ResNet34_Weights = SimpleNamespace(IMAGENET1K_V1=Weights())
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     monkeypatch.setitem(sys.modules, "torchvision.models", models)
-    with pytest.raises(DataError, match=r"cannot be had \(no network\): download https://example\.org/resnet34\.pth"):
+    with pytest.raises(DataError, match=r"loaded \(no network\): download https://example\.org/resnet34\.pth"):
         BackboneFeatures("resnet34").fit(images(4))

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -13,6 +13,7 @@ from accous.blas import one_blas_thread
 from accous.deep import reduction as reduction_module
 from accous.deep.reduction import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
+from tests.budgets import examples
 
 
 def slow_features(reference, rows, n_components, max_norm, rotation):
@@ -70,7 +71,7 @@ def test_columns_have_the_same_variance_and_distances_are_kept():
     np.testing.assert_allclose(reduction.directions.T @ reduction.directions, np.eye(12), atol=1e-12)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(0, 2**31 - 1))
 def test_rotation_is_orthogonal_and_makes_all_variances_equal(variances, seed):
     variances = np.array(variances)

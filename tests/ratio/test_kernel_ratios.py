@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist, pdist
 from accous import KLIEP, RULSIF, ULSIF
 from accous.ratio.kernel import CV_WIDTHS
 from accous.ratio.ulsif import CV_RIDGES
+from tests.budgets import examples
 from tests.core.solvers.test_least_squares_ratio import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (
     Array,
@@ -108,7 +109,7 @@ def test_a_distant_centre_falls_off_as_it_would_nearby(name: str) -> None:
 # --- least squares --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 10**6),
     n_batch=st.integers(1, 30),
@@ -217,7 +218,7 @@ def test_kliep_has_the_greatest_likelihood(n_columns: int, n_batch: int) -> None
     assert log_likelihood(estimator, batch) <= -slow.fun + 1e-3  # scipy is not far off either
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 10**6), n_batch=st.integers(1, 60), n_columns=st.integers(1, 4))
 def test_kliep_is_as_accurate_as_it_says(seed: int, n_batch: int, n_columns: int) -> None:
     reference, batch = normal_rows(80, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=0.5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
@@ -15,6 +15,7 @@ from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
 from accous.ratio import kernel_matrix
 from accous.ratio.kernel import CV_WIDTHS
+from tests.budgets import examples
 from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
 
 
@@ -76,7 +77,7 @@ def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any,
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=5e-3)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 10**6),
     n_batch=st.integers(1, 60),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.exceptions import NotFittedError
@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from accous import AdaptiveClassifier, NoShift
 from accous.exceptions import DataError, ParameterError
 from accous.streams import ConstantShift, GaussianStream
+from tests.budgets import examples
 from tests.ratio.one_step_cases import (
     ONE_STEP,
     Array,
@@ -100,7 +101,7 @@ def rough_tables(draw: st.DrawFn) -> tuple[Array, Array]:
     return scale * reference, scale * (batch + loc)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(tables=rough_tables(), feature_map=st.sampled_from(["standardize", "identity"]))
 @each_estimator
 def test_weights_are_finite_and_within_bounds(name: str, tables: tuple[Array, Array], feature_map: str) -> None:
@@ -112,7 +113,7 @@ def test_weights_are_finite_and_within_bounds(name: str, tables: tuple[Array, Ar
         assert ratio.max() <= 7.0
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tables=rough_tables())
 @pytest.mark.parametrize("name", ["KLIEP", "KMM"])
 def test_the_mean_is_exactly_one_where_it_is_a_constraint(name: str, tables: tuple[Array, Array]) -> None:
@@ -132,7 +133,7 @@ def test_ratios_are_cut_at_max_ratio(name: str) -> None:
 # --- invariances ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 10**6), n_columns=st.integers(1, 4), n_batch=st.integers(1, 150))
 @each_estimator
 def test_the_order_of_rows_does_not_matter(name: str, seed: int, n_columns: int, n_batch: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -39,6 +40,14 @@ def figures_of(page: str) -> dict:
 @pytest.fixture(scope="module")
 def page() -> str:
     return render_page(follow(1.0))
+
+
+def test_columns_called_like_places_of_the_page_stand_as_they_are():
+    subject = replace(follow(1.0), columns=["[[figures]]", "[[plotly]]", "[[script]]", "[[nothing]]"])
+    page = render_page(replace(subject, preparation=[("[[figures]]", "number", "[[body]]")]))
+    assert "error" in figures_of(page)
+    assert "<td>[[figures]]</td>" in page
+    assert page.count("plotly.js v") == 1
 
 
 def test_the_page_needs_nothing_else(page):

@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all, and are read back only if their checksum holds."""
+"""Files that appear whole or not at all, and are read back only if their checksum holds.
+
+No numerical library is imported here, nor in ``manifest.py``: what they hold can be shown at once.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from accous.checkpoint.plain import read_plain, write_plain
 from accous.exceptions import CheckpointError
 
 __all__ = [
@@ -21,11 +23,10 @@ __all__ = [
     "StoredFile",
     "is_data_file",
     "is_temporary_file",
-    "read_data",
+    "open_checked",
     "remove_files",
     "sync_folder",
     "write_atomically",
-    "write_data",
 ]
 
 _DATA_FILE = re.compile(r"(reference|state-\d+)-[0-9a-f]{16}\.npz")
@@ -107,13 +108,9 @@ def write_atomically(folder: Path, fill: Callable[[DigestStream], Any], *, name:
     return stored
 
 
-def write_data(folder: Path, prefix: str, plain: dict[str, Any]) -> StoredFile:
-    """Write nested dicts of arrays to a file named by its prefix and its digest."""
-    return write_atomically(folder, lambda stream: write_plain(stream, plain), name=f"{prefix}-{{digest}}.npz")
-
-
-def read_data(folder: Path, stored: StoredFile) -> dict[str, Any]:
-    """Read what ``write_data`` wrote; a file that is not the one described is refused.
+@contextmanager
+def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
+    """Open a file of a saved model for reading; one that is not the file described is refused.
 
     Raises
     ------
@@ -132,7 +129,7 @@ def read_data(folder: Path, stored: StoredFile) -> dict[str, Any]:
                 "folder from a copy."
             )
         file.seek(0)
-        return read_plain(file)
+        yield file
 
 
 def is_data_file(name: str) -> bool:

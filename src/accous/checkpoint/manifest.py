@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,15 @@ class Manifest:
     reference, state : StoredFile
     attached : dict, optional
         What a caller of ``save_with`` keeps beside the model, as JSON has it.
+    summary : dict, optional
+        What a caller of ``save_with`` has to say about this very save, for those who read no more than that.
     """
 
     model: dict[str, Any]
     reference: StoredFile
     state: StoredFile
     attached: dict[str, Any] | None = None
+    summary: dict[str, Any] | None = None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -65,7 +67,8 @@ def read_manifest(folder: Path) -> Manifest:
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
             raise ValueError("a file name that accous does not give")
-        return Manifest(model=content["model"], attached=content.get("attached"), **files)
+        attached, summary = content.get("attached"), content.get("summary")
+        return Manifest(content["model"], files["reference"], files["state"], attached, summary)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 
@@ -82,7 +85,7 @@ def is_manifest_of_ours(path: Path) -> bool:
 def _read_content(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON ({error}): restore the folder from a copy.") from error
     return content if isinstance(content, dict) else None
 
@@ -93,6 +96,8 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("accous")
     except PackageNotFoundError:

@@ -8,17 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accous.checkpoint.files import (
-    StoredFile,
-    is_data_file,
-    is_temporary_file,
-    read_data,
-    remove_files,
-    sync_folder,
-    write_data,
-)
+from accous.checkpoint.data import read_data, write_data
+from accous.checkpoint.files import StoredFile, is_data_file, is_temporary_file, remove_files, sync_folder
 from accous.checkpoint.locks import LOCK_NAME
-from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, read_manifest, write_manifest
+from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, write_manifest
 from accous.checkpoint.models import (
     describe,
     fixed_parts,
@@ -28,6 +21,7 @@ from accous.checkpoint.models import (
     restore,
     state_to_plain,
 )
+from accous.checkpoint.reading import read_consistently
 from accous.exceptions import CheckpointError
 
 __all__ = ["load", "load_with", "save", "save_with"]
@@ -86,7 +80,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def save_with(
-    model: Any, path: str | os.PathLike[str], attached: dict[str, Any] | None, progress: dict[str, Any] | None
+    model: Any,
+    path: str | os.PathLike[str],
+    attached: dict[str, Any] | None,
+    progress: dict[str, Any] | None,
+    summary: dict[str, Any] | None = None,
 ) -> None:
     """Save a model and what belongs to it in one step: a crash leaves all of the save before it.
 
@@ -98,6 +96,8 @@ def save_with(
         What stays the same, as JSON has it; stands readable in the manifest.
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
+    summary : dict, optional
+        What `accous.checkpoint.reading.read_summary` shall return, as JSON has it: a function of all the rest.
     """
     description = describe(model)
     require_fitted(model)
@@ -109,7 +109,7 @@ def save_with(
         if progress is not None:
             plain["progress"] = progress
         state = write_data(folder, f"state-{model.n_rounds_}", plain)
-        write_manifest(folder, Manifest(description, reference, state, attached))
+        write_manifest(folder, Manifest(description, reference, state, attached, summary))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:
@@ -165,12 +165,12 @@ def load_with(
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
     """Load what `save_with` saved: the model, what is attached to it, and the progress."""
     folder = Path(path)
-    try:
-        manifest, fixed, state = _read(folder)
-    except OSError as error:
-        raise CheckpointError(
-            f"Cannot read {folder} ({error}): change its permissions or give another folder."
-        ) from error
+
+    def read(manifest: Manifest) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
+        state = read_data(folder, manifest.state)
+        return manifest, read_data(folder, manifest.reference), state
+
+    manifest, fixed, state = read_consistently(folder, read)
     foreign = {"estimator": estimator, "feature_map": feature_map}
     require_foreign(manifest.model, foreign)
     model = restore(manifest.model, foreign, fixed, state)
@@ -214,21 +214,3 @@ def _write_reference(model: Any, folder: Path) -> StoredFile:
 
 def _remember(model: Any, file: StoredFile) -> None:
     _written[model] = _Written(tuple(map(weakref.ref, fixed_parts(model))), file)
-
-
-def _read(folder: Path) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
-    """Read the manifest and the files it names, all of one save even if another process saves meanwhile."""
-    if not (folder / MANIFEST_NAME).is_file():
-        raise CheckpointError(
-            f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved to."
-        )
-    manifest = read_manifest(folder)
-    while True:
-        try:
-            state = read_data(folder, manifest.state)
-            return manifest, read_data(folder, manifest.reference), state
-        except FileNotFoundError as error:
-            latest = read_manifest(folder)
-            if latest == manifest:
-                raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
-            manifest = latest

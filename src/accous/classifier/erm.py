@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
@@ -267,14 +265,20 @@ def _takes_sample_weight(estimator: Any) -> bool:
 
 
 def _last_step(estimator: Any) -> Any:
-    return _last_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
+    return _last_step(estimator.steps[-1][1]) if _is_pipeline(estimator) else estimator
 
 
 def _sample_weight_name(estimator: Any) -> str:
-    if isinstance(estimator, Pipeline):
+    if _is_pipeline(estimator):
         name, step = estimator.steps[-1]
         return f"{name}__{_sample_weight_name(step)}"
     return "sample_weight"
+
+
+def _is_pipeline(estimator: Any) -> bool:
+    from sklearn.pipeline import Pipeline
+
+    return isinstance(estimator, Pipeline)
 
 
 def _to_probabilities(scores: FloatArray) -> FloatArray:
@@ -295,6 +299,8 @@ def _by_folds(labels: IntArray, n_folds: int, answer_rest: Any) -> Any:
     """What fits on the other folds say of each fold's rows, in the order of the rows."""
     if np.bincount(labels).min() < _N_FOLDS:
         return None
+    from sklearn.model_selection import StratifiedKFold
+
     folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(np.zeros(len(labels)), labels))
     answers = np.concatenate([answer_rest(rows, rest) for rows, rest in folds])
     return answers[np.argsort(np.concatenate([rest for _, rest in folds]))]

@@ -84,6 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    message = message.rstrip(".")
+    # One line, without characters that a terminal obeys: messages of libraries and names in files have both.
+    words = " ".join(message.split())
+    message = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words).rstrip(".")
     typer.echo(f"accous: {message}" + ("" if message.endswith("?") else "."), err=True)
     return exit_code

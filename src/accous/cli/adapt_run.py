@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accous.tabular.job import Job, JobSpec
     from accous.tabular.running import SaveRule
 
-__all__ = ["AdaptRequest", "run_adapt", "summary_of"]
+__all__ = ["AdaptRequest", "run_adapt"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ def run_adapt(asked: AdaptRequest, save_rule: SaveRule, remarks: Console, *, as_
     job = _begin(asked, pipeline, table, remarks)
     if job.is_finished:
         _remove_partial(asked)
+        if as_json:
+            _print_summary(pipeline, asked, remarks, is_finished=True, as_json=True)
         return 0
     n_before = job.n_rows
     with stop_on_signals() as request, AdaptProgress(remarks, table.share_read) as progress:
@@ -240,9 +242,11 @@ def _require_apart(asked: AdaptRequest) -> None:
 def _print_summary(
     pipeline: Pipeline, asked: AdaptRequest, remarks: Console, *, is_finished: bool, as_json: bool
 ) -> None:
+    from accous.tabular.summary import summarize_run
+
     job = pipeline.job
     assert job is not None
-    record = summary_of(pipeline)
+    record = summarize_run(pipeline)
     if as_json:
         typer.echo(json.dumps(record, indent=2))
         return
@@ -264,24 +268,3 @@ def _print_summary(
         remarks.print(f"{job.n_rejected:,} bad rows set aside{where}.", markup=False, soft_wrap=True)
     if job.n_unknown:
         remarks.print(f"{job.n_unknown:,} values were categories that the reference does not have.", markup=False)
-
-
-def summary_of(pipeline: Pipeline) -> dict[str, Any]:
-    """What a run has come to, as JSON has it."""
-    job, model = pipeline.job, pipeline.model
-    assert job is not None
-    return {
-        "stream": job.spec.stream,
-        "output": job.spec.output,
-        "finished": job.is_finished,
-        "rows": job.n_rows,
-        "rounds": job.n_rounds,
-        "rejected": job.n_rejected,
-        "missing_values": job.n_missing,
-        "unknown_categories": job.n_unknown,
-        "labelled_rows": job.n_scored,
-        "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
-        "error": job.n_wrong / job.n_scored if job.n_scored else None,
-        "effective_sample_size": model.effective_sample_size_,
-        "reference_rows": len(model.reference_weight_),
-    }

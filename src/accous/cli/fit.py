@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +51,6 @@ Examples:
 `accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
-_MOST_LINES = 60
 _ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -126,7 +128,7 @@ def fit(
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     separator = require_separator(separator)
-    _require_new(output, is_forced=force)
+    _require_new(output, rejects, is_forced=force)
     remarks = remarks_console(quiet=quiet)
     from accous.cli.compiling import compile_with_notice
     from accous.tabular.columns.learning import Choices
@@ -149,16 +151,39 @@ def fit(
     if widths := {name: width for name, width in table.widths.items() if name in used}:
         settings["widths"] = widths
     settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
-    with remarks.status("Cross-validating"):
-        settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
-    settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
-    _fit_and_save(read, estimator, label, settings, output)
+    with _one_remark_on_classes(read, label, remarks):
+        with remarks.status("Cross-validating"):
+            settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
+        settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
+        _fit_and_save(read, estimator, label, settings, output)
     _print(read, settings, output, as_json=as_json, remarks=remarks)
     return 0
 
 
-def _require_new(folder: Path, *, is_forced: bool) -> None:
-    if (folder / "manifest.json").exists() and not is_forced:
+@contextmanager
+def _one_remark_on_classes(read: Reference, label: str, remarks: Console) -> Iterator[None]:
+    """Say if there are nearly as many classes as rows; scikit-learn would warn of it in every fit."""
+    n_classes = len(set(read.y.tolist()))
+    if n_classes > 0.5 * len(read.y):
+        remarks.print(
+            f"The label {label!r} has {n_classes} different values in {len(read.y)} rows: if it is a number rather "
+            "than a class, divide it into classes first.",
+            markup=False,
+            soft_wrap=True,
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
+        yield
+
+
+def _require_new(folder: Path, rejects: str | None, *, is_forced: bool) -> None:
+    if is_forced:
+        return
+    if rejects is not None:
+        from accous.tabular.job import require_free
+
+        require_free(rejects)
+    if (folder / "manifest.json").exists():
         raise CheckpointError(
             f"{folder} holds a model already: give another folder, or --force to replace it and all it has learned"
         )
@@ -173,7 +198,7 @@ def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, A
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(folder, "accous fit"):
-            save_pipeline(Pipeline(model, read.preparation, label, settings), folder)
+            save_pipeline(Pipeline(model, read.preparation, label, settings), folder, is_last=True)
     except OSError as error:
         raise CheckpointError(f"Cannot write to {folder} ({error.strerror or error}): give another folder") from None
 
@@ -206,21 +231,24 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
             "rejected": len(read.bad_rows),
             "features": len(read.preparation.feature_names),
             "classes": {str(label): count for label, count in sorted(Counter(read.y.tolist()).items())},
-            "accuracy": _finite(settings["accuracy"]),
+            "accuracy": settings["accuracy"],
             "largest_class": settings["largest_class"],
             "columns": columns,
         }
         typer.echo(json.dumps(record, indent=2))
         return
+    from accous.cli.columns_table import columns_table
+    from accous.tabular.columns.summaries import shown_lines
+
     console = results_console()
-    console.print(columns_table(read.preparation.plans))
+    console.print(columns_table(shown_lines(read.preparation.plans)))
     classes = sorted(Counter(read.y.tolist()).items())
     shares = ", ".join(f"{label} {count / len(read.y):.1%}" for label, count in classes[:8])
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
     n_features = len(read.preparation.feature_names)
     console.print(f"{len(read.y):,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
-    accuracy = _finite(settings["accuracy"])
-    found = "could not be cross-validated: some class has too few rows" if accuracy is None else f"{accuracy:.1%}"
+    accuracy = settings["accuracy"]
+    found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
     console.print(
         f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
@@ -228,27 +256,3 @@ def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: 
     remarks.print(
         f"Model: {folder}. Next: accous adapt {folder} STREAM -o predictions.csv", soft_wrap=True, markup=False
     )
-
-
-def columns_table(plans: tuple[Any, ...]) -> Any:
-    """Table of what is done with each column."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from accous.tabular.columns.summaries import summarize
-
-    table = Table(title="What is done with each column")
-    for heading in ("column", "read as", "features", "what is done"):
-        table.add_column(heading, justify="right" if heading == "features" else "left")
-    lines = summarize(plans)
-    for line in lines[:_MOST_LINES]:
-        table.add_row(Text(line.columns), line.kind, str(line.n_features or "-"), Text(line.what))
-    if len(lines) > _MOST_LINES:
-        n_features = sum(line.n_features for line in lines[_MOST_LINES:])
-        more = f"{len(lines) - _MOST_LINES:,} more"
-        table.add_row(more, "", str(n_features or "-"), "all are listed by accous fit --json and in manifest.json")
-    return table
-
-
-def _finite(value: float) -> float | None:
-    return None if value != value else value  # noqa: PLR0124

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from accous.cli.options import AsJson, Quiet, results_console
-
-if TYPE_CHECKING:
-    from accous.tabular.folder import Pipeline
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -28,61 +25,34 @@ _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by 
 def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int:
     """Show what a model has learned so far, and how far its last run has come."""
     from accous.tabular.folder import load_pipeline
+    from accous.tabular.summary import read_pipeline_summary
 
-    pipeline = load_pipeline(model)
-    record = state_of(pipeline)
+    summary = read_pipeline_summary(model)
+    if summary is None:
+        from accous.tabular.folder import load_pipeline
+        from accous.tabular.summary import summarize_pipeline
+
+        summary = summarize_pipeline(load_pipeline(model))
     if as_json:
-        typer.echo(json.dumps(record, indent=2, allow_nan=False))
+        typer.echo(json.dumps(summary["state"], indent=2, allow_nan=False))
         return 0
-    _print(pipeline, record, is_brief=quiet)
+    _print(summary, is_brief=quiet)
     return 0
 
 
-def state_of(pipeline: Pipeline) -> dict[str, Any]:
-    """State of a model, as JSON has it."""
-    from accous.cli.adapt_run import summary_of
-
-    model = pipeline.model
-    risk = model.risk_estimate_
-    learners = {}
-    if hasattr(model.ratio_, "learner_lengths_"):
-        weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
-        learners = {str(length): weight for length, weight in weights}
-    return {
-        "reference": pipeline.settings["reference"],
-        "reference_rows": len(model.reference_weight_),
-        "label": pipeline.label,
-        "classes": [str(label) for label in model.classes_],
-        "columns": pipeline.preparation.used_columns,
-        "features": len(pipeline.preparation.feature_names),
-        "ratio": pipeline.settings["ratio"],
-        "reference_accuracy": _finite(pipeline.settings["accuracy"]),
-        "rounds": model.n_rounds_,
-        "refits": model.n_refits_,
-        "effective_sample_size": model.effective_sample_size_,
-        "largest_weight": float(model.reference_weight_.max()),
-        "estimated_error": _finite(risk),
-        "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
-        "trust": model.trust_.verdict,
-        "trust_reason": model.trust_.reason,
-        "weight_of_interval_length": learners,
-        "last_run": None if pipeline.job is None else summary_of(pipeline),
-    }
-
-
-def _print(pipeline: Pipeline, record: dict[str, Any], *, is_brief: bool) -> None:
+def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from accous.cli.fit import columns_table
+    from accous.cli.columns_table import columns_table
 
     console = results_console()
     table = Table(show_header=False, title="State")
-    for name, value in _lines(record):
+    for name, value in _lines(summary["state"]):
         table.add_row(name, Text(value))
     console.print(table)
     if not is_brief:
-        console.print(columns_table(pipeline.preparation.plans))
+        console.print(columns_table(summary["columns"]))
 
 
 def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -113,7 +83,3 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         if run["labelled_rows"]:
             lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
     return lines
-
-
-def _finite(value: float) -> float | None:
-    return None if value != value else float(value)  # noqa: PLR0124

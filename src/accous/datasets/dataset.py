@@ -1,4 +1,4 @@
-"""A loaded data set: rows, labels, names, and where it is from."""
+"""A loaded data set: rows, labels, names, and its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Dataset", "Source", "hash_arrays"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, declared once.
+    """The source of a data set.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Source:
     citation : str
     n_rows, n_features, n_classes : int
     file_name : str or None
-        Its file in ``ACCOUS_DATA`` and in the cache; None for what ships with scikit-learn.
+        Its file in ``ACCOUS_DATA`` and in the cache; None for data that ships with scikit-learn.
     arrays_sha256 : str or None
-        ``hash_arrays`` of what is parsed from it.
+        ``hash_arrays`` of the arrays parsed from it.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Dataset:
     y : array of shape (n_rows,), int64
     feature_names : tuple of str
     columns : mapping from names to arrays of shape (n_rows,)
-        What else is known of each row, such as the year; not for learning.
+        Further information about each row, such as the year; not for learning.
     source : Source
     """
 
@@ -77,10 +77,10 @@ class Dataset:
 
 
 def hash_arrays(X: NDArray[Any], y: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of rows, labels and further columns, whatever file they came in."""
+    """Return the SHA-256 of rows, labels and further columns, independent of the file format."""
     digest = hashlib.sha256()
     for array in (X.astype("<f8"), y.astype("<i8"), *(columns[name].astype("<i8") for name in sorted(columns))):
         digest.update(str(array.shape).encode())
-        # Missing values are one value, whatever their bits.
+        # All missing values count as the same value, whatever their bits.
         digest.update(np.where(np.isnan(array), np.nan, array).astype(array.dtype).tobytes())
     return digest.hexdigest()

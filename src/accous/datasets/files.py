@@ -1,4 +1,4 @@
-"""Where a data set's file is looked for: ``ACCOUS_DATA``, then the cache, then the public source."""
+"""Find the file of a data set: in ``ACCOUS_DATA``, then in the cache, then at the public source."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from accous.datasets.cache import user_cache_folder
 from accous.datasets.dataset import Source, hash_arrays
 from accous.datasets.public import Arrays, fetch
 from accous.exceptions import DataError
@@ -21,20 +22,15 @@ _NOT_COLUMNS = ("X", "y", "names")
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded data sets; ``ACCOUS_CACHE`` names another one."""
-    folder = os.environ.get("ACCOUS_CACHE")
-    if folder:
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("accous"))
+    """Return the folder of downloaded data sets; the variable ``ACCOUS_CACHE`` overrides it."""
+    return user_cache_folder()
 
 
 def data_folders() -> list[Path]:
-    """Folders in which files are looked for, in this order: that of ``ACCOUS_DATA``, if set, and the cache."""
+    """Return the folders to search, in this order: that of ``ACCOUS_DATA``, if set, then the cache."""
     given = os.environ.get("ACCOUS_DATA")
     if given and not Path(given).is_dir():
-        raise DataError(f"ACCOUS_DATA names {given!r}, which is no folder.")
+        raise DataError(f"ACCOUS_DATA names {given!r}, which is not a folder.")
     return ([Path(given)] if given else []) + [cache_folder()]
 
 
@@ -44,7 +40,7 @@ def find_arrays(source: Source) -> Arrays:
     Raises
     ------
     DataError
-        Where it cannot be had or is not what it should be.
+        If it cannot be found or downloaded, or is not what it should be.
     """
     assert source.file_name is not None
     for folder in data_folders():
@@ -57,31 +53,31 @@ def find_arrays(source: Source) -> Arrays:
 
 
 def read_npz(path: Path, names: tuple[str, ...] | None = None) -> Arrays:
-    """Read the named arrays of a file, or all of them; nothing is unpickled."""
+    """Read the named arrays of a file, or all of them. Nothing is unpickled."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in (file.files if names is None else names)}
     except KeyError as error:
-        raise DataError(f"{path} does not hold the arrays {', '.join(names or ())}: fetch the file again.") from error
+        raise DataError(f"{path} does not hold the arrays {', '.join(names or ())}: download it again.") from error
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read ({error}): delete it, so that it is fetched anew.") from error
+        raise DataError(f"{path} cannot be read ({error}): delete it, and accous downloads it again.") from error
 
 
 def keep_npz(path: Path, arrays: Arrays) -> None:
-    """Write arrays to the cache; where that cannot be, warn and go on: they are at hand, only not the next time."""
+    """Write arrays to the cache. If that fails, warn and continue: the arrays are loaded, but not cached."""
     try:
         _write_npz(path, arrays)
     except OSError as error:
         warnings.warn(
-            f"{path} cannot be written ({error}): the data will be read from their source again; set ACCOUS_CACHE to "
-            "a folder that can be written to.",
+            f"{path} cannot be written ({error}): the data will be read from their source again next time; set "
+            "ACCOUS_CACHE to a folder that can be written to.",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
 def _write_npz(path: Path, arrays: Arrays) -> None:
-    """Write to a file beside it and rename: a reader sees all of it or nothing."""
+    """Write to a temporary file beside it and rename, so that a reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
@@ -101,6 +97,6 @@ def _check(source: Source, arrays: Arrays, place: str) -> Arrays:
     if found != source.arrays_sha256:
         raise DataError(
             f"{place} does not hold {source.title} as it was when accous was written: the hash of its arrays is "
-            f"{found}, not {source.arrays_sha256}. Fetch the file again."
+            f"{found}, not {source.arrays_sha256}. Download the file again."
         )
     return arrays

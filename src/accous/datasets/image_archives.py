@@ -1,4 +1,4 @@
-"""Parsing images from the files in which they are published: one function a format, nothing unpickled."""
+"""Parse images from their published files: one function for each format. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _CINIC_SEED, _CINIC_PER_CLASS = 0, 1000
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into one sentence that names it."""
+    """Turn any error while reading a file into one sentence that names the file."""
     try:
         yield
     except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error, tarfile.TarError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read ({error}): put a whole one there, or delete it.") from error
+        raise DataError(f"{path} cannot be read ({error}): replace it with a complete copy, or delete it.") from error
 
 
 def pad_digits(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Put 28 x 28 grey images in the middle of 32 x 32 black ones, three channels alike."""
+    """Put 28 x 28 grey images in the middle of black 32 x 32 images with three equal channels."""
     padded = np.pad(digits, ((0, 0), (2, 2), (2, 2)))
     return np.repeat(padded[..., None], 3, axis=3)
 
 
 def parse_mnist(images_path: Path, labels_path: Path) -> Images:
-    """Digits and labels from two gzipped idx files."""
+    """Return digits and labels from two gzipped idx files."""
     digits, labels = _parse_idx(images_path, 3), _parse_idx(labels_path, 1)
     if digits.shape[1:] != (28, 28) or len(digits) != len(labels):
         raise DataError(
-            f"{images_path} holds images of shape {digits.shape} and {labels_path.name} {len(labels)} labels: as many "
-            "labels as 28 x 28 images are needed."
+            f"{images_path} holds images of shape {digits.shape} and {labels_path.name} holds {len(labels)} labels: "
+            "the files must have as many labels as 28 x 28 images."
         )
     return pad_digits(digits), labels.astype(np.int64)
 
@@ -58,16 +58,18 @@ def _parse_idx(path: Path, n_dimensions: int) -> NDArray[np.uint8]:
     with reading(path):
         content = gzip.decompress(path.read_bytes())
     if content[:4] != bytes((0, 0, 8, n_dimensions)) or len(content) < 4 + 4 * n_dimensions:
-        raise DataError(f"{path} is no idx file of bytes in {n_dimensions} dimensions: it starts with {content[:4]!r}.")
+        raise DataError(
+            f"{path} is not an idx file with {n_dimensions} dimensions of bytes: it starts with {content[:4]!r}."
+        )
     shape = tuple(np.frombuffer(content, ">i4", n_dimensions, offset=4).tolist())
     values = np.frombuffer(content, np.uint8, offset=4 + 4 * n_dimensions)
     if values.size != int(np.prod(shape)):
-        raise DataError(f"{path} is torn: it announces {shape} values and has {values.size}.")
+        raise DataError(f"{path} is truncated: it announces {shape} values and has {values.size}.")
     return values.reshape(shape)
 
 
 def parse_svhn(*paths: Path, n_each: int = _SVHN_PART) -> Images:
-    """As many crops from each MATLAB file, chosen by a fixed seed; the digit 0, there "10", gets its own number."""
+    """Return ``n_each`` crops from each MATLAB file, chosen by a fixed seed. The files label the digit 0 as 10."""
     generator = np.random.default_rng(_SVHN_SEED)
     parts = []
     for path in paths:
@@ -95,20 +97,20 @@ def _parse_mat(path: Path) -> Images:
 
 
 def parse_cifar(path: Path) -> Images:
-    """Test images from the binary version's archive: records of a label and 32 x 32 reds, greens and blues."""
+    """Return the test images of the binary version: records of a label and 32 x 32 reds, greens and blues."""
     with reading(path), tarfile.open(path, "r:gz") as archive:
         member = archive.extractfile("cifar-10-batches-bin/test_batch.bin")
         content = member.read() if member is not None else b""
     n_bytes = 1 + int(np.prod(IMAGE_SHAPE))
     if not content or len(content) % n_bytes:
-        raise DataError(f"{path} is torn: its test batch has {len(content)} bytes, no multiple of {n_bytes}.")
+        raise DataError(f"{path} is truncated: its test batch has {len(content)} bytes, not a multiple of {n_bytes}.")
     records = np.frombuffer(content, np.uint8).reshape(-1, n_bytes)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), records[:, 0].astype(np.int64)
 
 
 def parse_cinic(path: Path, *, n_per_class: int = _CINIC_PER_CLASS) -> Images:
-    """As many of the test images of ImageNet origin of each class, chosen by a fixed seed from their sorted names."""
+    """Return ``n_per_class`` test images of each class that come from ImageNet, chosen by a fixed seed."""
     generator = np.random.default_rng(_CINIC_SEED)
     with reading(path), tarfile.open(path, "r:gz") as archive:
         members = _imagenet_members(archive)
@@ -118,14 +120,14 @@ def parse_cinic(path: Path, *, n_per_class: int = _CINIC_PER_CLASS) -> Images:
             if len(names) < n_per_class:
                 raise DataError(f"{path} has {len(names)} test images of ImageNet's {class_name}, not {n_per_class}.")
             labels.update((names[i], label) for i in generator.choice(len(names), n_per_class, replace=False))
-        # In the order of the archive: going back in it means unpacking it from its beginning.
+        # In the order of the archive, because going back means unpacking it from the beginning.
         images = {name: _read_cinic(archive, members[name], path) for name in members if name in labels}
     chosen = sorted(labels)
     return np.stack([images[name] for name in chosen]), np.array([labels[name] for name in chosen], dtype=np.int64)
 
 
 def _imagenet_members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    """Files such as ``test/cat/n02123045_1.png`` by their names; those of CIFAR-10 start with ``cifar10-``."""
+    """Return files such as ``test/cat/n02123045_1.png`` by name; those of CIFAR-10 start with ``cifar10-``."""
     found = {}
     for member in archive:
         path = PurePosixPath(member.name)

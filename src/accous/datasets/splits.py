@@ -1,4 +1,4 @@
-"""Splitting a table in two parts such that a classifier trained on one generalises poorly to the other."""
+"""Split a table in two parts so that a classifier trained on one generalises poorly to the other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def split_in_two(
     """Find a cut through the middle of the rows across which a linear classifier generalises worst.
 
     The paper asks for "two subsets ... such that the classifier trained on one dataset generalizes poorly to the
-    other" and does not say how they were found. Here: the columns are standardised, the rows are cut at the median of
-    their projection on each of the columns' axes and of ``n_directions`` random directions, and the cut is taken for
-    which the worse of the two errors across it (trained on one side, tested on the other) is largest. Cuts that leave
-    a class with fewer than a twentieth of its rows on one side are not considered. P(y | x) is the same on both sides.
+    other" and does not say how they were found. This function standardises the columns and cuts the rows at the
+    median of their projection on each axis and on ``n_directions`` random directions. For each cut it computes the
+    worse of the two errors (trained on one side, tested on the other), and it keeps the cut where this is largest. It
+    ignores cuts that leave less than a twentieth of a class on one side. P(y | x) is the same on both sides.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def split_in_two(
     Returns
     -------
     array of bool of shape (n_rows,)
-        Whether a row belongs to the second part; the two are of equal size, up to ties.
+        Whether a row belongs to the second part. The two parts have the same size, up to ties.
     """
     require_integer("n_directions", n_directions, at_least=1)
     rows = StandardScaler().fit_transform(X)

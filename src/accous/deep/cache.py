@@ -1,4 +1,4 @@
-"""Embeddings on disk, under names made from all that they depend on: the rows' content and the backbone."""
+"""Embeddings on disk. The file names are digests of what the embeddings depend on: the rows and the backbone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.datasets.cache import user_cache_folder
 from accous.deep.rows import Pictures, Piece
 from accous.exceptions import ParameterError
 
@@ -26,13 +27,13 @@ _DIGEST_BYTES = 32
 class EmbeddingCache:
     """A folder of ``.npy`` files, each followed by a SHA-256 of its bytes, which numpy's reader ignores.
 
-    Files are written beside their place and renamed, so that processes that share the folder see all of a file or none.
+    Files are written to a temporary name and renamed, so that processes sharing the folder see a whole file or none.
     """
 
     folder: Path
 
     def read(self, key: str, n_rows: int) -> NDArray[np.float32] | None:
-        """Return the embeddings under a key; None where there are none or the file is damaged."""
+        """Return the embeddings under a key; None if there are none or the file is damaged."""
         try:
             content = self._path(key).read_bytes()
         except OSError:
@@ -47,7 +48,7 @@ class EmbeddingCache:
         return array if array.dtype == np.float32 and array.ndim == 2 and len(array) == n_rows else None
 
     def write(self, key: str, embeddings: NDArray[np.float32]) -> None:
-        """Store embeddings under a key; a full disk costs the time to compute them again, and a warning."""
+        """Store embeddings under a key. If that fails, for example on a full disk, warn and continue."""
         buffer = io.BytesIO()
         np.save(buffer, embeddings, allow_pickle=False)
         content = buffer.getvalue()
@@ -56,21 +57,21 @@ class EmbeddingCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             _replace(path, content + hashlib.sha256(content).digest())
         except OSError as error:
-            warnings.warn(f"Embeddings cannot be kept in {self.folder} ({error}).", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"Embeddings cannot be stored in {self.folder} ({error}).", RuntimeWarning, stacklevel=2)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.npy"
 
 
 def open_cache(cache: Any) -> EmbeddingCache | None:
-    """Return the cache that the parameter asks for: None, True (the user's cache folder) or a folder.
+    """Return the cache for the parameter: None, True (the user's cache folder) or a folder.
 
-    As for data sets, ``ACCOUS_CACHE`` names another folder than the user's.
+    As for data sets, ``ACCOUS_CACHE`` overrides the user's cache folder.
     """
     if cache is None or cache is False:
         return None
     if cache is True:
-        folder = _user_folder() / "embeddings"
+        folder = user_cache_folder() / "embeddings"
     elif isinstance(cache, str | os.PathLike):
         folder = Path(os.fspath(cache)).expanduser()
     else:
@@ -78,12 +79,12 @@ def open_cache(cache: Any) -> EmbeddingCache | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ParameterError(f"cache names {str(folder)!r}, where no folder can be made ({error}).") from error
+        raise ParameterError(f"cache names {str(folder)!r}, where no folder can be created ({error}).") from error
     return EmbeddingCache(folder)
 
 
 def key_of(identity: str, piece: Piece) -> str:
-    """SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
+    """Return the SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
     digest = hashlib.sha256(identity.encode())
     arrays = [piece] if isinstance(piece, np.ndarray) else piece
     form = "one array" if isinstance(piece, np.ndarray) else "pictures" if isinstance(piece, Pictures) else "row by row"
@@ -94,17 +95,8 @@ def key_of(identity: str, piece: Piece) -> str:
     return digest.hexdigest()
 
 
-def _user_folder() -> Path:
-    folder = os.environ.get("ACCOUS_CACHE")
-    if folder:
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("accous"))
-
-
 def _replace(path: Path, content: bytes) -> None:
-    # Made by open, not by tempfile, whose files nobody else may read: folders are shared.
+    # Uses open instead of tempfile, because nobody else may read tempfile's files, and folders are shared.
     part = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.part")
     try:
         with part.open("xb") as file:

@@ -1,4 +1,4 @@
-"""Rows through a frozen network, in mini-batches, on several threads, each mini-batch looked up in the cache first."""
+"""Send rows through a frozen network in mini-batches, on several threads, with a lookup in the cache first."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def embed(
 ) -> Embeddings:
     """Return the backbone's features of all rows, shape (n, d).
 
-    Mini-batches are cut in the order of the rows, whoever works on them: the number of workers changes no bits.
+    Mini-batches are cut in the order of the rows, so the number of workers does not change the result.
 
     Raises
     ------
     DataError
-        Where features are not finite.
+        If features are not finite.
     """
     cache, identity = _usable(cache, backbone)
     pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
@@ -50,7 +50,7 @@ def embed(
                 found.append(embeddings)
                 bar.advance(len(embeddings))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # an interrupted run ends with the mini-batches under way
+            pool.shutdown(wait=False, cancel_futures=True)  # an interrupted run finishes the mini-batches it is in
             raise
     if len({embeddings.shape[1] for embeddings in found}) > 1:
         raise DataError("The backbone's output has a different width for different rows; it must not depend on them.")
@@ -58,19 +58,19 @@ def embed(
 
 
 def count_workers(n_jobs: int | None) -> int:
-    """Return the number of threads: all cores that this process may use for None or -1."""
+    """Return the number of threads; None and -1 mean all cores that this process may use."""
     if n_jobs is None or n_jobs == -1:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return n_jobs
 
 
 def _usable(cache: EmbeddingCache | None, backbone: Backbone) -> tuple[EmbeddingCache | None, str]:
-    """The cache, and the backbone's identity in it; no cache where the backbone cannot be told from another one."""
+    """Return the cache and the backbone's identity in it; no cache if the backbone cannot be identified."""
     identity = None if cache is None else backbone.identity
     if cache is not None and identity is None:
         message = (
-            "The embeddings are not cached: the source code of the backbone's classes cannot be read, so that another "
-            "backbone could be taken for this one. Define them in a file."
+            "The embeddings are not cached: the source code of the backbone's classes cannot be read, so another "
+            "backbone could be mistaken for this one. Define the classes in a file."
         )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     return (None, "") if identity is None else (cache, identity)
@@ -106,7 +106,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Compute on one torch thread, so that bits do not depend on the number of cores; leave torch as it was."""
+    """Compute on one torch thread, so that bits do not depend on the number of cores; restore torch afterwards."""
     before = _set_for_this_thread(1)
     try:
         yield
@@ -115,14 +115,14 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def _set_for_this_thread(count: int) -> int:
-    """Set how many threads torch uses for what this thread computes; return how many it was.
+    """Set how many threads torch uses for the work of this thread, and return the previous number.
 
-    Each thread has a number of its own from its first use of torch on, and then takes it from what was set last, by
-    whomever. That is read and put back by a new thread, or others that begin meanwhile would go on with this number.
+    On its first use of torch, each thread takes the number that any thread has set last, and keeps it. A new thread
+    reads that number and puts it back; otherwise threads that start in the meantime would use the number set here.
     """
     with _lock, ThreadPoolExecutor(1) as new_thread:
         for_new_threads = new_thread.submit(torch.get_num_threads).result()
-        before = torch.get_num_threads()  # a first use, without which the number set next would not last
+        before = torch.get_num_threads()  # a first use; without it, the number set next would not last
         torch.set_num_threads(count)
         new_thread.submit(torch.set_num_threads, for_new_threads).result()
         if torch.get_num_threads() != count:  # a torch without OpenMP has one number for all

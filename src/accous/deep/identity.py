@@ -1,4 +1,4 @@
-"""What a network's features depend on, as one digest: the name under which the cache keeps them."""
+"""One digest of what a network's features depend on; the cache stores the features under this name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from torch import Tensor, nn
 
 __all__ = ["identity_of"]
 
-_FOREIGN = ("torch", "builtins", "typing", "abc")  # packages whose code is taken as given
+_FOREIGN = ("torch", "builtins", "typing", "abc")  # packages whose code is not hashed
 _OF_ANY_MODULE = frozenset(vars(nn.Module()))
 
 
 def identity_of(module: nn.Module, preparation: object) -> str | None:
-    """SHA-256 of weights, buffers, structure, plain attributes, code and preparation; None where code cannot be read.
+    """Return the SHA-256 of weights, buffers, structure, plain attributes, code and preparation.
 
-    The code is that of the classes of all submodules and of the classes that they inherit from, torch's excepted.
+    It is None if the code cannot be read. The code is that of the classes of all submodules and of their base classes,
+    except torch's.
     """
     digest = hashlib.sha256(f"{preparation}\n{module!r}".encode())
     kinds = {kind for part in module.modules() for kind in type(part).__mro__}
@@ -45,8 +46,8 @@ def _full_name(kind: Any) -> str:
 
 
 def _source_of(kind: type) -> str | None:
-    """The class's code, since an edited `forward` is another backbone; empty for torch's, None where there is none."""
-    if kind.__module__.startswith("torch.jit"):  # compiled from code that is not the class's
+    """Return the code of a class, as an edited `forward` is another backbone; empty for torch, None if unreadable."""
+    if kind.__module__.startswith("torch.jit"):  # compiled from code other than that of the class
         return None
     if kind.__module__.split(".")[0] in _FOREIGN:
         return ""
@@ -57,7 +58,7 @@ def _source_of(kind: type) -> str | None:
 
 
 def _bytes_of(value: Any, *, or_else: str = "") -> bytes:
-    """Content of numbers, strings, tensors, arrays, functions, and collections of those; else ``or_else``."""
+    """Return the content of numbers, strings, tensors, arrays, functions and collections of these, else ``or_else``."""
     if value is None or isinstance(value, str | bytes | Number | torch.dtype | torch.device):
         return f"{value!r};".encode()
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""From rows to what a network takes: three channels, one size, the values that its weights were made for."""
+"""Turn rows into a network's input: three channels, one size, and the range of values that its weights expect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accous.exceptions import DataError
 __all__ = ["Preparation", "find_float_range"]
 
 _CHANNELS = (1, 3)
-_FEWEST_LINES = 8  # a grey image with so many is wider than three pixels
+_FEWEST_LINES = 8  # a grey image with this many lines is wider than three pixels
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Preparation:
     Attributes
     ----------
     image_size : int or None
-        Height and width of the images; None hands rows over as they are.
+        Height and width of the images; None passes rows unchanged.
     centre, scale : tuple of float
         Pixel values x in [0, 255] become (x - centre) / scale, by channel.
     float_range : float or None
-        What white is in images of floats: 1 or 255; None where the reference had none to tell.
+        The value of white in images of floats, 1 or 255; None if the reference had no floats.
     """
 
     image_size: int | None
@@ -49,7 +49,7 @@ class Preparation:
         return ((images - centre) / scale).contiguous(memory_format=torch.channels_last)
 
     def require_known_range(self, rows: Rows) -> None:
-        """Refuse images of floats from 0 to 1 after a reference of integers: they would be taken for nearly black ones.
+        """Raise an error for floats from 0 to 1 after a reference of integers: they would look nearly black.
 
         Black is the same in both ranges.
         """
@@ -61,7 +61,7 @@ class Preparation:
             )
 
     def _to_tensor(self, images: NDArray[Any]) -> Tensor:
-        """Images as float32 in [0, 255], channels first."""
+        """Return images as float32 in [0, 255], channels first."""
         images = channels_last(images)
         _require_pixels(images)
         white = {"b": 1.0, "f": self.float_range or 255.0}.get(images.dtype.kind, 255.0)
@@ -70,12 +70,12 @@ class Preparation:
 
 
 def find_float_range(rows: Rows) -> float | None:
-    """Return what white is in a reference of floats: 1 where no value is above 2, else 255; None without floats.
+    """Return the value of white in a reference of floats: 1 if no value is above 2, else 255; None without floats.
 
     Raises
     ------
     DataError
-        For images that look standardised, which no network here expects.
+        If the images look standardised, which no network here expects.
     """
     found = rows.float_range()
     if found is None:
@@ -92,7 +92,7 @@ def find_float_range(rows: Rows) -> float | None:
 def channels_last(images: NDArray[Any]) -> NDArray[Any]:
     """Return images as (n, h, w, 1 or 3).
 
-    The last axis counts channels where it has one or three entries; otherwise the second does.
+    The last axis holds the channels if it has one or three entries; otherwise the second axis does.
     """
     if images.ndim == 3 and images.shape[2] in _CHANNELS and images.shape[1] >= _FEWEST_LINES:
         raise DataError(
@@ -126,7 +126,7 @@ def _as_they_are(piece: Piece) -> NDArray[np.float32]:
     if isinstance(piece, np.ndarray):
         return _as_floats(piece)
     if len({row.shape for row in piece}) > 1:
-        raise DataError("The rows have different shapes: set image_size, to which images are brought.")
+        raise DataError("The rows have different shapes: set image_size, and images are resized to it.")
     stacked = np.stack(piece)
     if isinstance(piece, Pictures) and stacked.ndim == 4 and stacked.shape[3] in _CHANNELS:
         stacked = stacked.transpose(0, 3, 1, 2)
@@ -134,12 +134,12 @@ def _as_they_are(piece: Piece) -> NDArray[np.float32]:
 
 
 def _as_floats(array: NDArray[Any]) -> NDArray[np.float32]:
-    return np.require(array, dtype=np.float32, requirements=["C", "W"])  # torch warns of what it must not write into
+    return np.require(array, dtype=np.float32, requirements=["C", "W"])  # torch warns about read-only arrays
 
 
 def _resize(images: Tensor, size: int) -> Tensor:
     if tuple(images.shape[2:]) == (size, size):
         return images
-    # Plain bilinear weights look at four pixels; a large photo would be sampled, not averaged.
+    # Plain bilinear weights use four pixels, so a large photo would be sampled instead of averaged.
     is_shrunk = max(images.shape[2:]) > size
     return interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=is_shrunk)

@@ -1,4 +1,4 @@
-"""Embeddings for later: a frozen network's own features, to be kept, reduced and adapted without PyTorch."""
+"""A frozen network's own features, to save and use later without PyTorch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.deep.cache import open_cache
-from accous.deep.missing import import_extra
 from accous.deep.progress import LateBar
 from accous.deep.rows import Rows, read_rows
+from accous.extras import import_extra
 from accous.parameters import require_integer
 
 __all__ = ["check_embedding_parameters", "embed_rows", "embeddings_of"]
@@ -26,9 +26,9 @@ def embeddings_of(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> NDArray[np.float32]:
-    """Return a frozen network's features as they are, of shape (n, d): neither reduced nor bounded.
+    """Return a frozen network's own features, of shape (n, d), neither reduced nor bounded.
 
-    Save them with ``numpy.save``, and ``accous fit`` and ``accous adapt`` take them where there is no PyTorch.
+    If you save them with ``numpy.save``, ``accous fit`` and ``accous adapt`` can read them without PyTorch.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def embeddings_of(
 def embed_rows(
     frozen: Any, rows: Rows, *, batch_size: int, cache: Any, n_jobs: int | None, verbose: bool, user: str
 ) -> NDArray[np.float32]:
-    """Return a frozen backbone's features of rows, with a bar; ``user`` is who needs PyTorch for it."""
+    """Return a frozen backbone's features of rows, with a progress bar; errors about PyTorch name ``user``."""
     embedding = import_extra("accous.deep.embedding", user)
     with LateBar("embedding", len(rows), verbose=bool(verbose)) as bar:
         embeddings: NDArray[np.float32] = embedding.embed(
@@ -70,7 +70,7 @@ def embed_rows(
 
 
 def check_embedding_parameters(image_size: Any, batch_size: Any, n_jobs: Any) -> None:
-    """Refuse parameters of the way through the backbone that cannot be."""
+    """Raise an error for invalid parameters of the embedding."""
     if image_size is not None:
         require_integer("image_size", image_size, at_least=1, or_else=" or None")
     require_integer("batch_size", batch_size, at_least=1)

@@ -1,4 +1,4 @@
-"""A bar for work that may take long: seen on a terminal after two seconds, at once where it is asked for."""
+"""A progress bar for long work: it appears after two seconds on a terminal, or at once on request."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import sys
 import time
 from typing import Any, Self
 
+from accous.extras import has_package
+
 __all__ = ["LateBar"]
 
 _SECONDS_OF_PATIENCE = 2.0
 
 
 class LateBar:
-    """A bar on standard error that is there only when somebody waits for it.
+    """A progress bar on standard error that appears only when work takes long, and only where rich is installed.
 
     Parameters
     ----------
     description : str
     total : int
     verbose : bool
-        Show it at once, and also where standard error is no terminal.
+        Show it at once, even if standard error is not a terminal.
     """
 
     def __init__(self, description: str, total: int, *, verbose: bool) -> None:
@@ -39,7 +41,7 @@ class LateBar:
             self._progress.stop()
 
     def advance(self, n: int = 1, *, description: str | None = None) -> None:
-        """Count ``n`` more as done, and say something new."""
+        """Count ``n`` more as done, and update the description if given."""
         self._done += n
         self._description = description or self._description
         if self._progress is not None:
@@ -48,6 +50,8 @@ class LateBar:
             self._show()
 
     def _show(self) -> None:
+        if not has_package("rich"):
+            return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-r"""From embeddings to features: principal components, turned so that no column stands out, and bounded.
+r"""From embeddings to features: principal components, rotated to equal variances, and bounded.
 
 With mu the mean of the reference's embeddings, V their first k principal directions, Q an orthogonal matrix and b the
 bound,
@@ -7,7 +7,7 @@ bound,
 
     z(e) = s \, (e - \mu)^\top V Q, \qquad \phi(e) = z(e) \min(1, b / |z(e)|),
 
-where s is such that the 99 % quantile of the reference's norms |z| is b.
+where s makes the 99 % quantile of the reference's norms |z| equal to b.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reduction:
     ----------
     mean : array of shape (d,)
     directions : array of shape (d, k) or None
-        V Q; None where the embeddings' own columns are kept.
+        V Q; None if the embeddings' own columns are kept.
     scale : float
     max_norm : float
     """
@@ -70,7 +70,7 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
     Raises
     ------
     DataError
-        Where the reference has one row, or its embeddings are all the same.
+        If the reference has one row, or its embeddings are all the same.
     """
     if len(embeddings) < 2:
         raise DataError("At least two rows are needed to learn features from, got 1 sample.")
@@ -79,7 +79,7 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
     centred = rows - mean
     # A row's features differ in the last bits of single precision between mini-batches of different sizes.
     if np.abs(centred).max() <= _SAME * np.abs(mean).max():
-        raise DataError("The backbone gives all rows of the reference the same features; nothing tells them apart.")
+        raise DataError("The backbone gives all rows of the reference the same features, so they cannot be told apart.")
     directions = None if n_components is None else _turned_components(centred, n_components, seed)
     norms = np.linalg.norm(_project(centred, directions), axis=1)
     typical = float(np.quantile(norms, _QUANTILE_AT_BOUND)) or float(norms.max())
@@ -89,8 +89,8 @@ def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max
 def equal_variance_rotation(variances: FloatArray, generator: np.random.Generator) -> FloatArray:
     r"""Return an orthogonal matrix Q for which all diagonal entries of Q^T diag(variances) Q are the same.
 
-    A random rotation brings them close to each other where many variances matter; Givens rotations, each of which
-    brings one entry to the mean, do the rest (after Chan and Li, 1983, on matrices with a prescribed diagonal).
+    A random rotation brings them close to each other if many variances matter. Givens rotations, each of which brings
+    one entry to the mean, do the rest (after Chan and Li, 1983, on matrices with a prescribed diagonal).
     """
     width = len(variances)
     variances = variances / (variances.max() or 1.0)
@@ -112,8 +112,8 @@ def equal_variance_rotation(variances: FloatArray, generator: np.random.Generato
 def _turn_to_mean(high: float, low: float, product: float, mean: float) -> FloatArray:
     """Return the 2 x 2 rotation after which the first of two columns has the squared norm ``mean``.
 
-    With t the tangent of the angle, (low - mean) t^2 + 2 product t + (high - mean) = 0: high is above the mean and low
-    below it, so there is a root; the smaller one, in the form without cancellation.
+    With t the tangent of the angle, (low - mean) t^2 + 2 product t + (high - mean) = 0. There is a root, because high
+    is above the mean and low is below it. The smaller root is used, in the form without cancellation.
     """
     root = np.sqrt(product**2 + max((high - mean) * (mean - low), 0.0))
     t = (high - mean) / (-product - root if product > 0 else root - product)
@@ -123,12 +123,12 @@ def _turn_to_mean(high: float, low: float, product: float, mean: float) -> Float
 
 def _turned_components(centred: FloatArray, n_components: int, seed: int) -> FloatArray:
     n_rows, width = centred.shape
-    # The eigenvectors of a covariance are far quicker for many rows; for few the embeddings themselves are decomposed.
+    # Eigenvectors of the covariance are far quicker for many rows; for few rows the embeddings are decomposed.
     solver = "covariance_eigh" if n_rows > width else "full"
     with one_blas_thread():
         pca = PCA(min(n_components, n_rows, width), svd_solver=solver).fit(centred)
         variances = pca.explained_variance_
-        # Directions without variance are whatever rounding made them: nothing is to be read from them.
+        # Directions without variance are rounding noise and carry no information.
         is_null = variances <= np.finfo(np.float64).eps * max(n_rows, width) * variances.max()
         components = np.where(is_null[:, None], 0.0, pca.components_)
         rotation = equal_variance_rotation(np.where(is_null, 0.0, variances), np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""What users pass as rows: arrays, tensors, image files, pictures; read piece by piece, so that files may be many."""
+"""What users pass as rows: arrays, tensors, image files, pictures. Files are read piece by piece to save memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from accous.arrays import IntArray
 from accous.deep.missing import import_extra
 from accous.exceptions import DataError
+from accous.extras import import_extra
 
 __all__ = ["ArrayRows", "ItemRows", "Pictures", "Piece", "Rows", "read_rows"]
 
 Piece = NDArray[Any] | list[NDArray[Any]]
-"""Some rows: one array, or one array a row where their shapes may differ."""
+"""Some rows: one array, or one array per row if their shapes may differ."""
 
 
 class Pictures(list[NDArray[Any]]):
-    """Rows that were files or pictures: of these alone it is known that they are (h, w, 3)."""
+    """Rows that were files or pictures; only these are known to be (h, w, 3)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ArrayRows:
         return self.array[indices]
 
     def float_range(self) -> tuple[float, float] | None:
-        """Smallest and largest value of floats; None for integers."""
+        """Return the smallest and largest value of floats; None for integers."""
         return _range_of([self.array])
 
 
@@ -52,12 +53,12 @@ class ItemRows:
         return len(self.items)
 
     def take(self, indices: IntArray) -> list[NDArray[Any]]:
-        """Return the rows at these places; files are read now."""
+        """Return the rows at these places, and read their files."""
         found = [_read_item(self.items[index], int(index)) for index in indices]
         return Pictures(found) if _is_file_or_picture(self.items[0]) else found
 
     def float_range(self) -> tuple[float, float] | None:
-        """Smallest and largest value of the rows that are floats; None where none is."""
+        """Return the smallest and largest value of the rows that are floats; None if there are none."""
         return _range_of([item for item in self.items if isinstance(item, np.ndarray)])
 
 
@@ -70,7 +71,7 @@ def read_rows(X: Any) -> Rows:
     Raises
     ------
     DataError
-        For no rows, or what is neither numbers nor images.
+        If there are no rows, or they are neither numbers nor images.
     """
     if isinstance(X, str | bytes | os.PathLike):
         raise DataError(f"Several images are needed, got the single path {os.fspath(X)!r}: pass a list of paths.")
@@ -105,7 +106,7 @@ def _from_array(array: NDArray[Any]) -> Rows:
 def _to_array(X: Any) -> NDArray[Any]:
     if hasattr(X, "tocsr"):
         raise DataError("Sparse data is not supported: pass X.toarray().")
-    if hasattr(X, "detach"):  # a tensor; torch itself need not be imported to know
+    if hasattr(X, "detach"):  # a tensor; recognised without importing torch
         tensor = X.detach().cpu()
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
     return np.asarray(X)
@@ -137,7 +138,7 @@ def _is_file_or_picture(item: Any) -> bool:
 
 
 def _is_picture(item: Any) -> bool:
-    """Whether this is an image of Pillow's, which has to be imported for there to be one."""
+    """Whether this is a Pillow image; recognised without importing Pillow."""
     return hasattr(item, "convert") and hasattr(item, "getbands")
 
 
@@ -155,13 +156,13 @@ def _read_item(item: Any, row: int) -> NDArray[Any]:
             return _to_colours(picture, name)
     except DataError:
         raise
-    except Exception as error:  # a damaged file raises whatever its decoder stumbles over
+    except Exception as error:  # a damaged file raises any error of its decoder
         raise DataError(f"{name} cannot be read as an image ({error}): replace it or leave it out.") from error
 
 
 def _to_colours(picture: Any, name: str) -> NDArray[Any]:
-    if picture.mode[0] in "IF":  # Pillow would cut values at 255: images of 16 bits become white
+    if picture.mode[0] in "IF":  # Pillow would cut values at 255, and images of 16 bits would become white
         raise DataError(
-            f"{name} has Pillow's mode {picture.mode!r}, whose values are not bound to 0 to 255: convert it to 8 bits."
+            f"{name} has Pillow's mode {picture.mode!r}, whose values may exceed 255: convert it to 8 bits."
         )
     return np.asarray(picture.convert("RGB"))

@@ -1,6 +1,7 @@
 """The maps from input rows to feature columns: auto, identity, standardize, rbf, or any scikit-learn transformer.
 
-Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row.
+Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row. What scikit-learn
+fits them with is imported when they are fitted: a saved model goes on without.
 """
 
 from __future__ import annotations
@@ -10,9 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.kernel_approximation import Nystroem
-from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
-from sklearn.preprocessing import StandardScaler
 
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
@@ -82,6 +80,8 @@ class RadialBasis:
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
+        from sklearn.metrics.pairwise import rbf_kernel
+
         kernel = rbf_kernel(self.standardize.transform(X), self.centres, gamma=self.gamma)
         return np.asarray(kernel @ self.normalization.T)
 
@@ -148,6 +148,8 @@ def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
         )
     if feature_map == "identity":
         return Identity()
+    from sklearn.preprocessing import StandardScaler
+
     scaler = StandardScaler().fit(X)
     if feature_map == "auto":
         return Standardize(scaler.mean_, scaler.scale_ * default_shortening(X.shape[1]))
@@ -156,6 +158,9 @@ def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
 
 
 def _fit_rbf(standardize: Standardize, X: FloatArray, random_state: Any) -> RadialBasis:
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.metrics.pairwise import euclidean_distances
+
     rows = standardize.transform(X)
     n_rows = rows.shape[0]
     distances = euclidean_distances(rows[:: max(1, n_rows // _RBF_MEDIAN_ROWS)], squared=True)

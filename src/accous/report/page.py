@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from importlib.resources import files
 from typing import Any
 
+from accous.extras import import_extra
 from accous.report.figures import (
     Figure,
     error_figure,
@@ -45,23 +47,20 @@ _TONES = {"good": "can be trusted", "thin": "little to go by", "bad": "cannot be
 
 def render_page(subject: Subject) -> str:
     """Return the report as HTML that needs nothing else, online or off."""
-    from plotly.offline import get_plotlyjs
-
+    plotly = import_extra("plotly.offline", "The report")
     figures: dict[str, Figure] = {}
     sections = [_head(subject), _verdict(subject), _tiles(subject), *_charts(subject, figures), _settings(subject)]
     parts = {
         "title": escape(f"accous: {subject.name}"),
         "style": _asset("page.css"),
         "body": "\n".join(sections),
-        "plotly": get_plotlyjs() if figures else "",
+        "plotly": plotly.get_plotlyjs() if figures else "",
         # A text that ends a script element must not stand in one.
         "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
         "script": _asset("page.js"),
     }
-    page = _asset("page.html")
-    for name, content in parts.items():
-        page = page.replace(f"[[{name}]]", content, 1)
-    return page
+    # In one pass: a column may be called like a place to fill in.
+    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:

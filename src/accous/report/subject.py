@@ -73,7 +73,12 @@ class Subject:
 def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
     """What a report on a model's folder is about."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
-    settings["accuracy"] = f"{pipeline.settings['accuracy']:.1%}, cross-validated on the reference"
+    accuracy = pipeline.settings["accuracy"]
+    settings["accuracy"] = (
+        "unknown: the reference has too few rows to cross-validate"
+        if accuracy is None
+        else f"{accuracy:.1%}, cross-validated on the reference"
+    )
     settings["largest_class"] = f"{pipeline.settings['largest_class']:.1%} of the reference"
     if "widths" in settings:
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())

@@ -1,9 +1,9 @@
 """Streams whose drift is known: how the mixture moves, and data drawn from it.
 
-A simulated stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` says how ``alpha_t`` moves
-over the rounds; a stream turns it into a labelled reference and labelled batches (labels to score with):
-`GaussianStream` from four Gaussians, `MixtureStream` from any two pools of rows. In `MovingGaussianStream` one
-Gaussian moves. `OrderedStream` takes a table whose rows are in the order of time, drift and all.
+A simulated stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` defines how ``alpha_t`` moves
+over the rounds. A stream turns it into a labelled reference and labelled batches; the labels of the batches are for
+scoring only. `GaussianStream` draws from four Gaussians, `MixtureStream` from any two pools of rows. In
+`MovingGaussianStream` one Gaussian moves. `OrderedStream` reads a table in time order, with its natural drift.
 """
 
 from accous.streams.batch import Batch

@@ -1,4 +1,4 @@
-"""What every stream gives: batches, and weights of the second part that are in range."""
+"""What all streams share: the batch, and the checked weights of the second part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Batch", "check_alphas", "draw_alphas"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batch:
-    """What arrives in one round; the labels and alpha are for scoring only.
+    """The rows that arrive in one round. The labels and alpha are for scoring only.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Batch:
     y : ndarray of shape (batch_size,)
         Their labels.
     alpha : float
-        The weight of ``D''`` in this round; NaN where nobody knows it.
+        The weight of ``D''`` in this round; NaN if it is unknown.
     round : int
         The round, from 1.
     """
@@ -37,13 +37,13 @@ class Batch:
 
 
 def draw_alphas(shift: Shift, n_rounds: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Weight of ``D''`` in each round, as an array that cannot be written into."""
+    """Return the weight of ``D''`` in each round, as a read-only array."""
     alphas = np.array(shift.alphas(n_rounds, generator), dtype=np.float64)
     alphas.setflags(write=False)
     return alphas
 
 
 def check_alphas(alphas: NDArray[np.float64], n_rounds: int) -> None:
-    """Refuse a shift that does not give one alpha in [0, 1] for every round."""
+    """Raise an error if a shift does not give one alpha in [0, 1] for every round."""
     if alphas.shape != (n_rounds,) or not np.all((alphas >= 0) & (alphas <= 1)):
         raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")

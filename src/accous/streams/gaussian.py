@@ -29,8 +29,8 @@ LARGEST_COORDINATE = 1e150  # keeps the log densities of any finite row finite
 class GaussianStream:
     """The paper's synthetic data: ``D_t = (1 - alpha_t) D' + alpha_t D''``, two Gaussian classes per part.
 
-    All four Gaussians have unit covariance, both classes are equally likely, and the reference has
-    ``alpha_0`` in place of ``alpha_t``. Iterating gives the batches of all rounds, the same bits every time.
+    All four Gaussians have unit covariance and both classes are equally likely. The reference has
+    ``alpha_0`` in place of ``alpha_t``. Iterating yields the batches of all rounds, the same bits every time.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class GaussianStream:
     angle : float, default=75.0
         Degrees between the class directions of ``D'`` and ``D''``, in [0, 180]; "published" does not use it.
     n_features : int, default=12
-        The number of features d; at least 2 for "reconstructed", 1 for "published".
+        The number of features d: at least 2 for "reconstructed", at least 1 for "published".
     n_reference : int, default=1000
         Rows in the reference.
     n_rounds : int, default=10000
@@ -51,22 +51,23 @@ class GaussianStream:
     alpha_0 : float, default=0.9
         The weight of ``D''`` in the reference, in [0, 1].
     random_state : int or None, default=0
-        The seed; None draws one at construction. Reference, alphas and batches have independent generators:
+        The seed. None draws one at construction. Reference, alphas and batches have independent generators, so
         ``n_rounds`` and ``batch_size`` do not change the reference.
 
     Notes
     -----
-    ``"published"`` is the paper's appendix, "Datasets": in every coordinate ``D'`` has its positive class at
-    -1.2 and its negative at -0.8, ``D''`` at +1.2 and +0.8. No fixed linear model is then wrong on less than
-    37.2 % under `LinearShift`, while the paper reports 32.9 %.
+    ``"published"`` follows the paper's appendix, "Datasets": in every coordinate ``D'`` has its positive class
+    at -1.2 and its negative class at -0.8, ``D''`` at +1.2 and +0.8. With these means, every fixed linear model
+    is wrong on at least 37.2 % of the rows under `LinearShift`, while the paper reports 32.9 %.
 
-    ``"reconstructed"`` gives the paper's pattern of numbers. It keeps the centres of ``D'`` and ``D''`` (-1
-    and +1 in every coordinate) and the distance ``0.4 sqrt(d)`` between the class means, but the class
+    ``"reconstructed"`` reproduces the paper's pattern of numbers. It keeps the centres of ``D'`` and ``D''``
+    (-1 and +1 in every coordinate) and the distance ``0.4 sqrt(d)`` between the class means. The class
     directions have ``angle`` degrees between them and are orthogonal to the line between the centres. In two
-    dimensions only one direction is; there they lie at ``-angle / 2`` and ``+angle / 2`` around that one.
+    dimensions only one direction is orthogonal to that line; there the class directions lie at ``-angle / 2``
+    and ``+angle / 2`` around it.
 
-    Covariate shift asks for one ``P(y | x)`` in all rounds. Here it holds where one part far outweighs the
-    other, and is only nearly true in between. The centres are ``2 sqrt(d)`` apart, so a share of about
+    Covariate shift requires the same ``P(y | x)`` in all rounds. Here this holds where one part far outweighs
+    the other, and only approximately in between. The centres are ``2 sqrt(d)`` apart, so a share of about
     ``Phi(-sqrt(d))`` of each part lies on the other's side: 0.03 % for d = 12, but 8 % for d = 2.
 
     Examples
@@ -156,13 +157,13 @@ class GaussianStream:
         -------
         ndarray of shape (n_rows,)
             The ratios. For ``0 < alpha_0 < 1`` they are finite, between ``(1 - alpha) / (1 - alpha_0)`` and
-            ``alpha / alpha_0``; for ``alpha_0`` 0 or 1 they may be inf, where the reference has no mass.
+            ``alpha / alpha_0``. If ``alpha_0`` is 0 or 1, they may be inf where the reference has no mass.
         """
         require_number_in("alpha", alpha, 0, 1)
         return _ratio_of_odds(self._log_odds(_as_finite_rows(X, self.n_features)), alpha, self.alpha_0)
 
     def reference_ratio(self, alpha: float) -> FloatArray:
-        """Exact ratio of every reference row.
+        """Compute the exact ratio of every reference row.
 
         Parameters
         ----------
@@ -182,10 +183,11 @@ class GaussianStream:
         Parameters
         ----------
         model : object with coef_ and intercept_, tuple (coef, intercept), or object with decision_function
-            A binary classifier that is affine in x; a positive score means class 1. From a decision function
-            (say, of a pipeline that scales first) the coefficients are recovered; one not affine is refused.
+            A binary classifier that is affine in x; a positive score means class 1. The coefficients are
+            recovered from a decision function, for example of a pipeline that scales first. A decision function
+            that is not affine raises an error.
         alpha : float or ndarray
-            The weight of ``D''``, in [0, 1]; an array gives one risk per entry.
+            The weight of ``D''``, in [0, 1]. An array gives one risk per entry.
 
         Returns
         -------
@@ -202,7 +204,7 @@ class GaussianStream:
     def component_risks(self, model: Any) -> tuple[float, float]:
         """Compute the exact error rates of a linear model under ``D'`` and under ``D''``.
 
-        In a Gaussian the score ``w . x + b`` is normal with mean ``w . mu + b`` and standard deviation
+        Under a Gaussian the score ``w . x + b`` is normal with mean ``w . mu + b`` and standard deviation
         ``|w|``, so each of the four error rates is a value of the normal cdf.
 
         Parameters
@@ -230,7 +232,7 @@ class GaussianStream:
         return np.random.SeedSequence(self.random_state).entropy
 
     def _generator(self, *spawn_key: int) -> np.random.Generator:
-        """Give a fresh generator: key 0 is for the alphas, 1 for the reference, 2 for the batches."""
+        """Return a fresh generator: key 0 is for the alphas, 1 for the reference, 2 for the batches."""
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=spawn_key))
 
     @cached_property
@@ -257,7 +259,7 @@ class GaussianStream:
 
     def _log_odds(self, X: FloatArray) -> FloatArray:
         """Compute ``log D''(x) / D'(x)``, leaving out what the four densities have in common."""
-        # Rows far out are read nearer on the same ray, where the odds have long reached their limit.
+        # Rows far out are moved inwards along their ray, to where the odds have long reached their limit.
         X = X / np.maximum(1.0, np.abs(X).max(axis=1, keepdims=True) / LARGEST_COORDINATE)
         logs = X @ self._means.T - 0.5 * (self._means**2).sum(axis=1)
         odds: FloatArray = np.logaddexp(logs[:, 2], logs[:, 3]) - np.logaddexp(logs[:, 0], logs[:, 1])
@@ -265,7 +267,7 @@ class GaussianStream:
 
 
 def _class_directions(geometry: str, d: int, angle: float) -> FloatArray:
-    """Give the unit vectors from the negative to the positive class of ``D'`` and of ``D''``."""
+    """Return the unit vectors from the negative to the positive class of ``D'`` and of ``D''``."""
     if geometry == "published":
         return np.array([np.full(d, -1 / np.sqrt(d)), np.full(d, 1 / np.sqrt(d))])
     turns = np.array([[-angle / 2], [angle / 2]])
@@ -274,7 +276,7 @@ def _class_directions(geometry: str, d: int, angle: float) -> FloatArray:
         across, along = np.array([1.0, -1.0]) / np.sqrt(2), np.array([1.0, 1.0]) / np.sqrt(2)
         directions = np.cos(turns) * across + np.sin(turns) * along
         return directions
-    # Sampled cosines sum to zero, so are orthogonal to the ones; their phases are the angles between them.
+    # Sampled cosines sum to zero, so they are orthogonal to all ones; their phases are the angles between them.
     directions = np.sqrt(2 / d) * np.cos(2 * np.pi * np.arange(d) / d - turns)
     return directions
 

@@ -1,4 +1,4 @@
-"""Reading weights and intercept off a linear classifier, whatever it is wrapped in."""
+"""Read the weights and the intercept of a linear classifier, also of a wrapped one such as a pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBE_TOLERANCE = 1e-5  # relative to the largest score; single-precision models
 
 
 def linear_scores(model: Any, means: FloatArray) -> tuple[FloatArray, float]:
-    """Give ``w`` and ``b`` of a model whose score is ``w . x + b``."""
+    """Return ``w`` and ``b`` of a model whose score is ``w . x + b``."""
     if isinstance(model, tuple) and len(model) == 2:
         raw_coef, raw_intercept = model
     elif hasattr(model, "coef_") and hasattr(model, "intercept_"):

@@ -24,10 +24,10 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class MixtureStream:
-    """Rows of two pools: ``D_t = (1 - alpha_t) D' + alpha_t D''``, D' and D'' being uniform on the pools.
+    """Rows of two pools: ``D_t = (1 - alpha_t) D' + alpha_t D''``, where D' and D'' are uniform on the pools.
 
-    Each pool is split at random: some rows go to the labelled reference, the others are what the stream draws from, so
-    that no row is in both. Iterating gives the batches of all rounds, the same bits every time.
+    Each pool is split at random: some rows go to the labelled reference, and the stream draws from the others, so that
+    no row is in both. Iterating yields the batches of all rounds, the same bits every time.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class MixtureStream:
     batch_size : int
         Rows in each batch.
     replace : bool, default=True
-        Whether the stream may draw a row again. If not, a pool too small for the stream is refused.
+        Whether the stream may draw a row more than once. If not, a pool that is too small raises an error.
     n_reference : int, optional
-        Rows in the reference. None: as many as leave half of each pool to the stream.
+        Rows in the reference. None takes as many as possible while leaving half of each pool to the stream.
     alpha_0 : float, default=0.9
-        The weight of ``D''`` in the reference, in [0, 1]; it is met up to rounding to whole rows.
+        The weight of ``D''`` in the reference, in [0, 1], rounded to whole rows.
     random_state : int, default=0
         The seed.
 
@@ -133,7 +133,7 @@ class MixtureStream:
             yield Batch(*self._take(is_second[rows], indices[rows]), alpha, i + 1)
 
     def reference_ratio(self, alpha: float) -> FloatArray:
-        """True ratio of every reference row: by what its part's weight has changed since the reference.
+        """Return the true ratio of every reference row: the factor by which the weight of its part has changed.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class MixtureStream:
         return ratios[self._reference_rows[0].astype(np.int64)]
 
     def component_risks(self, model: Any) -> tuple[float, float]:
-        """Error rates of a fitted classifier on all stream rows of either pool."""
+        """Return the error rates of a fitted classifier on all stream rows of each pool."""
         first, second = (
             float(np.mean(np.asarray(model.predict(X[rows])) != y[rows]))
             for (X, y), rows in zip(self._pools, self._stream_indices, strict=True)
@@ -155,18 +155,18 @@ class MixtureStream:
         return first, second
 
     def risk(self, model: Any, alpha: float) -> float:
-        """Error rate of a fitted classifier under ``D_alpha``, each pool's stream rows being all there is of it."""
+        """Return the error rate of a fitted classifier under ``D_alpha``, over all stream rows of both pools."""
         require_number_in("alpha", alpha, 0, 1)
         first, second = self.component_risks(model)
         return (1.0 - alpha) * first + alpha * second
 
     def _generator(self, *key: int) -> np.random.Generator:
-        """Give a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches."""
+        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches."""
         return np.random.default_rng(np.random.SeedSequence(int(self.random_state), spawn_key=key))
 
     @cached_property
     def _reference_counts(self) -> tuple[int, int]:
-        """Reference rows from either pool."""
+        """Number of reference rows from each pool."""
         shares = (1.0 - self.alpha_0, float(self.alpha_0))
         n_rows = self.n_reference
         if n_rows is None:
@@ -182,7 +182,7 @@ class MixtureStream:
 
     @cached_property
     def _stream_indices(self) -> tuple[IntArray, ...]:
-        """Rows of either pool that are left to the stream."""
+        """Rows of each pool that are left to the stream."""
         return tuple(rows[count:] for rows, count in zip(self._shuffled, self._reference_counts, strict=True))
 
     @cached_property

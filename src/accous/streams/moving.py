@@ -1,4 +1,4 @@
-"""A realizable stream: one Gaussian whose mean moves, so that the log-linear model holds the true ratio."""
+"""A realizable stream: one Gaussian whose mean moves, so that a log-linear model can represent the true ratio."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ IntArray = NDArray[np.int64]
 class MovingGaussianStream:
     r"""Reference from N(0, I), round t from N(mu_t, I) with :math:`\mu_t = \alpha_t \mu`.
 
-    The ratio :math:`r_t(x) = \exp(\mu_t \cdot x - |\mu_t|^2 / 2)` is log-linear: the paper's theorems on dynamic
-    regret, which ask that the model hold the true ratio, apply (section "Theoretical Guarantees"; a mixture's ratio is
-    not log-linear).
+    The ratio :math:`r_t(x) = \exp(\mu_t \cdot x - |\mu_t|^2 / 2)` is log-linear. The paper's theorems on dynamic
+    regret therefore apply: they require that the model can represent the true ratio (section "Theoretical
+    Guarantees"). The ratio of a mixture is not log-linear.
 
     Parameters
     ----------
     shift : Shift
-        How alpha moves. Under `LinearShift` the path's length V_T is the same for every number of rounds, under
-        `SquareShift` it grows like the square root of that number.
+        How alpha moves. Under `LinearShift` the length of the path, V_T, is the same for every number of rounds.
+        Under `SquareShift` it grows like the square root of that number.
     distance : float, default=1.0
         The length of mu; all its coordinates are equal.
     n_features : int, default=4
@@ -108,7 +108,7 @@ class MovingGaussianStream:
         return ratio
 
     def reference_ratio(self, alpha: float) -> FloatArray:
-        """Exact ratio of every reference row."""
+        """Compute the exact ratio of every reference row."""
         return self.true_ratio(self._reference_rows, alpha)
 
     @cached_property
@@ -120,11 +120,11 @@ class MovingGaussianStream:
         return np.full(int(self.n_features), float(self.distance) / np.sqrt(self.n_features))
 
     def _generator(self, key: int) -> np.random.Generator:
-        """Give a fresh generator: key 0 for the alphas, 1 the reference, 2 the batches, 3 fresh rows."""
+        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches, 3 for fresh rows."""
         return np.random.default_rng(np.random.SeedSequence(int(self.random_state), spawn_key=(key,)))
 
     def _rows(self, alpha_of_row: FloatArray, generator: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Draw one row per alpha; label 1 is the likelier the larger the first feature, in all rounds alike."""
+        """Draw one row per alpha. In all rounds, label 1 is more likely the larger the first feature is."""
         X = generator.standard_normal((len(alpha_of_row), int(self.n_features))) + np.outer(alpha_of_row, self._mean)
         y = (generator.random(len(X)) < expit(2.0 * X[:, 0])).astype(np.int64)
         return X, y

@@ -1,4 +1,4 @@
-"""A stream from a table whose rows are in the order of time: natural drift."""
+"""A stream from a table whose rows are in time order: natural drift."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["OrderedStream"]
 
 @dataclass(frozen=True, eq=False)
 class OrderedStream:
-    """The rows of a table in their order: the first ones are the reference, the others arrive in rounds.
+    """The rows of a table in their order: the first rows are the reference, the others arrive in rounds.
 
     A round ends after ``batch_size`` rows, and wherever ``groups`` changes.
 
@@ -31,9 +31,9 @@ class OrderedStream:
     y : ndarray of shape (n_rows,)
         Their labels.
     n_reference : int, optional
-        Rows in the reference. None: the first group.
+        Rows in the reference. None takes the first group.
     batch_size : int, optional
-        Rows in a round at most. None: a round is a group.
+        Largest number of rows in a round. None makes each group one round.
     groups : ndarray of shape (n_rows,), optional
         A column such as the month; a new round begins where it changes.
 

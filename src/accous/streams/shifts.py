@@ -28,14 +28,14 @@ class Shift(ABC):
     """Base of all shifts: a rule for the weight of ``D''`` in each round."""
 
     def alphas(self, n_rounds: int, random_state: Seed = None) -> NDArray[np.float64]:
-        """Give ``alpha_1 .. alpha_T``, the weight of ``D''`` in each round.
+        """Return ``alpha_1 .. alpha_T``, the weight of ``D''`` in each round.
 
         Parameters
         ----------
         n_rounds : int
             The number of rounds, T.
         random_state : None, int, SeedSequence or Generator, default=None
-            The seed. Only shifts that draw at random use it; None draws afresh in every call.
+            The seed. Only random shifts use it. None gives different numbers in every call.
 
         Returns
         -------
@@ -54,7 +54,7 @@ class Shift(ABC):
 
     @abstractmethod
     def _alphas(self, rounds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float64]:
-        """Give alpha for ``rounds = 1 .. T``; called with checked arguments."""
+        """Return alpha for ``rounds = 1 .. T``; the arguments have been checked."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class LinearShift(Shift):
             raise ParameterError(f"reverse must be True or False, got {self.reverse!r}.")
 
     def _alphas(self, rounds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float64]:
-        # Departs from the paper: its text and appendix disagree on the direction, so it is a choice here.
+        # Departs from the paper: its text and appendix disagree on the direction, so you can choose it here.
         forward: NDArray[np.float64] = rounds / len(rounds)
         return 1.0 - forward if self.reverse else forward
 
@@ -116,8 +116,8 @@ class LinearShift(Shift):
 class SquareShift(Shift):
     """Sudden periodic switches, the paper's ``Squ``: ``alpha_t = 1 - (floor((t - 1) / M) mod 2)``.
 
-    Starts at 1 and switches between 1 and 0 every M rounds. As in the paper's appendix, M is *half* the cycle
-    of the wave: it repeats itself after 2 M rounds.
+    It starts at 1 and switches between 1 and 0 every M rounds. As in the paper's appendix, M is *half* the cycle
+    of the wave, which repeats after 2 M rounds.
 
     Parameters
     ----------
@@ -189,8 +189,8 @@ class BernoulliShift(Shift):
     Notes
     -----
     The paper's appendix *keeps* alpha with probability ``Theta(1 / sqrt(T))``, which would switch in nearly
-    every round; its main text says that alpha *flips* with a certain probability. Here ``1 / sqrt(T)`` is
-    that of a flip.
+    every round. Its main text says that alpha *flips* with a certain probability. Here ``1 / sqrt(T)`` is the
+    probability of a flip.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class BernoulliShift(Shift):
             require_number_in("flip", self.flip, 0, 1)
 
     def _alphas(self, rounds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float64]:
-        # Departs from the paper: 1 / sqrt(T) is the probability to flip, not to keep; see the notes above.
+        # Departs from the paper: 1 / sqrt(T) is the probability of flipping, not of keeping; see the notes above.
         flip = 1 / math.sqrt(len(rounds)) if self.flip is None else self.flip
         is_flipped = generator.random(len(rounds)) < flip
         is_flipped[0] = False

@@ -14,8 +14,8 @@ from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
 from accous.tabular.columns.learning import Choices
 from accous.tabular.columns.preparation import Preparation
-from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column
-from accous.tabular.formats.values import to_texts
+from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
+from accous.tabular.formats.values import exactly, to_texts
 
 __all__ = ["Reference", "cross_validate", "read_reference"]
 
@@ -62,11 +62,11 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
     frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
-    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(table.columns)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(exactly(table.columns))
     labels = to_texts(frame[label])
     is_good = labels.is_not_null().to_numpy().copy()
     bad_rows += [_bad_row(pieces, int(row), label, "the label is missing") for row in np.flatnonzero(~is_good)]
-    frame = frame.drop(label)
+    frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     preparation = Preparation.learn(frame.filter(is_good), choices)
@@ -82,15 +82,21 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     return Reference(frame.filter(is_good), y, preparation, np.ascontiguousarray(features.X[is_good]), bad_rows)
 
 
-def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: int) -> float:
-    """Accuracy on the reference in five parts, each predicted by a fit on the four others, preprocessing included."""
+def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: int) -> float | None:
+    """Accuracy on the reference in five parts, each predicted by a fit on the four others, preprocessing included.
+
+    None where there are too few rows: a part is empty, or the others have one class only or no usable column.
+    """
     fold_of_row = _folds(reference.y, seed)
     is_right = np.zeros(len(reference.y), dtype=bool)
     for fold in range(_N_FOLDS):
         is_held = fold_of_row == fold
         if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
-            return float("nan")
-        preparation = Preparation.learn(reference.frame.filter(~is_held), choices)
+            return None
+        try:
+            preparation = Preparation.learn(reference.frame.filter(~is_held), choices)
+        except DataError:
+            return None
         model = AdaptiveClassifier(ratio=NoShift(), C=C)
         model.fit(preparation.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
         predicted = model.predict(preparation.encode(reference.frame.filter(is_held)).X)
@@ -102,6 +108,7 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     """Name the label and all that is not dropped."""
     if label not in table.columns:
         raise no_such_column(table, label)
+    require_usable(table, [label])
     if label in choices.drop:
         raise ParameterError(f"The label {label!r} cannot be dropped.")
     # A column of the file that is dropped is not even read: nothing in it can make a row a bad one. An embedding of

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from accous.checkpoint import load_with, save_with
+from accous.checkpoint.saving import load_with, save_with
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
 from accous.tabular.columns.preparation import Preparation
 from accous.tabular.history import History
 from accous.tabular.job import Job
+from accous.tabular.summary import summarize_pipeline
 
 __all__ = ["Pipeline", "load_pipeline", "save_pipeline"]
 
@@ -43,8 +45,17 @@ class Pipeline:
     job: Job | None = None
 
 
-def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
-    """Save to a folder; a crash at any moment leaves all of the save before it."""
+def save_pipeline(pipeline: Pipeline, folder: Path, *, is_last: bool = False) -> None:
+    """Save to a folder; a crash at any moment leaves all of the save before it.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    folder : Path
+    is_last : bool, default=False
+        Whether nothing is to follow for now. Only then is the model summarized too, which costs as much as several
+        rounds.
+    """
     attached = {
         "format": _FORMAT,
         "label": pipeline.label,
@@ -55,7 +66,7 @@ def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
         "history": pipeline.history.to_plain(),
         "job": None if pipeline.job is None else pipeline.job.to_plain(),
     }
-    save_with(pipeline.model, folder, attached, progress)
+    save_with(pipeline.model, folder, attached, progress, summarize_pipeline(pipeline) if is_last else None)
 
 
 def load_pipeline(folder: Path) -> Pipeline:

@@ -11,7 +11,7 @@ from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Position
 from accous.tabular.formats.sources import STDIN
 
-__all__ = ["Job", "JobSpec", "begin_or_resume"]
+__all__ = ["Job", "JobSpec", "absolute", "begin_or_resume", "require_free"]
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,8 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
     if before is not None and is_same and not (before.is_finished and spec.stream == STDIN):
         return replace(before, is_finished=False)
     if before is not None and not before.is_finished and not is_new and before.spec.is_taken_up_by(spec):
+        if before.spec.rejects != spec.rejects and not overwrites:
+            require_free(spec.rejects)
         return replace(before, spec=spec)
     if before is not None and not before.is_finished and not is_new and before.n_rounds:
         raise DataError(
@@ -127,7 +129,16 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
             f"{spec.output} exists and is not an unfinished output of this model: give another name, or --force to "
             "replace it."
         )
+    is_own = before is not None and not before.is_finished and before.spec.rejects == spec.rejects
+    if not (overwrites or is_own):
+        require_free(spec.rejects)
     return Job(spec)
+
+
+def require_free(rejects: str) -> None:
+    """Raise a DataError where a file of rows set aside would replace another file."""
+    if rejects and Path(rejects).is_file():
+        raise DataError(f"{rejects} exists: give bad rows another file with --rejects, or --force to replace it.")
 
 
 def absolute(path: str) -> str:

@@ -47,7 +47,8 @@ class RoundRule:
             if is_end and n_rows % self.batch_size:
                 stops.append(n_rows)
             return stops
-        return self._stops_by_value(frame[self.by], is_end=is_end)
+        # By another name: polars takes some names of columns for patterns.
+        return self._stops_by_value(frame[self.by].alias("values"), is_end=is_end)
 
     def _stops_by_value(self, values: pl.Series, *, is_end: bool) -> list[int]:
         is_new = values.ne_missing(values.shift()).to_numpy()

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from accous.tabular.columns.plans import NumberColumn
 from accous.tabular.columns.preparation import Preparation
-from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column
+from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
+from accous.tabular.formats.values import exactly
 
 __all__ = ["RowReader", "Rows"]
 
@@ -114,6 +115,7 @@ class RowReader:
         for name in passed:
             if name not in table.columns:
                 raise no_such_column(table, name)
+        require_usable(table, [*preparation.used_columns, *passed])
 
     def read(self, start: Position) -> Iterator[Rows | None]:
         """Yield the rows from a position on; None where nothing more is there yet.
@@ -172,7 +174,7 @@ class RowReader:
         n_missing, n_unknown = features.n_missing, features.n_unknown
         if good is not None:
             n_missing, n_unknown = n_missing[good], n_unknown[good]
-        return Rows(X, chunk.frame.select(self._passed), bad_rows, n_missing, n_unknown, ((0, chunk),))
+        return Rows(X, chunk.frame.select(exactly(self._passed)), bad_rows, n_missing, n_unknown, ((0, chunk),))
 
 
 def _head(rows: Rows, n_rows: int) -> Rows:

@@ -12,6 +12,7 @@ import numpy as np
 
 from accous.tabular.folder import Pipeline, save_pipeline
 from accous.tabular.formats.chunks import BadRow, Position
+from accous.tabular.formats.values import exactly
 from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job import Job
 from accous.tabular.predictions import class_numbers, predictions_frame
@@ -117,12 +118,12 @@ class AdaptRun:
         try:
             return next(pieces, _END)
         except Exception:
-            self._save()
+            self._save(is_last=True)
             raise
 
     def _is_over(self) -> bool:
         if self._should_stop():
-            self._save()
+            self._save(is_last=True)
             return True
         is_news = self._pipeline.model.n_rounds_ != self._last_saved_round
         if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
@@ -140,7 +141,7 @@ class AdaptRun:
                 self._job.position = Position(last.end, last.line)
         self._output.put_on_disk()
         self._finish_output()
-        self._save(is_finished=True)
+        self._save(is_last=True, is_finished=True)
         return True
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
@@ -153,7 +154,7 @@ class AdaptRun:
             is_stopped = self._should_stop()
             if is_stopped or self._save_rule.is_due(self._pipeline.model.n_rounds_, self._last_save):
                 self._emit(rows, results, stop)
-                self._save()
+                self._save(is_last=is_stopped)
                 if is_stopped:
                     return rows.after(start), True
             self._on_round(self._job)
@@ -187,7 +188,7 @@ class AdaptRun:
         if start == stop:
             return
         part = slice(start, stop)
-        kept = rows.frame[part].select(self._kept)
+        kept = rows.frame[part].select(exactly(self._kept))
         classes = self._pipeline.model.classes_
         self._output.write(
             predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)
@@ -204,12 +205,12 @@ class AdaptRun:
         self._rejects.write(rejects_frame(bad_rows))
         self._job.n_rejected += len(bad_rows)
 
-    def _save(self, *, is_finished: bool = False) -> None:
+    def _save(self, *, is_last: bool = False, is_finished: bool = False) -> None:
         job = self._job
         job.n_output_bytes = self._output.put_on_disk()
         job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         job.is_finished = is_finished
-        save_pipeline(self._pipeline, self._folder)
+        save_pipeline(self._pipeline, self._folder, is_last=is_last)
         self._last_save, self._last_saved_round = time.monotonic(), self._pipeline.model.n_rounds_
 
 

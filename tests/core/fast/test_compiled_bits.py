@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CODE = """
 import hashlib
 import numpy as np
@@ -30,6 +32,7 @@ def run(cache: Path) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_kernel_from_the_cache_gives_the_bits_of_one_compiled_now(tmp_path: Path) -> None:
     compiled = run(tmp_path)
     assert list(tmp_path.rglob("*.nbc"))

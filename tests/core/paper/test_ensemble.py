@@ -84,7 +84,9 @@ def arrays_of(state: EnsembleState) -> list[Array]:
 @every_start
 @every_range
 @pytest.mark.parametrize("horizon", [None, N_ROUNDS, 11], ids=["no_horizon", "exact_horizon", "exceeded_horizon"])
-@pytest.mark.parametrize("min_interval", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "min_interval", [1, 4, pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_every_round_equals_the_slow_version(
     loss: str, start: str, meta_range: str, horizon: int | None, min_interval: int
 ) -> None:

@@ -5,13 +5,14 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist
 
 from accous.core.solvers.box_qp import BoxProblem, DenseMatrix, FactoredMatrix, project_onto_mass, solve_box_qp
+from tests.budgets import examples
 from tests.builders import Array
 
 Masses = tuple[float, float] | None
@@ -284,7 +285,7 @@ def box_problems(draw: st.DrawFn) -> tuple[BoxProblem, Masses, Array]:
     return BoxProblem(DenseMatrix(kernels), linear, ridge, upper, None), scaled, start
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(case=box_problems())
 def test_any_small_problem_is_solved(case: tuple[BoxProblem, Masses, Array]) -> None:
     problem, masses, start = case
@@ -293,7 +294,7 @@ def test_any_small_problem_is_solved(case: tuple[BoxProblem, Masses, Array]) -> 
     assert_solved(problem, point, masses, tolerance)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(case=box_problems())
 def test_a_factored_matrix_is_its_dense_twin(case: tuple[BoxProblem, Masses, Array]) -> None:
     problem, masses, start = case

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from accous.core.solvers.kliep import fit_mixture_weights, likelihood_gap
+from tests.budgets import examples
 from tests.builders import Array
 
 each_seed = pytest.mark.parametrize("seed", range(4))
@@ -126,7 +127,7 @@ def test_any_small_matrix_is_fitted_to_the_tolerance(likelihoods: Array) -> None
 # --- the certificate ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(likelihoods=likelihood_matrices(), seed=st.integers(0, 100))
 def test_no_weights_are_better_by_more_than_the_gap(likelihoods: Array, seed: int) -> None:
     rng = np.random.default_rng(seed)

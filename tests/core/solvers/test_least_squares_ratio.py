@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_loss
+from tests.budgets import examples
 from tests.builders import Array
 
 each_alpha = pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.99])
@@ -103,7 +104,7 @@ def test_leaving_each_row_out_is_refitting_without_it(
     assert leave_one_out_loss(reference, batch, ridge, alpha) == pytest.approx(expected, rel=1e-7)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), alpha=st.sampled_from([0.0, 0.3, 0.9]), ridge=st.sampled_from([1e-3, 0.1, 1.0]))
 def test_leaving_out_rows_that_are_alike_or_zero(data: st.DataObject, alpha: float, ridge: float) -> None:
     n_basis = data.draw(st.integers(1, 4))

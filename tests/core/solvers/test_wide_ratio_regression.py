@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from accous import LogisticRatio
 from accous.core.solvers.ratio_regression import fit_ratio_regression
 from accous.core.solvers.wide_ratio_regression import fit_wide_ratio_regression, make_wide_reference
+from tests.budgets import examples
 from tests.builders import Array
 from tests.core.solvers.regressions import draw_rows, penalised_gradient, penalised_loss
 
@@ -50,7 +51,7 @@ def test_the_minimum_is_scikit_learns() -> None:
     np.testing.assert_allclose(fit(reference, batch, 0.2), theta, rtol=1e-5, atol=1e-7)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data(), ridge=st.sampled_from([1e-3, 0.1, 10.0]), scale=st.sampled_from([0.1, 1.0, 30.0]))
 def test_the_gradient_vanishes_for_any_rows(data: st.DataObject, ridge: float, scale: float) -> None:
     reference, batch = draw_rows(data, scale)

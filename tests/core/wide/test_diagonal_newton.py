@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.core.wide.diagonal import (
@@ -10,6 +10,7 @@ from accous.core.wide.diagonal import (
     project_by_diagonal,
 )
 from tests import oracles
+from tests.budgets import examples
 from tests.core.paper.test_newton import unit_rows
 from tests.core.paper.test_projection import random_point
 from tests.metric_oracles import diagonal_step
@@ -48,7 +49,7 @@ def test_gradients_along_one_axis_make_the_steps_of_the_whole_matrix() -> None:
 # --- projection -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 20),

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.core.wide.sketch import Sketch, start_sketch
 from tests import oracles
+from tests.budgets import examples
 from tests.builders import Array
 from tests.core.paper.test_newton import solve_in_long_double, unit_rows
 from tests.core.paper.test_projection import random_point
@@ -59,7 +60,7 @@ def test_gradients_of_few_directions_are_never_lost() -> None:
     np.testing.assert_allclose(sketch.dense(), A, rtol=1e-9, atol=1e-10 * np.abs(A).max())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 30), rank=st.integers(1, 6), n=st.integers(1, 80))
 def test_the_error_is_within_the_bound_of_frequent_directions(seed: int, d: int, rank: int, n: int) -> None:
     """No direction is off by more than half of all deltas, which is at most the energy beyond k' directions / (k - k').
@@ -121,7 +122,7 @@ def test_the_matrix_stays_positive_when_gradients_are_huge_beside_the_ridge() ->
 # --- projection -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 25),

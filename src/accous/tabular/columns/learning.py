@@ -10,7 +10,7 @@ import polars as pl
 
 from accous.exceptions import DataError
 from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
-from accous.tabular.formats.values import to_numbers, to_texts, to_times
+from accous.tabular.formats.values import is_usable, texts_to_times, to_numbers, to_texts, to_times
 
 __all__ = ["Choices", "plan_column"]
 
@@ -57,8 +57,8 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
     name = column.name
     if name in choices.drop:
         return LeftOutColumn(name, "as asked for")
-    if column.dtype.is_nested():
-        return LeftOutColumn(name, "objects, and lists of different lengths, cannot be used")
+    if not is_usable(column.dtype):
+        return LeftOutColumn(name, "objects, bytes, lengths of time and lists of different lengths cannot be used")
     # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
     if name not in choices.categorical and column.dtype.is_numeric() and _are_mostly_finite(column):
         return _plan_number(column)
@@ -115,7 +115,7 @@ def _date_form(column: pl.Series, texts: pl.Series) -> str | None:
     if column.dtype != pl.String:
         return None
     n_values = len(texts) - texts.null_count()
-    readable = {form: n_values - int(to_times(column, form)[1].sum()) for form in _DATE_FORMS}
+    readable = {form: n_values - int(texts_to_times(texts, form)[1].sum()) for form in _DATE_FORMS}
     best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
     return best if readable[best] >= _SHARE_OF_KIND * n_values else None
 

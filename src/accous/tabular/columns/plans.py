@@ -102,7 +102,8 @@ class NumberColumn:
         has_missing = bool(is_missing.any())
         if has_missing:
             values = np.where(is_missing, self.median, values)
-        scaled = (values - self.mean) / self.deviation
+        with np.errstate(over="ignore"):  # what becomes infinite is cut
+            scaled = (values - self.mean) / self.deviation
         features = np.clip(scaled, -_LARGEST, _LARGEST)[:, None]
         if self.marks_missing:
             features = np.column_stack((features, is_missing))

@@ -10,9 +10,10 @@ from typing import Any
 
 from accous.tabular.columns.plans import LeftOutColumn, NumberColumn
 
-__all__ = ["ColumnLine", "summarize"]
+__all__ = ["ColumnLine", "shown_lines", "summarize"]
 
 _LONGEST_RUN = 12
+_MOST_LINES = 60
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
@@ -50,6 +51,18 @@ def summarize(plans: Sequence[Any]) -> list[ColumnLine]:
         else:
             lines += [ColumnLine(plan.name, plan.kind, _n_features(plan), plan.summary()) for plan in run]
     return lines
+
+
+def shown_lines(plans: Sequence[Any]) -> list[list[str]]:
+    """Column, kind, number of features and what is done, in texts; the last of many lines stands for the rest."""
+    lines = summarize(plans)
+    shown = [[line.columns, line.kind, str(line.n_features or "-"), line.what] for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        n_features = sum(line.n_features for line in lines[_MOST_LINES:])
+        more = f"{len(lines) - _MOST_LINES:,} more"
+        what = "all are listed by accous fit --json and in manifest.json"
+        shown.append([more, "", str(n_features or "-"), what])
+    return shown
 
 
 def _runs(plans: Sequence[Any]) -> Iterator[list[Any]]:

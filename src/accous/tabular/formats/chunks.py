@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import did_you_mean, listed
+from accous.tabular.formats.values import is_usable
 
-__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column"]
+__all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column", "require_usable"]
 
 IntArray = NDArray[np.int64]
 
@@ -47,8 +48,7 @@ class BadRow:
         """Return the error that stops at this row."""
         where = f", column {self.column!r}" if self.column else ""
         return DataError(
-            f"{table}, {unit} {self.line}{where}: {self.reason}; mend it, or set such rows aside with "
-            "--on-bad-row skip."
+            f"{table}, {unit} {self.line}{where}: {self.reason}; fix it, or set such rows aside with --on-bad-row skip."
         )
 
 
@@ -114,6 +114,16 @@ def no_such_column(table: TableReader, name: str) -> ParameterError:
     """Return the error for a column that was named and that a table does not have."""
     meant = did_you_mean(name, table.columns)
     return ParameterError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
+
+
+def require_usable(table: TableReader, names: list[str]) -> None:
+    """Raise a DataError for a column whose values are lists, objects, bytes or lengths of time."""
+    for name, dtype in table.column_types(names).items():
+        if not is_usable(dtype):
+            raise DataError(
+                f"{table.name}, column {name!r}: values of the type {dtype} cannot be used; save numbers, texts, dates "
+                "or booleans."
+            )
 
 
 class TableReader(Protocol):

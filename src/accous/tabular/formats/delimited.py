@@ -15,6 +15,7 @@ from accous.tabular.formats.chunks import BadRow
 from accous.tabular.formats.records import Records
 from accous.tabular.formats.sources import TextSource
 from accous.tabular.formats.text_tables import TextTable
+from accous.tabular.formats.values import exactly
 
 __all__ = ["DelimitedTable"]
 
@@ -42,11 +43,22 @@ class DelimitedTable(TextTable):
     def _take_first_record(self, record: str) -> None:
         if self._separator is None:
             self._separator = max(_SEPARATORS, key=record.count)
-        names = [name.strip() for name in next(csv.reader([record], delimiter=self._separator))]
+        names = [name.strip() for name in self._header_fields(record)]
         self.columns = [name or f"column_{number}" for number, name in enumerate(names, 1)]
         repeated = [name for name, count in Counter(self.columns).items() if count > 1]
         if repeated:
             raise DataError(f"{self.name}, line 1: two columns are called {repeated[0]!r}; rename one.")
+
+    def _header_fields(self, record: str) -> list[str]:
+        try:
+            return next(csv.reader([record], delimiter=self._separator or ","))
+        except csv.Error:
+            what = (
+                "has a carriage return in it; save the file with the line ends of Unix or Windows"
+                if "\r" in record
+                else "cannot be read as a list of column names; repair it"
+            )
+            raise DataError(f"{self.name}, line 1: the header {what}.") from None
 
     def _parse(self, records: Records, rows: NDArray[np.int64], wanted: list[str]) -> tuple[pl.DataFrame, list[BadRow]]:
         n_columns = len(self.columns)
@@ -75,7 +87,7 @@ class DelimitedTable(TextTable):
             )
             try:
                 # The other engine is made for many cores and large files; for a piece it takes four times as long.
-                return table.select(wanted).collect(engine="in-memory")
+                return table.select(exactly(wanted)).collect(engine="in-memory")
             except pl.exceptions.PolarsError:
                 continue
         return None

@@ -25,7 +25,7 @@ class JsonLinesTable(TextTable):
 
     def _take_first_record(self, record: str) -> None:
         try:
-            first = json.loads(record)
+            first = _parse_json(record)
         except ValueError as error:
             raise DataError(f"{self.name}, line 1: this is no JSON ({error}).") from None
         if not isinstance(first, dict):
@@ -37,7 +37,7 @@ class JsonLinesTable(TextTable):
         bad_rows = []
         for row in rows.tolist():
             try:
-                record = json.loads(records.raw(row), parse_float=str, parse_int=str)
+                record = _parse_json(records.raw(row).decode())
             except ValueError as error:
                 bad_rows.append(self._bad(records, row, "", f"this is no JSON ({error})"))
                 continue
@@ -51,6 +51,25 @@ class JsonLinesTable(TextTable):
             for name, values in columns.items():
                 values.append(_as_text(record.get(name)))
         return pl.DataFrame(columns, schema=dict.fromkeys(wanted, pl.String)), bad_rows
+
+
+def _parse_json(text: str) -> Any:
+    """Read JSON, numbers as the texts they are; a ValueError says why it cannot be used."""
+    try:
+        record = json.loads(text, parse_float=str, parse_int=str)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if "\\u" in text and not _is_unicode(record):
+        raise ValueError("it has half of a surrogate pair, such as \\ud800")
+    return record
+
+
+def _is_unicode(record: Any) -> bool:
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_text(value: Any) -> str | None:

@@ -12,6 +12,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_column
 from accous.tabular.formats.npy import open_array
 from accous.tabular.formats.opening import has_known_ending, open_table
+from accous.tabular.formats.values import exactly
 
 __all__ = ["LABEL", "LabelledTable", "place_of_labels", "with_labels"]
 
@@ -49,7 +50,7 @@ class LabelledTable:
             if chunk is None or not has_label:
                 yield chunk
                 continue
-            frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(wanted)
+            frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(exactly(wanted))
             yield Chunk(frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, chunk.row_bytes)
 
 

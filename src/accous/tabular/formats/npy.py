@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Chunk, Position, digest_of
 from accous.tabular.formats.numbered import chunk_of, require_same_table, rows_at_once
+from accous.tabular.formats.values import exactly
 from accous.tabular.formats.vectors import EMBEDDING, faults_of, spread_names
 
 __all__ = ["NpyTable", "open_array"]
@@ -66,7 +67,7 @@ class NpyTable:
         faults = faults_of(values, self._vector)
         good = np.setdiff1d(np.arange(len(values)), list(faults))
         kept = values[good] if faults else values
-        frame = pl.DataFrame(kept, schema=self.columns, orient="row").select(wanted)
+        frame = pl.DataFrame(kept, schema=self.columns, orient="row").select(exactly(wanted))
         chunk = chunk_of(frame, first, good, faults, {row: _text(values[row]) for row in faults})
         return Chunk(
             frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, lambda row: _text(kept[row]).encode()
@@ -87,7 +88,7 @@ def open_array(path: str) -> NDArray[Any]:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:
+    except Exception as error:  # numpy's reader of headers raises whatever it stumbles over
         if "Python objects" in str(error):
             raise DataError(
                 f"{path} holds Python objects, which can only be unpickled and may run any code: save plain numbers or "

@@ -12,6 +12,8 @@ import polars as pl
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Chunk, Position
 from accous.tabular.formats.numbered import chunk_of, require_same_table, rows_at_once
+from accous.tabular.formats.panics import panics_as_errors
+from accous.tabular.formats.values import exactly
 from accous.tabular.formats.vectors import Fault, is_vector, read_vectors, spread_names
 
 __all__ = ["ParquetTable"]
@@ -35,9 +37,10 @@ class ParquetTable:
     def __init__(self, path: str, expected: Mapping[str, int] | None = None) -> None:
         self.name = path
         try:
-            self._schema = pl.read_parquet_schema(path)
-            self._n_rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
-            self.widths = self._find_widths(expected or {})
+            with panics_as_errors():
+                self._schema = pl.read_parquet_schema(path)
+                self._n_rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
+                self.widths = self._find_widths(expected or {})
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}.") from None
         except pl.exceptions.PolarsError as error:
@@ -71,7 +74,8 @@ class ParquetTable:
         size = rows_at_once(sum(self.widths.get(name, 1) for name in sources))
         for first in range(start.end, self._n_rows, size):
             try:
-                frame = pl.scan_parquet(self.name).slice(first, size).select(sources).collect()
+                with panics_as_errors():
+                    frame = pl.scan_parquet(self.name).slice(first, size).select(exactly(sources)).collect()
             except pl.exceptions.PolarsError as error:
                 raise DataError(f"{self.name}, about row {first + 1}: the file is damaged ({error}).") from None
             self._n_read = first + min(size, self._n_rows - first)
@@ -81,13 +85,13 @@ class ParquetTable:
         parts, faults = [], dict[int, Fault]()
         for name in frame.columns:
             if name not in self.widths:
-                parts.append(frame.select(name))
+                parts.append(frame[name].to_frame())
                 continue
             values, found = read_vectors(frame[name], self.widths[name])
             faults = found | faults  # of two in a row the first column's stays
             parts.append(pl.DataFrame(values, schema=spread_names(name, self.widths[name]), orient="row"))
         good = np.setdiff1d(np.arange(frame.height), list(faults))
-        spread = pl.concat(parts, how="horizontal").select(wanted)
+        spread = pl.concat(parts, how="horizontal").select(exactly(wanted))
         return chunk_of(spread[good] if faults else spread, first, good, faults, {})
 
     def _find_sources(self) -> dict[str, str]:
@@ -112,7 +116,7 @@ class ParquetTable:
         dtype = self._schema[name]
         if isinstance(dtype, pl.Array):
             return dtype.size
-        head = pl.scan_parquet(self.name).select(name).head(_ROWS_LOOKED_AT).collect()[name]
+        head = pl.scan_parquet(self.name).select(exactly([name])).head(_ROWS_LOOKED_AT).collect()[name].alias("values")
         lengths = Counter(head.drop_nulls().list.len().to_list())
         width, count = lengths.most_common(1)[0] if lengths else (0, 0)
         return width if count >= _SHARE_OF_WIDTH * lengths.total() else 0

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
-__all__ = ["MISSING_TEXTS", "to_numbers", "to_texts", "to_times"]
+__all__ = ["MISSING_TEXTS", "exactly", "is_usable", "texts_to_times", "to_numbers", "to_texts", "to_times"]
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
+
+# Methods of a series look its name up in a frame, and would take some names for patterns.
+_ANY_NAME = "values"
+
+
+def exactly(names: list[str]) -> Any:
+    """Select columns by their names: a name such as ``*`` or ``^a.*$`` is a pattern to polars elsewhere.
+
+    Examples
+    --------
+    >>> pl.DataFrame({"a": [1], "*": [2]}).select(exactly(["*"])).columns
+    ['*']
+    """
+    return cs.by_name(*names)
+
+
+def is_usable(dtype: Any) -> bool:
+    """Whether values of this polars type can be read as numbers, categories or times, and written to a text.
+
+    Examples
+    --------
+    >>> is_usable(pl.Float32()), is_usable(pl.Binary()), is_usable(pl.List(pl.String))
+    (True, False, False)
+    """
+    return not dtype.is_nested() and dtype not in (pl.Binary, pl.Duration, pl.Object)
 
 
 def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return numbers, NaN where they are missing, and which values are no finite numbers."""
+    column = column.alias(_ANY_NAME)
     if column.dtype == pl.String:
         numbers = column.cast(pl.Float64, strict=False)
         if numbers.null_count() > column.null_count():
@@ -28,6 +57,7 @@ def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
 
 def to_texts(column: pl.Series) -> pl.Series:
     """Return texts without blanks around them; null where they are missing."""
+    column = column.alias(_ANY_NAME)
     texts = column if column.dtype == pl.String else column.cast(pl.String)
     texts = texts.str.strip_chars()
     return texts.set(texts.str.to_lowercase().is_in(list(MISSING_TEXTS)).fill_null(False), None)
@@ -35,10 +65,15 @@ def to_texts(column: pl.Series) -> pl.Series:
 
 def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
     """Return times (null where they are missing), and which values are no times of this form."""
-    if column.dtype.is_temporal():
+    column = column.alias(_ANY_NAME)
+    if column.dtype in (pl.Date, pl.Datetime):
         times = column.cast(pl.Datetime("us"))
         return times, np.zeros(len(column), dtype=bool)
-    texts = to_texts(column)
+    return texts_to_times(to_texts(column), form)
+
+
+def texts_to_times(texts: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
+    """Do the same for texts that `to_texts` has returned."""
     times = texts.str.to_datetime(form, strict=False, time_unit="us")
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.replace_time_zone(None)

@@ -55,6 +55,7 @@ def faults_of(values: NDArray[np.float64], name: str) -> dict[int, Fault]:
 def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], dict[int, Fault]]:
     """Return a column of lists as an array of shape (n_rows, width), and what is wrong with some of its rows."""
     name = column.name
+    column = column.alias("values")  # some names are patterns to polars
     lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
     lengths = lists.list.len()
     is_whole = (lengths == width).fill_null(False)

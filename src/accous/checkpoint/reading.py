@@ -1,0 +1,68 @@
+"""Reading a folder while another process may save to it: the manifest and its files, all of one save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from accous.checkpoint.files import open_checked
+from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, read_manifest
+from accous.exceptions import CheckpointError
+
+__all__ = ["read_consistently", "read_summary"]
+
+T = TypeVar("T")
+
+
+def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
+    """Return what ``read`` makes of the manifest and the files it names.
+
+    Parameters
+    ----------
+    folder : Path
+    read : callable
+        Opens the manifest's files in ``folder``. It is called again with the next manifest where one of them is gone
+        because another process has saved meanwhile.
+
+    Raises
+    ------
+    CheckpointError
+        Where there is no saved model, or it cannot be read.
+    """
+    try:
+        if not (folder / MANIFEST_NAME).is_file():
+            raise CheckpointError(
+                f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
+                "to."
+            )
+        manifest = read_manifest(folder)
+        while True:
+            try:
+                return read(manifest)
+            except FileNotFoundError as error:
+                latest = read_manifest(folder)
+                if latest == manifest:
+                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+                manifest = latest
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot read {folder} ({error}): change its permissions or give another folder."
+        ) from error
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return what the last save said about itself, or None where it said nothing.
+
+    The checksums of the manifest and of all files are checked, so that a damaged model is reported here as it is when
+    it is loaded; nothing of the model is made.
+    """
+
+    def read(manifest: Manifest) -> dict[str, Any] | None:
+        if manifest.summary is not None:
+            for stored in (manifest.state, manifest.reference):
+                with open_checked(folder, stored):
+                    pass
+        return manifest.summary
+
+    return read_consistently(folder, read)

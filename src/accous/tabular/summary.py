@@ -1,0 +1,93 @@
+"""What a model's folder has to say about itself: written with the last save of a run, and shown without loading it.
+
+Nothing is imported here but when it is computed: reading it back takes no numerical library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accous.checkpoint.reading import read_summary
+
+if TYPE_CHECKING:
+    from accous.tabular.folder import Pipeline
+
+__all__ = ["read_pipeline_summary", "summarize_pipeline", "summarize_run"]
+
+# Goes up when the record below changes: one of another version is not read, but computed anew from the model.
+_VERSION = 1
+
+
+def summarize_pipeline(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the state of a model and the lines about its columns, as JSON has them.
+
+    It is a function of what is saved, whether or not the run was interrupted. The estimated error costs as much as
+    several rounds.
+    """
+    from accous.tabular.columns.summaries import shown_lines
+
+    return {"version": _VERSION, "state": _state(pipeline), "columns": shown_lines(pipeline.preparation.plans)}
+
+
+def read_pipeline_summary(folder: Path) -> dict[str, Any] | None:
+    """Return what `summarize_pipeline` returned at the last save.
+
+    None where there is no such record: the run is going on or was killed, or another version of accous has saved.
+    """
+    summary = read_summary(folder)
+    return summary if summary is not None and summary.get("version") == _VERSION else None
+
+
+def summarize_run(pipeline: Pipeline) -> dict[str, Any]:
+    """What a run has come to, as JSON has it."""
+    job, model = pipeline.job, pipeline.model
+    assert job is not None
+    return {
+        "stream": job.spec.stream,
+        "output": job.spec.output,
+        "finished": job.is_finished,
+        "rows": job.n_rows,
+        "rounds": job.n_rounds,
+        "rejected": job.n_rejected,
+        "missing_values": job.n_missing,
+        "unknown_categories": job.n_unknown,
+        "labelled_rows": job.n_scored,
+        "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
+        "error": job.n_wrong / job.n_scored if job.n_scored else None,
+        "effective_sample_size": model.effective_sample_size_,
+        "reference_rows": len(model.reference_weight_),
+    }
+
+
+def _state(pipeline: Pipeline) -> dict[str, Any]:
+    model = pipeline.model
+    risk = model.risk_estimate_
+    learners = {}
+    if hasattr(model.ratio_, "learner_lengths_"):
+        weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
+        learners = {str(length): weight for length, weight in weights}
+    return {
+        "reference": pipeline.settings["reference"],
+        "reference_rows": len(model.reference_weight_),
+        "label": pipeline.label,
+        "classes": [str(label) for label in model.classes_],
+        "columns": pipeline.preparation.used_columns,
+        "features": len(pipeline.preparation.feature_names),
+        "ratio": pipeline.settings["ratio"],
+        "reference_accuracy": pipeline.settings["accuracy"],
+        "rounds": model.n_rounds_,
+        "refits": model.n_refits_,
+        "effective_sample_size": model.effective_sample_size_,
+        "largest_weight": float(model.reference_weight_.max()),
+        "estimated_error": _finite(risk),
+        "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
+        "trust": model.trust_.verdict,
+        "trust_reason": model.trust_.reason,
+        "weight_of_interval_length": learners,
+        "last_run": None if pipeline.job is None else summarize_run(pipeline),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return None if value != value else float(value)  # noqa: PLR0124

@@ -1,0 +1,110 @@
+"""`accous inspect` shows what the last save wrote, at once; where that is not there, what the model itself says."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accous.cli import main
+from accous.tabular.folder import load_pipeline, save_pipeline
+from accous.tabular.summary import read_pipeline_summary, summarize_pipeline
+from tests.cli.processes import ENVIRONMENT
+from tests.cli.tables import make_tables
+
+ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]
+NOT_NEEDED = {"numpy", "scipy", "sklearn", "numba", "polars", "pandas", "plotly", "matplotlib", "pooch"}
+LOADED = "import sys\nfrom accous.cli import main\nassert main(sys.argv[1:]) == 0\nprint(*sys.modules, file=sys.stderr)"
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    reference, stream = make_tables(n_rounds=20)
+    reference.write_csv("reference.csv")
+    stream.write_csv("stream.csv")
+    assert main(["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "model", "--quiet"]) == 0
+
+
+def rewrite_manifest(**changes) -> None:
+    """Change the manifest as somebody would who knows its checksum; None removes an entry."""
+    path = Path("model/manifest.json")
+    content = {**json.loads(path.read_text()), **changes}
+    content = {key: value for key, value in content.items() if value is not None and key != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    content["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(content))
+
+
+def shown(capsys, *options: str) -> str:
+    capsys.readouterr()
+    assert main(["inspect", "model", *options]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_adapted", [False, True], ids=["after fit", "after adapt"])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_a_finished_model_is_shown_without_a_numerical_library(is_adapted, options, capsys):
+    assert not is_adapted or main(ADAPT) == 0
+    command = [sys.executable, "-c", LOADED, "inspect", "model", *options]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    loaded = {name.partition(".")[0] for name in run.stderr.split()}
+    assert "accous" in loaded
+    assert not loaded & NOT_NEEDED
+    rewrite_manifest(summary=None)
+    assert shown(capsys, *options) == run.stdout
+
+
+def test_the_record_is_what_the_saved_model_says_itself():
+    assert main([*ADAPT, "--label", "label"]) == 0
+    found = read_pipeline_summary(Path("model"))
+    assert found is not None
+    assert found == json.loads(json.dumps(summarize_pipeline(load_pipeline(Path("model")))))
+    assert found["state"]["rounds"] == load_pipeline(Path("model")).model.n_rounds_ == 10
+
+
+def test_a_save_in_the_middle_of_a_run_says_nothing_and_inspect_asks_the_model(capsys):
+    before = json.loads(shown(capsys, "--json"))
+    pipeline = load_pipeline(Path("model"))
+    pipeline.model.adapt(pipeline.model.reference_[:40])
+    save_pipeline(pipeline, Path("model"))
+    assert read_pipeline_summary(Path("model")) is None
+    after = json.loads(shown(capsys, "--json"))
+    assert (before["rounds"], after["rounds"]) == (0, 1)
+
+
+def test_a_run_that_stopped_at_a_bad_row_has_a_record_of_where_it_stopped(tmp_path):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
+    assert main(ADAPT) == 1
+    found = read_pipeline_summary(Path("model"))
+    assert found is not None
+    assert found["state"]["rounds"] == 5
+    assert not found["state"]["last_run"]["finished"]
+
+
+def test_a_record_of_another_version_is_not_read(capsys):
+    expected = shown(capsys)
+    rewrite_manifest(summary={"version": 2, "state": {"rounds": -1}})
+    assert shown(capsys) == expected
+
+
+@pytest.mark.parametrize("kind", ["state", "reference", "record"])
+def test_damage_is_reported_as_by_a_load(kind, capsys):
+    manifest = Path("model/manifest.json")
+    file = manifest if kind == "record" else Path("model") / json.loads(manifest.read_text())[kind]["name"]
+    content = bytearray(file.read_bytes())
+    place = content.index(b'"reference_rows": 300') + 20 if kind == "record" else len(content) // 2
+    content[place] ^= 1
+    file.write_bytes(content)
+    capsys.readouterr()
+    assert main(["inspect", "model"]) == 1
+    assert f"{file.name} was changed since it was saved" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_named(capsys):
+    assert main(["inspect", "nowhere"]) == 1
+    assert "nowhere holds no saved model" in capsys.readouterr().err

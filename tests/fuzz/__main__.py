@@ -1,0 +1,106 @@
+"""A fuzzer of the command line: mutated tables and damaged models through fit, adapt, report and inspect.
+
+``python -m tests.fuzz --cases 100000 --seed 0 --jobs 2`` plays cases 0 to 99,999; ``--case K`` plays one of them again
+and shows its commands.
+
+It is a plain generator with a seed rather than Hypothesis or Atheris. A case is a little story (write files, run a
+command, repair them, run it again) whose steps cost tens of milliseconds: Hypothesis would spend most of its time on
+shrinking stories, where the number of a case is enough to see what happened, and Atheris looks for new branches in
+Python code by bytes alone, whereas most faults here come from tables that are nearly right, read by compiled
+libraries that it does not see. Commands run in this process, because starting Python takes longer than most of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+# One thread a process: the tables are small, and the processes many.
+for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+from tests.fuzz.cases import Outcome, play_case  # noqa: E402
+from tests.fuzz.pool import play_cases  # noqa: E402
+
+
+def _show_failure(outcome: Outcome, seed: int) -> None:
+    print(f"\ncase {outcome.number} ({outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}):", flush=True)
+    for problem in outcome.problems:
+        text = problem.strip()
+        print(f"  {text if len(text) < 1500 else text[:60] + chr(10) + text[-1400:]}")
+    print(f"  again: python -m tests.fuzz --seed {seed} --case {outcome.number}", flush=True)
+
+
+class _Tally:
+    """Counts of the cases played."""
+
+    def __init__(self) -> None:
+        self.cases, self.commands, self.failed = Counter[tuple[str, str]](), Counter[str](), list[int]()
+
+    def add(self, outcome: Outcome, seed: int) -> None:
+        self.cases[outcome.plot, outcome.table_format] += 1
+        self.commands.update(outcome.commands)
+        if outcome.problems:
+            self.failed.append(outcome.number)
+            _show_failure(outcome, seed)
+
+    def show(self, seed: int, first: int) -> None:
+        print(f"\n{self.cases.total():,} cases of seed {seed}, from {first} on: {len(self.failed)} failed.")
+        print("commands: " + ", ".join(f"{name} {count:,}" for name, count in self.commands.most_common()))
+        for (plot, table_format), count in sorted(self.cases.items()):
+            print(f"  {plot:22} {table_format:8} {count:7,}")
+        if self.failed:
+            print(f"failed: {' '.join(map(str, sorted(self.failed)))}; --seed {seed} --case K shows one")
+
+
+def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
+    """Play cases, and sum up; Ctrl-C sums up those played so far."""
+    tally, start = _Tally(), time.monotonic()
+    try:
+        for outcomes in play_cases(seed, numbers, n_jobs):
+            for outcome in outcomes:
+                tally.add(outcome, seed)
+            n_cases = tally.cases.total()
+            rate = n_cases / (time.monotonic() - start)
+            line = f"{n_cases:,} of {len(numbers):,} cases, {len(tally.failed)} failed, {rate:.1f} a second"
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        tally.show(seed, numbers.start)
+        return 130
+    tally.show(seed, numbers.start)
+    return 1 if tally.failed else 0
+
+
+def _play_one(seed: int, number: int, folder: Path) -> int:
+    outcome, runs = play_case(seed, number, kept=folder)
+    print(
+        f"case {number} of seed {seed}: {outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}"
+    )
+    for run in runs:
+        print(f"$ accous {shlex.join(run.arguments)}\n{run.out}{run.err}(exit code {run.exit_code})")
+    for problem in outcome.problems:
+        print(f"PROBLEM: {problem}")
+    return 1 if outcome.problems else 0
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--case", type=int, help="play this one alone, and show what it does")
+    parser.add_argument("--folder", type=Path, default=Path("fuzz-case"), help="where --case leaves its files")
+    asked = parser.parse_args()
+    if asked.case is not None:
+        return _play_one(asked.seed, asked.case, asked.folder)
+    return _play_many(asked.seed, range(asked.first, asked.first + asked.cases), asked.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,89 @@
+"""Models to begin with, fitted once in a process and copied for every case."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+import accous
+from accous.tabular.columns.learning import Choices
+from accous.tabular.fitting import read_reference
+from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.formats.labelled import with_labels
+from accous.tabular.formats.opening import open_table
+from accous.tabular.ratios import make_ratio
+from tests.fuzz.formats import Dialect, encode_grid
+from tests.fuzz.grids import make_grid, make_vectors
+from tests.fuzz.invariants import files_in
+from tests.fuzz.running import run_command
+
+__all__ = ["RATIOS", "base_model", "put_model"]
+
+RATIOS = ("accous", "ulsif", "kliep", "kmm", "lr", "olre", "none")
+_N_REFERENCE, _N_STREAM = 40, 40
+
+
+@cache
+def base_model(kind: str, ratio: str, *, is_experienced: bool) -> dict[str, bytes]:
+    """Return the files of a model.
+
+    Parameters
+    ----------
+    kind : {"table", "three classes", "embedding"}
+    ratio : one of `RATIOS`
+    is_experienced : bool
+        Whether it has followed a stream already.
+    """
+    random = Random(f"{kind} {ratio}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        label = _write(folder / "reference", kind, random, _N_REFERENCE)
+        suffix = ".npy" if kind == "embedding" else ".csv"
+        model, stream = folder / "model", folder / f"stream{suffix}"
+        _fit(str(folder / f"reference{suffix}"), label, ratio, model)
+        if is_experienced:
+            _write(folder / "stream", kind, random, _N_STREAM)
+            arguments = ["adapt", model, stream, "-o", folder / "predictions.csv", "--batch-size", 5]
+            run = run_command([str(argument) for argument in arguments])
+            assert run.exit_code == 0, run
+        return files_in(model)
+
+
+def put_model(files: dict[str, bytes], folder: Path) -> None:
+    """Write a model's files to a folder."""
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def _write(stem: Path, kind: str, random: Random, n_rows: int) -> str:
+    """Write rows, and return the name or the file of their labels."""
+    if kind == "embedding":
+        rows, labels = make_vectors(random, n_rows)
+        np.save(stem.with_suffix(".npy"), np.array(rows))
+        np.save(stem.with_name(f"{stem.name}_labels.npy"), np.array(labels))
+        return str(stem.with_name(f"{stem.name}_labels.npy"))
+    grid = make_grid(random, n_rows, n_classes=3 if kind == "three classes" else 2)
+    stem.with_suffix(".csv").write_bytes(encode_grid(grid, Dialect("csv"), random))
+    return "y"
+
+
+def _fit(reference: str, label: str, ratio: str, folder: Path) -> None:
+    """Do what ``accous fit`` does, but for the cross-validation, which takes most of the time."""
+    table, label = with_labels(open_table(reference), label)
+    read = read_reference(table, label, Choices(), skips_bad=False)
+    model = accous.AdaptiveClassifier(ratio=make_ratio(ratio, seed=0), random_state=0).fit(read.X, read.y)
+    settings = {
+        "reference": reference,
+        "n_reference": len(read.y),
+        "ratio": ratio,
+        "accuracy": 0.9,
+        "largest_class": 0.5,
+    }
+    if table.widths:
+        settings["widths"] = dict(table.widths)
+    save_pipeline(Pipeline(model, read.preparation, label, settings), folder)

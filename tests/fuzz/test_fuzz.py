@@ -1,0 +1,21 @@
+"""A fixed part of the fuzzer's cases: every format and every command, in seconds. ``make fuzz`` plays many more."""
+
+import pytest
+
+from tests.fuzz.cases import play_case
+
+SEED, N_CASES, N_PARTS = 0, 100, 5
+
+
+@pytest.mark.parametrize("first", range(0, N_CASES, N_CASES // N_PARTS))
+def test_whatever_is_in_the_files_commands_fail_with_a_sentence_and_damage_nothing(first: int) -> None:
+    outcomes = [play_case(SEED, number)[0] for number in range(first, first + N_CASES // N_PARTS)]
+    failed = {outcome.number: outcome.problems for outcome in outcomes if outcome.problems}
+    assert not failed, f"python -m tests.fuzz --seed {SEED} --case {min(failed)} shows what happens"
+
+
+def test_a_case_is_the_same_whenever_it_is_played() -> None:
+    outcome, runs = play_case(SEED, 1)
+    again, runs_again = play_case(SEED, 1)
+    assert outcome == again
+    assert [run.exit_code for run in runs] == [run.exit_code for run in runs_again]

@@ -1,0 +1,108 @@
+"""With the five packages of the core alone the library works, and what needs an extra says which."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import accous
+
+SOURCES = str(Path(accous.__file__).resolve().parents[1])
+# Everything that an extra installs cannot be found, as in an environment without extras.
+WITHOUT_EXTRAS = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("distributed", "matplotlib", "plotly", "polars", "pooch", "rich", "torch", "tqdm", "typer"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+LIBRARY = """
+import numpy as np, pandas as pd
+import accous
+from accous.streams import GaussianStream, SquareShift
+
+stream = GaussianStream(SquareShift(period=10), n_rounds=20, batch_size=5)
+X, y = stream.reference()
+names = [f"x{number}" for number in range(X.shape[1])]
+ratios = [accous.KLIEP(), accous.KMM(), accous.LogisticRatio(), accous.NoShift(), accous.OnlineDensityRatio(),
+          accous.RULSIF(), accous.SingleLearnerRatio(), accous.ULSIF()]
+for ratio in ratios:
+    model = accous.AdaptiveClassifier(ratio=ratio, random_state=0).fit(pd.DataFrame(X, columns=names), y)
+    for batch in stream:
+        model.adapt(pd.DataFrame(batch.X, columns=names))
+    accous.save(model, sys.argv[1])
+    resumed = accous.load(sys.argv[1])
+    assert (resumed.reference_weight_ == model.reference_weight_).all()
+    assert resumed.trust_.verdict == model.trust_.verdict
+print(accous.datasets.load_wine().X.shape, accous.__version__)
+"""
+REFUSALS = {
+    "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
+    "accous.datasets.load_mnist_svhn()": "needs pooch, which is not installed",
+    "import accous.tabular.folder": "accous.tabular needs polars, which is not installed",
+    "import accous.tabular.formats.opening": "accous.tabular.formats needs polars, which is not installed",
+    "import accous.tabular.columns.plans": "accous.tabular.columns needs polars, which is not installed",
+}
+
+
+def run(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own that finds no extra, no data and no network."""
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_EXTRAS + code, *arguments]
+    environment = {"PYTHONPATH": SOURCES, "ACCOUS_CACHE": str(folder / "cache"), "HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def test_the_library_fits_adapts_saves_and_loads(tmp_path):
+    done = run(LIBRARY, str(tmp_path / "model"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(178, 13) 0.1")
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_needs_an_extra_says_so_in_a_sentence(code, tmp_path):
+    caught = f"""
+import accous
+try:
+    {code}
+except accous.AccousError as error:
+    print(type(error).__name__, "|", error)
+"""
+    done = run(caught, folder=tmp_path)
+    assert done.stdout.startswith("MissingExtraError | "), done.stdout + done.stderr
+    assert REFUSALS[code] in done.stdout
+    assert done.stdout.endswith("pip install 'accous[cli]' adds it.\n")
+
+
+def test_data_at_hand_need_no_extra(tmp_path, data_folder):
+    code = (
+        "import os, accous\nos.environ['ACCOUS_DATA'] = sys.argv[1]\nprint(accous.datasets.load_powersupply().X.shape)"
+    )
+    done = run(code, str(data_folder), folder=tmp_path)
+    assert done.stdout.startswith("(29928, 2)"), done.stderr
+
+
+def test_bars_are_left_out_in_silence(tmp_path):
+    code = """
+from accous.deep.progress import LateBar
+with LateBar("waiting", 3, verbose=True) as bar:
+    bar.advance(3)
+print("done")
+"""
+    done = run(code, folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["inspect", "model"]])
+def test_the_command_line_says_what_to_install(arguments, tmp_path):
+    code = "import runpy\nsys.argv[0] = 'accous'\nrunpy.run_module('accous', run_name='__main__', alter_sys=True)"
+    done = run(code, *arguments, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        "accous: The command line needs typer, which is not installed: pip install 'accous[cli]' adds it.\n"
+    )

@@ -1,0 +1,61 @@
+"""What is declared to pip, and what the wheel holds."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.packaging.wheels import ROOT, build, foreign_files, metadata_of, missing_files
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CORE = {"numba", "numpy", "scikit-learn", "scipy", "threadpoolctl"}
+EXTRAS = {
+    "cli": {"plotly", "polars", "pooch[progress]", "rich", "typer"},
+    "dask": {"distributed"},
+    "plot": {"matplotlib"},
+    "all": {"accous[cli,dask,plot]"},
+}
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    """Requirements without their versions, of which only lower bounds are allowed."""
+    assert all(re.fullmatch(r"[\w.,\[\]-]+(>=[\d.]+)?", requirement) for requirement in requirements), requirements
+    return {requirement.partition(">=")[0] for requirement in requirements}
+
+
+def test_the_core_depends_on_five_packages():
+    assert names_of(PROJECT["dependencies"]) == CORE
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_extras_hold_what_they_are_for(extra):
+    assert names_of(PROJECT["optional-dependencies"][extra]) == EXTRAS[extra]
+
+
+def test_development_builds_on_all_and_brings_no_torch():
+    tools = names_of(PROJECT["optional-dependencies"]["dev"])
+    assert {"accous[all]", "build", "hatchling", "twine"} <= tools
+    assert "torch" not in tools
+
+
+def test_the_command_is_guarded_against_a_missing_extra():
+    assert PROJECT["scripts"] == {"accous": "accous.__main__:main"}
+
+
+def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
+    for tool in ("build", "hatchling"):
+        pytest.importorskip(tool)
+    (wheel,) = build(tmp_path, "--wheel")
+    assert missing_files(wheel) == []
+    assert foreign_files(wheel) == []
+    metadata = metadata_of(wheel)
+    assert metadata["License-Expression"] == "BSD-3-Clause"
+    assert metadata["License-File"] == "LICENSE"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "deep", "dev"}
+    assert {name for name in metadata.get_all("Requires-Dist") if "extra ==" not in name} == {
+        *(CORE - {"scikit-learn"}), "scikit-learn>=1.6",
+    }  # fmt: skip
+    versions = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier") if "Python :: 3." in line]
+    assert versions == ["3.11", "3.12", "3.13"]
