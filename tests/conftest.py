@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.needs import DATA
+
 # No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("reproducible", derandomize=True, **UNTIMED)
@@ -19,7 +21,7 @@ def data_folder() -> Path:
     """The folder of real data sets; tests that ask for it are skipped where there is none."""
     folder = os.environ.get("ACCOUS_DATA", "")
     if not folder:
-        pytest.skip("needs real data: ACCOUS_DATA does not name a folder")
+        pytest.skip(DATA)
     if not Path(folder).is_dir():
         pytest.fail(f"ACCOUS_DATA names {folder}, which is not a folder")
     return Path(folder)

@@ -21,6 +21,7 @@ from accous.core.projection import project_onto_ball
 from accous.core.reference import MatrixReference, NarrowReference, prepare_reference
 from accous.core.width import MAX_NARROW_COLUMNS
 from tests.builders import LOSSES, Array, Setup
+from tests.needs import needs_compilation
 
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
 
@@ -368,6 +369,7 @@ def gradient_arguments() -> list[Array | float]:
     return [*inputs, 1.0, 1.0, np.empty((4, 2)), np.empty((2, BLOCK)), np.empty((4, 2))]
 
 
+@needs_compilation
 def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
     arguments = gradient_arguments()
     sum_gradients(*arguments)
@@ -379,6 +381,7 @@ def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
     assert len(sum_gradients._call.signatures) == 1
 
 
+@needs_compilation
 @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), np.asfortranarray, lambda a: a[:, ::-1]])
 def test_arrays_of_another_kind_are_refused_not_compiled_for(change: object) -> None:
     arguments = gradient_arguments()
