@@ -23,10 +23,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench bench-peers sweep lint clean
+.PHONY: help demo test test-slow test-machines bench bench-peers sweep lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
@@ -36,6 +36,9 @@ test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documenta
 
 test-slow: $(STAMP) ## the tests marked slow
 	$(RUN) -m pytest -n 2 -m slow
+
+test-machines: $(STAMP) ## parts of the suite as other processors, a busy machine and one core would run them
+	$(RUN) -m tests.machines
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed

@@ -8,6 +8,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.needs import DATA
 
+# A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
+for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
+
 # No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("reproducible", derandomize=True, **UNTIMED)
