@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from numba import config, float64, njit, types
+from numba import float64, njit, types
+from numba.extending import is_jitted
 
 __all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "compile_all", "inlined", "inlined_sums", "kernel"]
 
@@ -63,10 +64,10 @@ class Kernel:
         """Do so without a call; once is enough."""
         if self._call != self._compile_and_call:
             return
-        if config.DISABLE_JIT:
+        dispatcher = _with_cache(self.plain)
+        if not is_jitted(dispatcher):
             self._call = _as_written(self.plain)
             return
-        dispatcher = _with_cache(self.plain)
         try:
             dispatcher.compile(self._signature)
         except OSError:
