@@ -37,6 +37,7 @@ TIMED = (
 # Where texts are printed, and files found and written.
 PRINTED = (
     "tests/cli/test_fit.py", "tests/cli/test_adapt.py", "tests/cli/test_demo.py", "tests/cli/test_guide.py",
+    "tests/cli/test_bad_rows.py", "tests/cli/test_suggestions.py",
     "tests/checkpoint/test_saving.py", "tests/tables", "tests/preparation", "tests/report",
     "tests/datasets/test_images.py",
 )  # fmt: skip
