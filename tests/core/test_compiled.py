@@ -79,7 +79,7 @@ def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path:
     assert cached(tmp_path) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits on file sizes")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits on file sizes: run the tests on Linux or macOS")
 def test_a_full_disk_is_no_obstacle(tmp_path: Path) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(ON_A_FULL_DISK + USE_A_KERNEL, folder, tmp_path) == ANSWER
