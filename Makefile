@@ -26,10 +26,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow fuzz bench bench-peers sweep wheel lint clean
+.PHONY: help demo test test-slow test-machines fuzz bench bench-peers sweep wheel lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
@@ -46,6 +46,9 @@ CASES ?= 100000
 SEED  ?= 0
 fuzz: $(STAMP) ## mutated tables and damaged models through every command (CASES=100000 SEED=0)
 	$(RUN) -m tests.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
+
+test-machines: $(STAMP) ## parts of the suite as other processors, a busy machine and one core would run them
+	$(RUN) -m tests.machines
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed

@@ -1,7 +1,14 @@
-"""One thread per test process, and which files pytest leaves out because an optional dependency is missing."""
+"""What every run of pytest shares: one thread per process, files that need an extra, a word on tests left out."""
 
 import os
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.left_out import left_out_lines
+from tests.needs import TORCH
 
 # Tests run in several processes, on small matrices. Where each process also starts a thread per core, threads that wait
 # for each other take most of the time: on a busy machine a file of tests took twenty times as long. Tests of threads
@@ -9,13 +16,42 @@ from importlib.util import find_spec
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-_NEED_TORCH = [
-    "src/accous_bench/adversarial.py",
-    "src/accous/deep/backbones.py",
-    "src/accous/deep/embedding.py",
-    "src/accous/deep/fine_tuning.py",
-    "src/accous/deep/pixels.py",
-    "src/accous/deep/precomputed.py",
-    "tests/deep/networks.py",
-]
-collect_ignore = [] if find_spec("torch") else _NEED_TORCH
+# They cannot be imported, or have examples that cannot be run, without PyTorch.
+_NEED_TORCH = {
+    Path(__file__).parent / name
+    for name in (
+        "src/accous_bench/adversarial.py",
+        "src/accous/deep/backbones.py",
+        "src/accous/deep/embedding.py",
+        "src/accous/deep/fine_tuning.py",
+        "src/accous/deep/pixels.py",
+        "src/accous/deep/precomputed.py",
+        "tests/deep/networks.py",
+    )
+}
+_HAS_TORCH = find_spec("torch") is not None
+
+
+class LeftOutFile(pytest.File):
+    """A file that is skipped as a whole, and counted as such."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Say why."""
+        raise pytest.skip.Exception(TORCH, allow_module_level=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Generator[None, list[object], list[object]]:
+    """Put a file that says why it is left out in the place of one that cannot be imported."""
+    collectors = yield
+    if file_path in _NEED_TORCH and not _HAS_TORCH:
+        return [LeftOutFile.from_parent(parent, path=file_path)]
+    return collectors
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """Say after everything else what was not tested."""
+    yield
+    for line in left_out_lines(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)

@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.needs import DATA
+
+# A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
+for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
+
 # No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("reproducible", derandomize=True, max_examples=25, **UNTIMED)
@@ -21,7 +27,7 @@ def data_folder() -> Path:
     """The folder of real data sets; tests that ask for it are skipped where there is none."""
     folder = os.environ.get("ACCOUS_DATA", "")
     if not folder:
-        pytest.skip("needs real data: ACCOUS_DATA does not name a folder")
+        pytest.skip(DATA)
     if not Path(folder).is_dir():
         pytest.fail(f"ACCOUS_DATA names {folder}, which is not a folder")
     return Path(folder)

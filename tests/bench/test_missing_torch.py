@@ -62,7 +62,7 @@ print(vars(model) == DANN().get_params())
 
 
 def test_a_fitted_model_predicts_without_torch_and_adapts_with_it_only(tmp_path):
-    pytest.importorskip("torch", reason="needs PyTorch to fit: pip install 'accous[deep]'")
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
     X, y = labelled_rows()
     model = DANN(n_fit_steps=5).fit(X, y)
     file = tmp_path / "model.pickle"

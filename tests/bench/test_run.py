@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import time
 from dataclasses import replace
@@ -23,8 +22,8 @@ from accous_bench.contenders import Contender, get_contender
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.run import Measures, Run, play
 from accous_bench.scores import RoundScores, expected_excess_loss
+from tests.needs import needs_data
 
-needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
 REQUIRED = {"dataset", "shift", "batch_size", "contender", "seed", "error"}
 
 

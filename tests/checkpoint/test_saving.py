@@ -110,7 +110,9 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
         accous.save(NoShift().fit(REFERENCE), tmp_path / "model" / "inside")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="needs a user other than root: root may write anywhere"
+)
 def test_a_folder_without_permission_is_refused(saved: Path) -> None:
     model = accous.load(saved)
     saved.chmod(0o500)

@@ -27,6 +27,7 @@ from tests.classifiers import (
     played,
     shown_state,
 )
+from tests.waiting import asking
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 4])
 each_kind = pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["ours", "foreign"])
@@ -297,33 +298,24 @@ def eager_thread_switches() -> Iterator[None]:
 @pytest.mark.usefixtures("eager_thread_switches")
 @each_kind
 def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(estimator: Any) -> None:
-    batches = drifting_batches(60 if estimator is not None else 600)  # ours is too quick to be seen in 60 rounds
+    batches = drifting_batches(60)
     model = played(0, estimator=estimator, refit="always")
     of_rounds = [model.predict_proba(PROBE).tobytes()]
     of_rounds += [model.adapt(batch).predict_proba(PROBE).tobytes() for batch in batches]
     assert len(set(of_rounds)) > 50
 
     model = played(0, estimator=estimator, refit="always")
-    is_done, seen, errors = threading.Event(), set(), []
+    seen = set()
 
     def ask() -> None:
-        try:
-            while not is_done.is_set():
-                seen.add(model.predict_proba(PROBE).tobytes())
-                assert model.reference_weight_.shape == (120,)
-        except Exception as error:  # shown by the thread that waits
-            errors.append(error)
+        seen.add(model.predict_proba(PROBE).tobytes())
+        assert model.reference_weight_.shape == (120,)
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        play(model, batches)
-    finally:
-        is_done.set()
-        for thread in threads:
-            thread.join()
-    assert errors == []
+    with asking(ask, n_threads=3) as wait_for_answers:
+        for number, batch in enumerate(batches):
+            if number % 6 == 0:
+                wait_for_answers()
+            model.adapt(batch)
     assert seen <= set(of_rounds)
     assert len(seen) > 5
 

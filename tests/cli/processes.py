@@ -5,10 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import accous
 
@@ -27,7 +25,7 @@ def run_accous(*arguments: Any, check: int | None = 0, **options: Any) -> subpro
 
 
 ZYGOTE = """
-import json, os, sys
+import json, os, signal, sys
 import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect, accous.tabular.fitting
 import accous.tabular.folder, accous.tabular.running, accous.tabular.formats.opening, polars, rich.progress
 from accous.cli import main
@@ -41,13 +39,25 @@ for line in sys.stdin:
         os.chdir(order["folder"])
         for number, name in ((1, "stdout.txt"), (2, "stderr.txt")):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        if order["kill_after"] is not None:
+            # The kernel ends a process that has no handler for this signal as it does after SIGKILL.
+            signal.setitimer(signal.ITIMER_PROF, order["kill_after"])
         code = main(order["arguments"])
         sys.stdout.flush()
         os._exit(code)
-    print(child, flush=True)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    _, status, usage = os.wait4(child, 0)
+    print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, flush=True)
 """
+
+
+KILLED = -signal.SIGPROF
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code, `KILLED` for a kill, and the processor time it took in seconds."""
+
+    code: int
+    cpu_seconds: float
 
 
 class Zygote:
@@ -64,18 +74,24 @@ class Zygote:
     def __exit__(self, *error: object) -> None:
         self._process.communicate()
 
-    def run(self, folder: Path, *arguments: Any, kill_after: float | None = None) -> int:
-        """Run a command, or kill it after so many seconds; return its exit code, -9 for a kill."""
+    def run(self, folder: Path, *arguments: Any, kill_after: float | None = None) -> Ended:
+        """Run a command, or kill it after so many seconds of processor time: a busy machine changes nothing."""
         assert self._process.stdin is not None
-        order = {"folder": str(folder), "arguments": [str(argument) for argument in arguments]}
+        order = {
+            "folder": str(folder),
+            "arguments": [str(argument) for argument in arguments],
+            "kill_after": kill_after,
+        }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        child = int(self._read())
-        if kill_after is not None:
-            time.sleep(kill_after)
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        return int(self._read())
+        code, cpu_seconds = self._read().split()
+        return Ended(int(code), float(cpu_seconds))
+
+    def run_well(self, folder: Path, *arguments: Any) -> float:
+        """Run a command that must succeed; return the processor time it took in seconds."""
+        ended = self.run(folder, *arguments)
+        assert ended.code == 0, (folder / "stderr.txt").read_text()
+        return ended.cpu_seconds
 
     def _read(self) -> str:
         assert self._process.stdout is not None

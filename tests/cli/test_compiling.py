@@ -12,6 +12,7 @@ from rich.console import Console
 from accous.cli.compiling import compile_with_notice
 from accous.core.fast import compiled
 from accous.core.fast.compiled import compile_all, kernel
+from tests.needs import needs_compilation
 
 NOTICE = "Compiling the inner loops, once per machine"
 
@@ -32,6 +33,7 @@ def new_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel(float64, float64)(namespace["plus_one"])  # type: ignore[arg-type]
 
 
+@needs_compilation
 @pytest.mark.usefixtures("new_kernel")
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_notice_is_shown_once_where_something_is_compiled(is_terminal: bool) -> None:
@@ -44,6 +46,7 @@ def test_no_notice_where_quiet_is_asked_for() -> None:
     assert shown(is_quiet=True) == ""
 
 
+@needs_compilation
 @pytest.mark.slow
 def test_the_demo_says_so_on_a_new_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))

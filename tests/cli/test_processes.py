@@ -17,8 +17,7 @@ import pytest
 from accous.cli import main
 from tests.cli.processes import ENVIRONMENT, files_of, run_accous
 from tests.cli.tables import make_tables
-
-PATIENCE = 120.0
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +43,6 @@ def start(folder: Path, *arguments: str, **options) -> subprocess.Popen:
     command = [sys.executable, "-m", "accous", *arguments]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **options)
-
-
-def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"no {what}"
-        time.sleep(0.02)
 
 
 def n_lines(path: Path) -> int:
@@ -149,7 +141,7 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
     assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full: run the tests on Linux")
 def test_a_full_device_is_a_clear_error(folder):
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-m", "accous", "adapt", "model", "stream.csv"]
@@ -159,13 +151,13 @@ def test_a_full_device_is_a_clear_error(folder):
     assert run.stderr.count(b"\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs the superuser, to run as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it runs a command as another user")
 @pytest.mark.slow
 def test_what_may_not_be_written_to_is_a_clear_error(folder):
     try:
         subprocess.run([sys.executable, "-c", "import accous"], check=True, user=65534, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this interpreter cannot be run by somebody else")
+        pytest.skip("needs an interpreter that other users can run: move the environment out of your home folder")
     for path in (folder, *folder.parents[:3]):
         path.chmod(0o755)
     cache = folder.parent / "cache"

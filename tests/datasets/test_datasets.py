@@ -1,8 +1,6 @@
 """Data sets: where they are looked for, what is refused, and what they hold."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +12,10 @@ from accous.datasets.files import find_arrays
 from accous.datasets.loaders import IMAGE_LOADERS, SOURCES
 from accous.datasets.public import parse_gas_batch, parse_powersupply
 from accous.exceptions import DataError, ParameterError
+from tests.needs import needs_data
 
 BUNDLED = [name for name, source in SOURCES.items() if source.file_name is None]
 FROM_FILES = [name for name in SOURCES if name not in BUNDLED]
-
-needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
 
 
 @pytest.fixture
@@ -92,16 +89,16 @@ def test_offline_without_data_one_sentence_says_what_to_do(name: str, offline: P
     assert "\n" not in str(raised.value).strip()
 
 
+@pytest.fixture
+def diabetes() -> datasets.Dataset:
+    return datasets.load_diabetes()
+
+
 @needs_data
-def test_the_cache_is_used_where_there_is_no_folder_and_no_network(offline: Path, monkeypatch: Any) -> None:
-    file_name = SOURCES["diabetes"].file_name
-    original = Path(DATA_FOLDER) / file_name
+def test_the_cache_is_used_where_there_is_no_folder_and_no_network(diabetes: datasets.Dataset, offline: Path) -> None:
     offline.mkdir()
-    (offline / file_name).write_bytes(original.read_bytes())
+    np.savez(offline / str(diabetes.source.file_name), X=diabetes.X, y=diabetes.y)
     assert_as_declared(datasets.load_diabetes())
-
-
-DATA_FOLDER = os.environ.get("ACCOUS_DATA", "")
 
 
 def test_the_data_folder_comes_before_the_cache(offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """Image sets: what they hold, where they are looked for, and what is refused."""
 
 import hashlib
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +17,9 @@ from accous.datasets import image_sources
 from accous.datasets.dataset import Source
 from accous.datasets.image_files import PoolSource, PublishedFile, find_pool
 from accous.datasets.image_pools import hash_images
+from accous.datasets.images import has_cifar_cinic
 from accous.exceptions import DataError, ParameterError
-
-needs_data = pytest.mark.skipif("ACCOUS_DATA" not in os.environ, reason="ACCOUS_DATA is not set")
-
+from tests.needs import STAND_INS, needs_data
 
 # --- the real images ----------------------------------------------------------------------------------------------
 
@@ -56,6 +54,7 @@ def test_mnist_and_svhn() -> None:
 
 
 @needs_data
+@pytest.mark.skipif(not has_cifar_cinic("stand-in"), reason=STAND_INS)
 def test_stand_ins_are_named_and_have_the_same_classes() -> None:
     pair = datasets.load("cifar_cinic")
     assert_sound(pair, 8000, 8250, [1, 2, 3, 4, 5, 6, 8, 9])
@@ -67,6 +66,7 @@ def test_stand_ins_are_named_and_have_the_same_classes() -> None:
 
 
 @needs_data
+@pytest.mark.skipif(not has_cifar_cinic("genuine"), reason=STAND_INS)
 def test_genuine_sample_has_no_image_of_cifar() -> None:
     pair = datasets.load_cifar_cinic(part="genuine")
     assert_sound(pair, 2000, 1479, list(range(10)))

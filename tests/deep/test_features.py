@@ -19,6 +19,7 @@ from accous.deep import BackboneFeatures  # noqa: E402
 from accous.deep.embedding import one_torch_thread  # noqa: E402
 from accous.deep.reduction import fit_reduction  # noqa: E402
 from tests.deep.networks import images, small_convolution, small_linear, two_classes_of_images  # noqa: E402
+from tests.waiting import PATIENCE  # noqa: E402
 
 
 def features(**parameters):
@@ -88,7 +89,7 @@ def test_several_callers_at_once_get_their_own_features():
 
 def test_every_thread_keeps_its_own_number_of_torch_threads():
     before = torch.get_num_threads()
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def counts(n_threads):
         if n_threads is not None:

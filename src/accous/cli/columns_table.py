@@ -11,7 +11,7 @@ __all__ = ["columns_table"]
 
 
 def columns_table(lines: Sequence[Sequence[str]]) -> Table:
-    """Table of what is done with each column, from the lines that `accous.tabular.columns.summaries.shown_lines` gives."""
+    """Return the table of what is done with each column, from the lines of ``shown_lines``."""
     table = Table(title="What is done with each column")
     for heading in ("column", "read as", "features", "what is done"):
         table.add_column(heading, justify="right" if heading == "features" else "left")

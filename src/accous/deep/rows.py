@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import IntArray
-from accous.deep.missing import import_extra
 from accous.exceptions import DataError
 from accous.extras import import_extra
 

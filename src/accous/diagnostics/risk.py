@@ -68,8 +68,9 @@ def error_difference(
     --------
     >>> import numpy as np
     >>> from accous.diagnostics.risk import error_difference
-    >>> error_difference(np.array([True, False]), np.array([False, False]), np.ones(2))
-    (0.5, 0.3535533905932738)
+    >>> difference, error = error_difference(np.array([True, False]), np.array([False, False]), np.ones(2))
+    >>> difference, round(error, 4)
+    (0.5, 0.3536)
     """
     return _mean_and_error(is_wrong.astype(np.float64) - is_wrong_otherwise, weights)
 

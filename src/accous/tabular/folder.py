@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accous.checkpoint import load_with, save_with
 from accous.checkpoint.saving import load_with, save_with
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError

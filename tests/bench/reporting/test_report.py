@@ -151,7 +151,10 @@ def test_names_cannot_write_markup(tmp_path: Path) -> None:
     assert r"\| $x_1$" in markdown
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None,
+    reason="needs pdflatex: install TeX, for example by apt install texlive-latex-recommended",
+)
 def test_latex_compiles(everything: Path, tmp_path: Path) -> None:
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={tmp_path}", "report.tex"]
     done = subprocess.run(command, cwd=everything, capture_output=True, check=False)

@@ -65,7 +65,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path) -> None:
 def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: Path) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.mkdir()
-    (folder / "accous" / "core" / "__pycache__").write_text("a file, so that nothing can be written into it")
+    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("a file, so that nothing can be written into it")
     assert run(USE_A_KERNEL, folder, home) == ANSWER
     assert cached(folder) == []
     assert len(cached(home)) == 1
@@ -74,12 +74,12 @@ def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: 
 def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path: Path) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.write_text("a file, so that nothing can be written below it")
-    (folder / "accous" / "core" / "__pycache__").write_text("likewise")
+    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("likewise")
     assert run(USE_A_KERNEL, folder, home, NUMBA_CACHE_DIR=str(home / "cache")) == ANSWER
     assert cached(tmp_path) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits on file sizes")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits on file sizes: run the tests on Linux or macOS")
 def test_a_full_disk_is_no_obstacle(tmp_path: Path) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(ON_A_FULL_DISK + USE_A_KERNEL, folder, tmp_path) == ANSWER

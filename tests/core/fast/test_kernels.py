@@ -31,6 +31,7 @@ from accous.core.solvers.logistic import (
     make_problem,
 )
 from tests.builders import LOSSES, Array, Setup
+from tests.needs import needs_compilation
 
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
 
@@ -231,17 +232,27 @@ def test_margins_that_are_rounding_count_as_zero() -> None:
 # --- projection ---------------------------------------------------------------------------------------------------
 
 
-def project_compiled(points: Array, matrices: Array, radius: float) -> Array:
+def project_compiled(points: Array, matrices: Array, inverse_roots: Array, radius: float) -> Array:
     """The compiled projection: a step along no gradient leaves the points where they are, outside the ball."""
-    inverse_roots = np.stack([np.linalg.cholesky(np.linalg.inv(matrix)) for matrix in matrices])
     stack = CompiledStack(points, matrices, inverse_roots)
     return stack.step(np.zeros_like(points), 1.0, radius).coefs
 
 
-def random_matrix(rng: np.random.Generator, d: int, condition: float) -> Array:
+def random_matrix(rng: np.random.Generator, d: int, condition: float) -> tuple[Array, Array]:
+    """A matrix A and a W with W W^T = A^-1, both from one eigenbasis.
+
+    Inverting A instead would lose as many digits as its condition number has, and the inverse of a badly conditioned A
+    is positive definite on one processor and not on another.
+    """
     basis, _ = np.linalg.qr(rng.normal(size=(d, d)))
-    matrix = (basis * np.geomspace(1.0, condition, d)) @ basis.T
-    return np.asarray((matrix + matrix.T) / 2.0)
+    eigenvalues = np.geomspace(1.0, condition, d)
+    matrix = (basis * eigenvalues) @ basis.T
+    return (matrix + matrix.T) / 2.0, basis / np.sqrt(eigenvalues)
+
+
+def random_matrices(rng: np.random.Generator, count: int, d: int, condition: float) -> tuple[Array, Array]:
+    matrices, inverse_roots = zip(*(random_matrix(rng, d, condition) for _ in range(count)), strict=True)
+    return np.stack(matrices), np.stack(inverse_roots)
 
 
 def residual(theta: Array, point: Array, matrix: Array) -> float:
@@ -261,8 +272,8 @@ def test_projections_meet_both_conditions(d: int, condition: float, distance: fl
     points = rng.normal(size=(5, d))
     points *= 2.0 * distance / np.linalg.norm(points, axis=1, keepdims=True)
     points[0] *= 0.5 / distance
-    matrices = np.stack([random_matrix(rng, d, condition) for _ in range(5)])
-    found = project_compiled(points, matrices, 2.0)
+    matrices, inverse_roots = random_matrices(rng, 5, d, condition)
+    found = project_compiled(points, matrices, inverse_roots, 2.0)
     np.testing.assert_array_equal(found[0], points[0])
     np.testing.assert_allclose(np.linalg.norm(found[1:], axis=1), 2.0, rtol=1e-12)
     for theta, point, matrix in zip(found[1:], points[1:], matrices[1:], strict=True):
@@ -276,17 +287,19 @@ def test_projections_meet_both_conditions(d: int, condition: float, distance: fl
 @pytest.mark.parametrize("distance", [1.01, 1e3])
 def test_badly_conditioned_matrices_are_left_to_the_eigendecomposition(condition: float, distance: float) -> None:
     rng = np.random.default_rng(0)
-    matrices = np.stack([random_matrix(rng, 6, condition), np.eye(6)])
+    hard, hard_root = random_matrix(rng, 6, condition)
     points = rng.normal(size=(2, 6))
     points *= distance / np.linalg.norm(points, axis=1, keepdims=True)
-    found = project_compiled(points, matrices, 1.0)
+    found = project_compiled(points, np.stack([hard, np.eye(6)]), np.stack([hard_root, np.eye(6)]), 1.0)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-7)
     np.testing.assert_allclose(found[1], points[1] / distance, rtol=1e-12)
 
 
 @pytest.mark.parametrize("distance", [1e70, 1e130, 1e300])
 def test_points_at_astronomic_distance_land_on_the_ball(distance: float) -> None:
-    found = project_compiled(np.array([[distance, -distance, 0.0]]), np.diag([1.0, 10.0, 100.0])[None], 1.0)
+    eigenvalues = np.array([1.0, 10.0, 100.0])
+    matrix, inverse_root = np.diag(eigenvalues), np.diag(1.0 / np.sqrt(eigenvalues))
+    found = project_compiled(np.array([[distance, -distance, 0.0]]), matrix[None], inverse_root[None], 1.0)
     np.testing.assert_allclose(np.linalg.norm(found), 1.0, rtol=1e-12)
 
 
@@ -390,6 +403,7 @@ def gradient_arguments() -> list[Array | float]:
     return [*inputs, 1.0, 1.0, np.empty((4, 2)), np.empty((2, BLOCK)), np.empty((4, 2))]
 
 
+@needs_compilation
 def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
     arguments = gradient_arguments()
     sum_gradients(*arguments)
@@ -401,6 +415,7 @@ def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
     assert len(sum_gradients._call.signatures) == 1
 
 
+@needs_compilation
 @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), np.asfortranarray, lambda a: a[:, ::-1]])
 def test_arrays_of_another_kind_are_refused_not_compiled_for(change: object) -> None:
     arguments = gradient_arguments()

@@ -1,7 +1,6 @@
 """Columns that are numbered share a line; all others have one of their own."""
 
 from accous.cli.columns_table import columns_table
-from accous.cli.fit import columns_table
 from accous.tabular.columns.plans import CategoryColumn, LeftOutColumn, NumberColumn
 from accous.tabular.columns.summaries import shown_lines, summarize
 

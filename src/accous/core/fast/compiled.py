@@ -7,10 +7,13 @@ read-only compiles nothing anew, and no input can be written into by mistake.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 from numba import float64, njit, types
+from numba.extending import is_jitted
 
 __all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "compile_all", "inlined", "inlined_sums", "kernel"]
 
@@ -62,6 +65,9 @@ class Kernel:
         if self._call != self._compile_and_call:
             return
         dispatcher = _with_cache(self.plain)
+        if not is_jitted(dispatcher):
+            self._call = _as_written(self.plain)
+            return
         try:
             dispatcher.compile(self._signature)
         except OSError:
@@ -93,6 +99,20 @@ def compile_all() -> None:
     """Compile, or load from the cache, every kernel of the modules imported so far."""
     for each in _kernels:
         each.compile()
+
+
+def _as_written(function: Function) -> Function:
+    """Return a kernel that is not compiled, for debuggers and for coverage (NUMBA_DISABLE_JIT=1): slow, same results.
+
+    As in compiled code, overflows and divisions by zero are not reported; the kernels look for them themselves.
+    """
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return call
 
 
 def _with_cache(function: Function) -> Any:

@@ -1,0 +1,109 @@
+"""The settings of `make test-machines` take effect: the libraries say so themselves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import machines
+from tests.shuffled import pytest_collection_modifyitems
+
+ASK = """
+import json, os
+import numpy as np
+import scipy.linalg
+from numba.core import config
+from numba.core.registry import cpu_target
+from threadpoolctl import threadpool_info
+
+print(json.dumps({
+    "blas": sorted({library.get("architecture", "") for library in threadpool_info() if library["user_api"] == "blas"}),
+    "simd": np.show_config(mode="dicts")["SIMD Extensions"].get("found", []),
+    "compiled for": cpu_target.target_context.codegen().magic_tuple()[1],
+    "is compiled": not config.DISABLE_JIT,
+    "cores": len(os.sched_getaffinity(0)),
+}))
+"""
+
+
+def asked(machine: machines.Machine) -> dict[str, Any]:
+    environment = {**os.environ, **machine.variables}
+    with machines.cores(machine.n_cores):
+        run = subprocess.run(
+            [sys.executable, "-W", "error", "-c", ASK], env=environment, capture_output=True, text=True, check=True
+        )
+    return json.loads(run.stdout)
+
+
+def by_name() -> dict[str, machines.Machine]:
+    return {machine.name: machine for machine in machines.all_machines()}
+
+
+def test_every_part_exists_and_names_are_told_apart() -> None:
+    assert len(by_name()) == len(machines.all_machines())
+    for machine in machines.all_machines():
+        assert all((machines.ROOT / part).exists() for part in machine.parts), machine.name
+
+
+@pytest.mark.skipif(
+    not {"sse", "avx2"} <= by_name().keys(), reason="needs a processor with AVX2: run the tests on another machine"
+)
+def test_processors_are_those_that_the_libraries_see() -> None:
+    old, newer = asked(by_name()["sse"]), asked(by_name()["avx2"])
+    assert newer["blas"] == ["Haswell"]
+    assert newer["compiled for"] == "haswell"
+    assert not [name for name in newer["simd"] if "512" in name or name == "X86_V4"]
+    assert old["simd"] == []
+    assert old["compiled for"] == "generic"
+    assert "Haswell" not in old["blas"]
+
+
+@pytest.mark.skipif("one core" not in by_name(), reason="needs sched_setaffinity: run the tests on Linux")
+def test_one_core_and_no_compilation() -> None:
+    before = os.sched_getaffinity(0)
+    assert asked(by_name()["one core"])["cores"] == 1
+    assert os.sched_getaffinity(0) == before
+    assert not asked(by_name()["not compiled"])["is compiled"]
+
+
+def test_a_failure_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    (tmp_path / "test_two.py").write_text("def test_good(): ...\ndef test_bad(): assert 1 == 2\n")
+    machine = machines.Machine("mine", (str(tmp_path),), is_busy=True)
+    monkeypatch.setattr(machines, "N_BUSY", 1)
+    monkeypatch.setattr(machines, "all_machines", lambda: [machine])
+    assert machines.main([]) == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1].split()[:4] == ["mine", "1", "1", "0"]
+    assert "test_two.py::test_bad" in shown[2]
+    assert machines.main(["yours"]) == 2
+    assert capsys.readouterr().out == "No setting yours: name one of mine.\n"
+
+
+def fail_while_busy(started: list[subprocess.Popen]) -> None:
+    with machines.busy_processes(2) as processes:
+        started.extend(processes)
+        assert [process.poll() for process in started] == [None, None]
+        raise ZeroDivisionError
+
+
+def test_busy_processes_are_ended_whatever_happens() -> None:
+    started: list[subprocess.Popen] = []
+    with pytest.raises(ZeroDivisionError):
+        fail_while_busy(started)
+    assert [process.poll() for process in started] == [-signal.SIGKILL] * 2
+
+
+def test_shuffling_keeps_every_test_and_the_tests_of_a_file_together() -> None:
+    items = [SimpleNamespace(path=Path(f"test_{name}.py"), number=number) for name in "abc" for number in range(9)]
+    orders = [list(items) for _ in range(2)]
+    for order in orders:
+        pytest_collection_modifyitems(order)
+    assert orders[0] == orders[1] != items
+    assert len({item.path for item in orders[0][:9]}) == 1
+    assert sorted(map(id, orders[0])) == sorted(map(id, items))
