@@ -24,7 +24,8 @@ from accous.exceptions import AccousError, DataError
 from tests.waiting import PATIENCE, wait_for
 
 WriteSpec = Callable[..., Path]
-NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
+# Times, and the state of the source files, which may be edited while the tests run.
+NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished", "commit")
 
 
 def numbers(file: Path) -> dict[str, dict[str, Any]]:
