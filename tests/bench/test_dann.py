@@ -137,7 +137,7 @@ def wide_rows(n_rows: int, n_columns: int, seed: int) -> tuple[Array, NDArray[np
     return centres[y] + rng.normal(size=(n_rows, n_columns)), y
 
 
-@pytest.mark.parametrize("n_columns", [128, 400])
+@pytest.mark.parametrize("n_columns", [128, pytest.param(400, marks=pytest.mark.slow)])
 def test_a_small_batch_of_wide_rows_is_not_thrown_across_the_classes(n_columns: int) -> None:
     model = DANN().fit(*wide_rows(800, n_columns, seed=1))
     X, y = wide_rows(200, n_columns, seed=2)

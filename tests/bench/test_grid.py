@@ -25,7 +25,8 @@ from tests.budgets import examples
 from tests.waiting import PATIENCE, wait_for
 
 WriteSpec = Callable[..., Path]
-NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished")
+# Times, and the state of the source files, which may be edited while the tests run.
+NOT_COMPARED = ("seconds", "cpu_seconds", "seconds_per_round", "finished", "commit")
 
 
 def numbers(file: Path) -> dict[str, dict[str, Any]]:
@@ -45,6 +46,7 @@ def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteS
     assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
     distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'accous[dask]'")
     (tmp_path / "mine.py").write_text(
@@ -132,7 +134,9 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
     assert [row["status"] for row in read_rows(tmp_path)] == ["done"]
 
 
-@pytest.mark.parametrize(("kind", "n_jobs"), [(signal.SIGKILL, 2), (signal.SIGINT, 1)])
+@pytest.mark.parametrize(
+    ("kind", "n_jobs"), [(signal.SIGKILL, 2), pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow)]
+)
 def test_a_killed_grid_loses_only_the_runs_under_way(
     write_spec: WriteSpec, tmp_path: Path, kind: signal.Signals, n_jobs: int
 ) -> None:

@@ -91,7 +91,7 @@ def test_killed_and_run_again_the_bytes_are_the_same(zygote, tmp_path, output, o
     assert len((tmp_path / f"{output}.rejects.csv").read_text().splitlines()) > 10
 
 
-@pytest.mark.parametrize("ending", ["npy", "parquet"])
+@pytest.mark.parametrize("ending", ["npy", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_embeddings_too(zygote, tmp_path, ending):
     random = np.random.default_rng(5)
     rows = random.normal(size=(360, 6)).astype(np.float32)

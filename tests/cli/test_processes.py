@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import polars as pl
@@ -45,6 +46,12 @@ def start(folder: Path, *arguments: str, **options) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **options)
 
 
+def run_here(folder: Path, *arguments: str) -> None:
+    """Run a command in this process, where nothing of the test depends on its being another one."""
+    with chdir(folder):
+        assert main(list(arguments)) == 0
+
+
 def n_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -79,7 +86,7 @@ def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
 
 def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, fitted):
     content = fitted["stream"].write_csv().encode()
-    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", cwd=folder)
+    run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     arguments = ["adapt", "model", "-", "-o", "predictions.csv", "--new"]
@@ -96,7 +103,7 @@ def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, f
 
 def test_a_file_that_grows_is_followed(folder, fitted):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
-    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", cwd=folder)
+    run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     (folder / "stream.csv").write_bytes(b"".join(lines[:30]) + lines[30][:9])
@@ -119,7 +126,7 @@ def test_the_second_process_on_a_model_is_refused_and_a_killed_one_leaves_no_loc
         assert run.stderr.count("\n") == 1
         assert not (folder / "second.csv").exists()
         process.kill()
-    run_accous("adapt", "model", "stream.csv", "-o", "second.csv", cwd=folder)
+    run_here(folder, "adapt", "model", "stream.csv", "-o", "second.csv")
 
 
 def limit_file_size() -> None:
@@ -128,7 +135,7 @@ def limit_file_size() -> None:
 
 def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--keep", "id"]
-    run_accous("adapt", "model", "stream.csv", "-o", "expected.csv", "--keep", "id", cwd=folder)
+    run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv", "--keep", "id")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     before = files_of(folder / "model")
@@ -137,7 +144,7 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
     assert "Cannot write to model" in run.stderr or "predictions.csv cannot be written to" in run.stderr
     assert "File too large" in run.stderr
     assert files_of(folder / "model").items() >= before.items() or "job" in run.stderr
-    run_accous(*arguments, "--new", cwd=folder)
+    run_here(folder, *arguments, "--new")
     assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 
 

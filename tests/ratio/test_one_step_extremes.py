@@ -158,6 +158,7 @@ def peak_memory(names: list[str], n_batch: int) -> float:
     return int(done.stdout) * unit / 2**30
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_need_no_square_matrix() -> None:
     assert peak_memory(list(ONE_STEP), n_batch=20) < 1.0
 

@@ -21,7 +21,7 @@ def test_stack_equals_the_slow_step_learner_by_learner(d: int, ridge: float, rad
     stack = WideStack.start(n_learners, start, ridge)
     slow = [(start, ridge * np.eye(d)) for _ in range(n_learners)]
     n_on_surface = 0
-    for _ in range(150):
+    for _ in range(60):
         gradients = rng.normal(loc=0.3, size=(n_learners, d)) * 10.0 ** rng.uniform(-2.0, 0.5, size=(n_learners, 1))
         stack = stack.step(gradients, step_size, radius)
         slow = [oracles.newton_step(*slow[i], gradients[i], step_size, radius) for i in range(n_learners)]
