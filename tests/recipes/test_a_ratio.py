@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
+from accous.classifier.fallback import VETO_STANDARD_ERRORS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.ratio.base import RatioEstimator
@@ -74,6 +75,13 @@ def test_its_record_holds_it_back_where_it_is_wrong():
     assert stream.risk(model, alpha=0.0) < stream.risk(unbridled, alpha=0.0)
 
 
-def test_the_labels_may_veto_it():
-    model, _ = follow(0.0, ratio=MeanRatio())
-    assert model.state_.fallback.veto.n_rounds > 0, "adapted and fixed model were compared"
+class ForgetfulRatio(MeanRatio):
+    keeps_record: ClassVar[bool] = False
+
+
+def test_only_a_ratio_with_a_record_is_compared_with_the_fixed_model():
+    veto = follow(0.0, ratio=MeanRatio())[0].state_.fallback.veto
+    assert veto.n_rounds > 0
+    assert veto.standard_error > 0.0
+    assert veto.is_held == (veto.excess > VETO_STANDARD_ERRORS * veto.standard_error)
+    assert follow(0.0, ratio=ForgetfulRatio())[0].state_.fallback.veto.n_rounds == 0
