@@ -28,7 +28,7 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
 from accous.arrays import FloatArray
 from accous.core.paper.cover import active_lengths
 from accous.core.paper.ensemble import EnsembleState
-from accous.core.paper.meta import meta_weights, start_meta
+from accous.core.paper.meta import ADAPT_ML_PROD
 from accous.core.rounds import start_learners
 from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
@@ -128,8 +128,8 @@ def at_round(ratio: OnlineDensityRatio, n_rounds: int) -> OnlineDensityRatio:
     learners = at_age[ages[-1]]
     for learner_age in reversed(ages[:-1]):
         learners = learners.after(at_age[learner_age])
-    meta = start_meta(len(lengths), n_rounds)
-    weights = meta_weights(meta)
+    meta = ADAPT_ML_PROD.start(len(lengths), n_rounds)
+    weights = ADAPT_ML_PROD.weights(meta)
     ratio.state_ = EnsembleState(
         n_rounds=n_rounds,
         coef=weights @ learners.coefs,

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.arrays import FloatArray, IntArray
 from accous.core.paper.cover import active_lengths
-from accous.core.paper.meta import MetaState, meta_weights
+from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
 from accous.core.paper.newton import NewtonStack
 from accous.streams import GaussianStream, SquareShift
 from tests.oracles import Learner, PaperAccous
@@ -117,6 +117,7 @@ def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
     )
     slow.round, slow.largest_gap = state.n_rounds, state.largest_margin
     assert isinstance(state.learners, NewtonStack)
+    assert isinstance(state.meta, MetaState)
     for i, length in enumerate(state.lengths.tolist()):
         start = (state.n_rounds + 1) // length * length
         slow.learners[(start, start + length - 1)] = Learner(
@@ -137,7 +138,7 @@ def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
     rows = np.arange(len(lengths)) % len(state.lengths)
     learners = NewtonStack(*(part[rows] for part in state.learners.arrays))
     meta = MetaState(*(part[rows] for part in state.meta.arrays))
-    weights = meta_weights(meta)
+    weights = ADAPT_ML_PROD.weights(meta)
     coef = weights @ learners.coefs
     ratio, later = copy(model.ratio_), copy(model)
     ratio.state_ = replace(

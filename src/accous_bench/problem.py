@@ -15,16 +15,17 @@ __all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "TUNED", "Problem", "Setting
 ALPHA_0 = 0.9
 NATURAL = "natural"
 TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
-SHIFTS: dict[str, Shift] = {
+_MIXING: dict[str, Shift] = {
     "Lin": LinearShift(),
     "Squ": SquareShift(),
     "Sin": SineShift(),
     "Ber": BernoulliShift(),
     "none": ConstantShift(ALPHA_0),
-    "fixed path": LinearShift(),
-    "growing path": SquareShift(),
 }
-MIXED = ("Lin", "Squ", "Sin", "Ber", "none")
+MIXED = tuple(_MIXING)
+"""Shifts of every stream that mixes two parts."""
+SHIFTS = _MIXING | {"fixed path": LinearShift(), "growing path": SquareShift()}
+"""All shifts by name."""
 
 
 class Stream(Protocol):

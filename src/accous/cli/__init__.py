@@ -5,33 +5,26 @@ Commands import what they need when they run, so that ``accous --help`` answers 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from accous.cli import adapt as _adapt
-from accous.cli import fit as _fit
-from accous.cli import inspect as _inspect
-from accous.cli import report as _report
+from accous.cli import adapt, fit, inspect, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous_bench.commands.bench import bench
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main", "make_app"]
 
-app = typer.Typer(
-    name="accous",
-    help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
-    epilog="Start with: accous demo",
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-app.command(epilog="Example: accous demo --shift sin --rounds 1000 -o waves.png")(demo)
-app.command(epilog=_fit.EXAMPLES)(_fit.fit)
-app.command(epilog=_adapt.EXAMPLES)(_adapt.adapt)
-app.command(epilog=_report.EXAMPLES)(_report.report)
-app.command(epilog=_inspect.EXAMPLES)(_inspect.inspect)
-app.add_typer(bench)
+COMMANDS: dict[Callable[..., int], str] = {
+    demo: "Example: accous demo --shift sin --rounds 1000 -o waves.png",
+    fit.fit: fit.EXAMPLES,
+    adapt.adapt: adapt.EXAMPLES,
+    report.report: report.EXAMPLES,
+    inspect.inspect: inspect.EXAMPLES,
+}
+"""The commands, in the order of the help, and what is shown below the help of each."""
 
 # The error for what was typed wrongly; typer exports only this child of it.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -45,7 +38,6 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     _version: Annotated[
@@ -54,6 +46,25 @@ def _root(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+def make_app() -> typer.Typer:
+    """Put the commands together."""
+    made = typer.Typer(
+        name="accous",
+        help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
+        epilog="Start with: accous demo",
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+    )
+    made.callback(invoke_without_command=True)(_root)
+    for command, examples in COMMANDS.items():
+        made.command(epilog=examples)(command)
+    made.add_typer(bench)
+    return made
+
+
+app = make_app()
 
 
 def main(arguments: list[str] | None = None) -> int:

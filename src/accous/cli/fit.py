@@ -82,13 +82,15 @@ _Ratio = Annotated[
 _FeatureMap = Annotated[
     str | None,
     typer.Option(
-        "--feature-map", metavar="auto|identity|standardize|rbf", help="Features of the ratio.", rich_help_panel=_MODEL
+        "--feature-map", metavar="NAME", help="Features of the ratio, such as rbf; a wrong name is answered with all.",
+        rich_help_panel=_MODEL,
     ),
-]
+]  # fmt: skip
 _Loss = Annotated[
     str | None,
     typer.Option(
-        "--loss", metavar="logistic|least_squares|kl", help="Loss of the ratio (accous and olre).",
+        "--loss", metavar="NAME",
+        help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all.",
         rich_help_panel=_MODEL,
     ),
 ]  # fmt: skip

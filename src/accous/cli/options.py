@@ -33,7 +33,7 @@ LARGEST_SEED = 2**32 - 1
 TableFormat = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="csv|tsv|jsonl|parquet|npy", help="What the table is, where its name does not say.",
+        "--format", metavar="NAME", help="What the table is (csv, jsonl, ...), where its name does not say.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.ensemble import CompiledRounds
+from accous.core.fast.ensemble import CompiledRounds, CompiledStack
 from accous.core.fast.kernels_rows import to_blocks
-from accous.core.fast.learners import CompiledStack
 from accous.core.fast.reference import NarrowReference
 from accous.core.fast.width import is_narrow
 from accous.core.paper.ensemble import EnsembleSettings, LearnerStack, PaperRounds
 from accous.core.paper.losses import Logistic, Loss
+from accous.core.paper.meta import ADAPT_ML_PROD, AdaptMLProd, MetaLearner
 from accous.core.paper.reference import MatrixReference, Reference
 from accous.core.wide.diagonal import DiagonalStack
 from accous.core.wide.metric import Metric
@@ -27,11 +27,17 @@ FULL, DIAGONAL, LOW_RANK = "full", "diagonal", "low_rank"
 """What a learner keeps of its matrix: all of it, its diagonal, or a ridge and a few directions."""
 
 
-def choose_rounds(settings: EnsembleSettings, reference: Reference) -> PaperRounds:
-    """Choose how the rounds of an ensemble on this reference are played; done once, by ``fit``."""
+def choose_rounds(
+    settings: EnsembleSettings, reference: Reference, meta_learner: MetaLearner = ADAPT_ML_PROD
+) -> PaperRounds:
+    """Choose how the rounds of an ensemble on this reference are played; done once, by ``fit``.
+
+    Only the paper's meta-learner has a compiled twin; any other is played in plain numpy.
+    """
     start = partial(start_learners, ridge=settings.ridge, metric=settings.metric, rank=settings.rank)
-    kind = CompiledRounds if settings.metric == FULL and is_narrow(len(settings.neutral)) else PaperRounds
-    return kind(settings, reference, start)
+    if isinstance(meta_learner, AdaptMLProd) and settings.metric == FULL and is_narrow(len(settings.neutral)):
+        return CompiledRounds(settings, reference, start)
+    return PaperRounds(settings, reference, start, meta_learner)
 
 
 def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:

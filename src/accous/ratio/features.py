@@ -70,7 +70,7 @@ class FeatureMap:
     def transform(self, X: Any) -> tuple[FloatArray, int]:
         """Return the features of ``X`` and how many rows were brought back to the bound."""
         if isinstance(self.row_map, Standardize):
-            return self._finish(X, self.row_map.mean, self.row_map.scale)
+            return self.finish(X, self.row_map.mean, self.row_map.scale)
         rows = self.row_map.transform(X)
         if rows.shape[1] != self.n_columns:
             raise DataError(
@@ -79,17 +79,16 @@ class FeatureMap:
             )
         return self.finish(rows)
 
-    def finish(self, rows: FloatArray) -> tuple[FloatArray, int]:
-        """Append the intercept to mapped rows, bound and scale them."""
-        return self._finish(rows, np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-
-    def _finish(self, rows: FloatArray, mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, int]:
+    def finish(
+        self, rows: FloatArray, mean: FloatArray | None = None, scale: FloatArray | None = None
+    ) -> tuple[FloatArray, int]:
+        """Append the intercept to mapped rows, bound and scale them; standardise them first where ``mean`` is given."""
         n_rows, n_columns = rows.shape
         features = np.empty((n_rows, n_columns + self.has_intercept))
         n_long = make_features(
             np.ascontiguousarray(rows),
-            mean,
-            scale,
+            np.zeros(n_columns) if mean is None else mean,
+            np.ones(n_columns) if scale is None else scale,
             LARGEST_FEATURE,
             self.bound,
             _BOUND_TOLERANCE,

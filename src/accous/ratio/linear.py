@@ -100,8 +100,13 @@ class LinearRatio(RatioEstimator):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
+        if self._is_free_of_blas:
+            return self.whole_reference_.ratios(self.state_.coef, float(self.max_ratio))
         with one_blas_thread():
-            return self.ratios_at(self.state_.coef)
+            return self._current_ratios()
+
+    def _current_ratios(self) -> FloatArray:
+        return self.ratios_at(self.state_.coef)
 
     @property
     def is_free_of_blas(self) -> bool:

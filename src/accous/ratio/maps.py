@@ -6,6 +6,7 @@ fits them with is imported when they are fitted: a saved model goes on without.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -18,19 +19,20 @@ from accous.ratio.defaults import default_shortening
 from accous.validation import count_rows, own_copy, require_finite
 
 __all__ = [
-    "BUILT_IN_MAPS",
+    "FEATURE_MAPS",
     "LARGEST_FEATURE",
     "Foreign",
     "Identity",
+    "NamedMap",
     "RadialBasis",
     "RowMap",
+    "Shortened",
     "Standardize",
     "fit_map",
     "map_from_plain",
     "map_to_plain",
 ]
 
-BUILT_IN_MAPS = ("auto", "identity", "standardize", "rbf")
 LARGEST_FEATURE = 1e100
 
 _RBF_COMPONENTS = 100
@@ -44,9 +46,32 @@ class RowMap(Protocol):
         """Map rows."""
 
 
+class NamedMap(ABC):
+    """A map that has a name in `FEATURE_MAPS`: a frozen dataclass of arrays and numbers, which a saved model keeps."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, X: FloatArray, random_state: Any) -> NamedMap:
+        """Fit the map on the reference."""
+
+    @abstractmethod
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows, as `RowMap` says."""
+
+    @classmethod
+    def from_plain(cls, parts: dict[str, Any]) -> NamedMap:
+        """Return the map whose attributes these are; attributes that are dataclasses come as dicts."""
+        return cls(**parts)
+
+
 @dataclass(frozen=True)
-class Identity:
+class Identity(NamedMap):
     """The rows as they are."""
+
+    @classmethod
+    def fit(cls, X: FloatArray, random_state: Any) -> Identity:  # noqa: ARG003
+        """Return the map, which learns nothing."""
+        return cls()
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
@@ -54,7 +79,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Standardize:
+class Standardize(NamedMap):
     """Columns centred on the reference and divided by their deviation there, times what ``"auto"`` shortens rows by.
 
     Constant columns have the deviation 1.
@@ -63,20 +88,60 @@ class Standardize:
     mean: FloatArray
     scale: FloatArray
 
+    @classmethod
+    def fit(cls, X: FloatArray, random_state: Any) -> Standardize:  # noqa: ARG003
+        """Take mean and deviation of each column."""
+        from sklearn.preprocessing import StandardScaler
+
+        scaler = StandardScaler().fit(X)
+        return Standardize(scaler.mean_, scaler.scale_)
+
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
         with np.errstate(over="ignore"):
             return _away_from_overflow((X - self.mean) / self.scale)
 
 
+class Shortened(Standardize):
+    """The same map, fitted such that many columns make rows no longer than a dozen do."""
+
+    @classmethod
+    def fit(cls, X: FloatArray, random_state: Any) -> Standardize:
+        """Take mean and deviation of each column, and the shortening for this many of them."""
+        plain = super().fit(X, random_state)
+        return Standardize(plain.mean, plain.scale * default_shortening(X.shape[1]))
+
+
 @dataclass(frozen=True)
-class RadialBasis:
+class RadialBasis(NamedMap):
     """Nystroem features of a Gaussian kernel on standardised rows."""
 
     standardize: Standardize
     centres: FloatArray
     normalization: FloatArray
     gamma: float
+
+    @classmethod
+    def fit(cls, X: FloatArray, random_state: Any) -> RadialBasis:
+        """Draw the centres, and take the kernel's width by the median rule."""
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        standardize = Standardize.fit(X, random_state)
+        rows = standardize.transform(X)
+        n_rows = rows.shape[0]
+        distances = euclidean_distances(rows[:: max(1, n_rows // _RBF_MEDIAN_ROWS)], squared=True)
+        # The median rule: at the median distance the kernel has fallen to 1/e.
+        median = float(np.median(distances[np.triu_indices_from(distances, k=1)]))
+        gamma = 1.0 / median if median > 0.0 else 1.0
+        nystroem = Nystroem(gamma=gamma, n_components=min(_RBF_COMPONENTS, n_rows), random_state=random_state)
+        nystroem.fit(rows)
+        return cls(standardize, nystroem.components_, nystroem.normalization_, gamma)
+
+    @classmethod
+    def from_plain(cls, parts: dict[str, Any]) -> RadialBasis:
+        """Return the map whose attributes these are."""
+        return cls(**parts | {"standardize": Standardize(**parts["standardize"])})
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
@@ -110,66 +175,49 @@ class Foreign:
         return _away_from_overflow(rows)
 
 
+FEATURE_MAPS: dict[str, type[NamedMap]] = {
+    "auto": Shortened,
+    "identity": Identity,
+    "standardize": Standardize,
+    "rbf": RadialBasis,
+}
+"""The maps by name: what the parameter ``feature_map`` may be, besides a transformer."""
+
+
 def map_to_plain(row_map: RowMap) -> dict[str, Any]:
     """Describe a fitted map by names and arrays; a foreign transformer by its class name only."""
-    match row_map:
-        case Foreign(transformer):
-            return {"kind": "foreign", "class": type(transformer).__name__}
-        case Identity() | Standardize() | RadialBasis():
-            return {"kind": type(row_map).__name__, **asdict(row_map)}
-        case _:
-            raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
+    if isinstance(row_map, Foreign):
+        return {"kind": "foreign", "class": type(row_map.transformer).__name__}
+    if type(row_map).__name__ not in _kinds():
+        raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
+    return {"kind": type(row_map).__name__, **asdict(row_map)}  # type: ignore[call-overload]
 
 
 def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
     """Rebuild a map; a foreign transformer is fitted anew on the reference ``X``."""
-    parts = {name: part for name, part in plain.items() if name != "kind"}
-    match plain["kind"]:
-        case "foreign":
-            return fit_map(feature_map, X, None)
-        case "Identity":
-            return Identity()
-        case "Standardize":
-            return Standardize(**parts)
-        case "RadialBasis":
-            return RadialBasis(**parts | {"standardize": Standardize(**parts["standardize"])})
-        case kind:
-            raise DataError(f"Unknown kind of feature map {kind!r}.")
+    parts = dict(plain)
+    kind = parts.pop("kind")
+    if kind == "foreign":
+        return fit_map(feature_map, X, None)
+    if kind not in _kinds():
+        raise DataError(f"Unknown kind of feature map {kind!r}.")
+    return _kinds()[kind].from_plain(parts)
+
+
+def _kinds() -> dict[str, type[NamedMap]]:
+    return {each.__name__: each for each in FEATURE_MAPS.values()}
 
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
     """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
     if hasattr(feature_map, "fit") and hasattr(feature_map, "transform") and not isinstance(feature_map, type):
         return Foreign(clone(feature_map).fit(own_copy(X, X)))
-    if feature_map not in BUILT_IN_MAPS:
+    if not isinstance(feature_map, str) or feature_map not in FEATURE_MAPS:
         raise ParameterError(
-            f"feature_map must be one of {', '.join(map(repr, BUILT_IN_MAPS))} or a scikit-learn transformer, "
+            f"feature_map must be one of {', '.join(map(repr, FEATURE_MAPS))} or a scikit-learn transformer, "
             f"got {feature_map!r}."
         )
-    if feature_map == "identity":
-        return Identity()
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler().fit(X)
-    if feature_map == "auto":
-        return Standardize(scaler.mean_, scaler.scale_ * default_shortening(X.shape[1]))
-    standardize = Standardize(scaler.mean_, scaler.scale_)
-    return standardize if feature_map == "standardize" else _fit_rbf(standardize, X, random_state)
-
-
-def _fit_rbf(standardize: Standardize, X: FloatArray, random_state: Any) -> RadialBasis:
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.metrics.pairwise import euclidean_distances
-
-    rows = standardize.transform(X)
-    n_rows = rows.shape[0]
-    distances = euclidean_distances(rows[:: max(1, n_rows // _RBF_MEDIAN_ROWS)], squared=True)
-    # The median rule: at the median distance the kernel has fallen to 1/e.
-    median = float(np.median(distances[np.triu_indices_from(distances, k=1)]))
-    gamma = 1.0 / median if median > 0.0 else 1.0
-    nystroem = Nystroem(gamma=gamma, n_components=min(_RBF_COMPONENTS, n_rows), random_state=random_state)
-    nystroem.fit(rows)
-    return RadialBasis(standardize, nystroem.components_, nystroem.normalization_, gamma)
+    return FEATURE_MAPS[feature_map].fit(X, random_state)
 
 
 def _away_from_overflow(rows: FloatArray) -> FloatArray:

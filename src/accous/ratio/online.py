@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.meta import MetaState
 from accous.core.rounds import choose_rounds, stack_from_plain
@@ -205,15 +204,10 @@ class OnlineDensityRatio(LinearRatio):
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
 
-    @property
-    def reference_ratio_(self) -> FloatArray:
-        """Current ratio of every reference row, cut at ``max_ratio``."""
-        if self._is_free_of_blas:
-            return self.whole_reference_.ratios(self.state_.coef, float(self.max_ratio))
+    def _current_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:
-            return super().reference_ratio_
-        with one_blas_thread():
-            return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
+            return super()._current_ratios()
+        return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
 
     def history_in_use(self, n_rounds: int) -> float:
         """Return the mean interval length of the learners, by their weights."""

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.fast.ensemble import CompiledRounds
+from accous.core.fast.ensemble import CompiledRounds, CompiledStack
 from accous.core.fast.kernels_features import make_features
 from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
-from accous.core.fast.learners import CompiledStack
 from accous.core.fast.logistic import NarrowDesign, make_narrow_design
 from accous.core.fast.reference import NarrowReference
 from accous.core.fast.width import MAX_NARROW_COLUMNS
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.losses import Logistic
-from accous.core.paper.meta import MetaState, start_meta
+from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
 from accous.core.paper.newton import NewtonStack
 from accous.core.paper.projection import project_onto_ball
 from accous.core.paper.reference import MatrixReference
@@ -222,7 +221,7 @@ def test_a_round_of_the_learners_equals_its_twin(
 
 def test_margins_that_are_rounding_count_as_zero() -> None:
     settings = Setup(meta_range="running").settings(3)
-    learners, meta = NewtonStack.start(4, np.ones(3), 1.0), start_meta(4, 10)
+    learners, meta = NewtonStack.start(4, np.ones(3), 1.0), ADAPT_ML_PROD.start(4, 10)
     state = state_of(learners.coefs[0] + 1e-16, learners, meta, largest_margin=0.0)
     moved = move_both(state, settings, np.ones((5, 3)), 1.0)
     np.testing.assert_array_equal(moved[0].meta.squares, 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous.core.fast.learners import CompiledStack
+from accous.core.fast.ensemble import CompiledStack
 from accous.core.paper.newton import NewtonStack
 from tests import oracles
 from tests.builders import Array

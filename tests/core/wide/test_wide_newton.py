@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous.core.fast.learners import CompiledStack
+from accous.core.fast.ensemble import CompiledStack
 from accous.core.fast.width import WIDE_FROM
 from accous.core.rounds import stack_from_plain, start_learners
 from accous.core.wide.newton import WideStack

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Self
+
+import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.kernels_learners import restart_learners
-from accous.core.fast.learners import CompiledStack, play_narrow
+from accous.core.fast.kernels_learners import play_learners, restart_learners
 from accous.core.paper.cover import intervals_for_round
 from accous.core.paper.ensemble import (
     SMALLEST_RELATIVE_RANGE,
@@ -17,9 +19,11 @@ from accous.core.paper.ensemble import (
     PaperRounds,
 )
 from accous.core.paper.meta import MetaState
+from accous.core.paper.newton import Arrays, NewtonStack
+from accous.core.paper.projection import project_onto_ball
 from accous.core.paper.reference import Reference
 
-__all__ = ["CompiledRounds"]
+__all__ = ["CompiledRounds", "CompiledStack"]
 
 
 class CompiledRounds(PaperRounds):
@@ -41,7 +45,8 @@ class CompiledRounds(PaperRounds):
             return super()._move(state, gradients, step_size)
         settings, learners, meta = self.settings, state.learners, state.meta
         assert isinstance(learners, CompiledStack)
-        new_learners, new_meta, weights, coef, largest_margin = play_narrow(
+        assert isinstance(meta, MetaState)
+        new_learners, new_meta, weights, coef, largest_margin = _play_learners(
             state.coef,
             gradients,
             (learners.coefs, learners.matrices, learners.inverse_roots),
@@ -67,8 +72,110 @@ class CompiledRounds(PaperRounds):
     def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
         """Do what the plain version does, in place."""
         assert isinstance(state.learners, CompiledStack)
-        # Writes into the state: it was made in this very round, and nobody has seen it yet.
+        assert isinstance(state.meta, MetaState)
+        # Writes into the state: this very round made it, and nobody has seen it yet. The plain version, which copies,
+        # makes a round that restarts learners 1.8 times as slow (12 features, 1,000 reference rows).
         arrays = (*state.learners.arrays, *state.meta.arrays, state.weights, state.coef)
         log_count = math.log(self._n_intervals(state.n_rounds + 1))
         restart_learners(n_starting, start, self.settings.ridge, log_count, *arrays)
         return state
+
+
+class CompiledStack(NewtonStack):
+    """The same learners as `NewtonStack`, with a compiled step."""
+
+    __slots__ = ()
+
+    def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
+        """Make one Newton step of learners that no meta-learner looks at; see ``NewtonStack.step``."""
+        n_learners, n_columns = self.coefs.shape
+        ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
+        new_arrays, *_ = _play_learners(
+            nothing[0],
+            np.concatenate((gradients, nothing)),
+            (self.coefs, self.matrices, self.inverse_roots),
+            (ones, ones, ones),
+            step_size=step_size,
+            radius=radius,
+            margin_bound=np.inf,
+            has_running_range=False,
+            smallest_range=0.0,
+            largest_margin=0.0,
+            log_count=1.0,
+        )
+        return type(self)(*new_arrays)
+
+
+def _play_learners(
+    coef: FloatArray,
+    gradients: FloatArray,
+    stack: Arrays,
+    meta: Arrays,
+    *,
+    step_size: float,
+    radius: float,
+    margin_bound: float,
+    has_running_range: bool,
+    smallest_range: float,
+    largest_margin: float,
+    log_count: float,
+) -> tuple[Arrays, Arrays, FloatArray, FloatArray, float]:
+    """Play one round of all learners.
+
+    Parameters
+    ----------
+    coef : array of shape (d,)
+        The ensemble's theta.
+    gradients : array of shape (n_learners + 1, d)
+        Each learner's and, after them, the ensemble's.
+    stack : tuple of arrays
+        As in ``NewtonStack``.
+    meta : tuple of arrays
+        As in ``MetaState``.
+    step_size, radius, margin_bound, has_running_range : numbers
+        As in ``EnsembleSettings``.
+    smallest_range : float
+        A running range below this one is rounding: margins count as zero.
+    largest_margin : float
+        So far.
+    log_count : float
+        ln K.
+
+    Returns
+    -------
+    stack, meta : tuples of arrays
+    weights : array of shape (n_learners,)
+    coef : array of shape (d,)
+        The ensemble's theta after the step.
+    largest_margin : float
+    """
+    n_learners, n_columns = stack[0].shape
+    shape = stack[1].shape
+    new_stack = np.empty((n_learners, n_columns)), np.empty(shape), np.empty(shape)
+    new_meta = np.empty(n_learners), np.empty(n_learners), np.empty(n_learners)
+    weights, new_coef = np.empty(n_learners), np.empty(n_columns)
+    marks, largest_margin = play_learners(
+        coef,
+        gradients,
+        *stack,
+        *meta,
+        step_size,
+        radius,
+        margin_bound,
+        has_running_range,
+        smallest_range,
+        largest_margin,
+        log_count,
+        np.empty((n_columns + 3, n_columns)),
+        *new_stack,
+        *new_meta,
+        weights,
+        new_coef,
+    )
+    if marks == 0:
+        return new_stack, new_meta, weights, new_coef, largest_margin
+    # Badly conditioned matrices need the eigendecomposition.
+    indices = [i for i in range(n_learners) if marks >> i & 1]
+    coefs, matrices, _ = new_stack
+    coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
+    return new_stack, new_meta, weights, weights @ coefs, largest_margin

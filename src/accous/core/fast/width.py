@@ -14,7 +14,7 @@ numpy takes 700 with 13 columns, 1025 where it takes 4830 with 96.
 """
 
 WIDE_FROM = 96
-"""Features from which on learners keep roots and gradients (``wide_newton.py``) instead of dense matrices.
+"""Features from which on learners keep roots and gradients (``core/wide/newton.py``) instead of dense matrices.
 
 With 512 features the dense ones cost ten times as much.
 """
@@ -22,7 +22,7 @@ With 512 features the dense ones cost ten times as much.
 MAX_NEWTON_COEFS = 100
 """Coefficients of the regression up to which it is refitted by Newton's method, to the end in every round.
 
-With more, it descends (``descent.py``), which is many times faster and stops near the optimum.
+With more, it descends (``core/solvers/descent.py``), which is many times faster and stops near the optimum.
 """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from accous.arrays import FloatArray, IntArray
 from accous.core.paper.cover import active_lengths, count_starting, intervals_for_round
 from accous.core.paper.losses import Loss
-from accous.core.paper.meta import MetaState, meta_step, meta_weights, start_meta
+from accous.core.paper.meta import ADAPT_ML_PROD, MetaLearner, MetaRecord
 from accous.core.paper.reference import Reference
 
 __all__ = ["SMALLEST_RELATIVE_RANGE", "EnsembleSettings", "EnsembleState", "LearnerStack", "PaperRounds"]
@@ -95,7 +95,7 @@ class EnsembleState:
     lengths: IntArray
     weights: FloatArray
     learners: LearnerStack
-    meta: MetaState
+    meta: MetaRecord
     largest_margin: float
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -110,6 +110,8 @@ class PaperRounds:
         Features phi of the reference rows.
     start_learners : callable
         Takes a number of learners and a theta, and returns fresh learners there.
+    meta_learner : MetaLearner, optional
+        How the learners are weighted. Adapt-ML-Prod by default.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class PaperRounds:
         settings: EnsembleSettings,
         reference: Reference,
         start_learners: Callable[[int, FloatArray], LearnerStack],
+        meta_learner: MetaLearner = ADAPT_ML_PROD,
     ) -> None:
-        self.settings, self.reference, self._start_learners = settings, reference, start_learners
+        self.settings, self.reference = settings, reference
+        self._start_learners, self._meta_learner = start_learners, meta_learner
 
     def start(self) -> EnsembleState:
         """State before the first round: the neutral theta and no learner."""
@@ -129,7 +133,7 @@ class PaperRounds:
             lengths=np.empty(0, dtype=np.int64),
             weights=np.empty(0),
             learners=self._start_learners(0, neutral),
-            meta=start_meta(0, 2),
+            meta=self._meta_learner.start(0, 2),
             largest_margin=0.0,
         )
 
@@ -180,8 +184,8 @@ class PaperRounds:
         learners = state.learners.step(gradients[:n_learners], step_size, settings.radius)
         raw_margins = (state.coef - state.learners.coefs) @ gradients[n_learners]
         margins, largest_margin = _scale_margins(raw_margins, settings, state.largest_margin)
-        meta = meta_step(state.meta, margins, self._n_intervals(state.n_rounds + 1))
-        weights = meta_weights(meta)
+        meta = self._meta_learner.step(state.meta, margins, self._n_intervals(state.n_rounds + 1))
+        weights = self._meta_learner.weights(meta)
         return EnsembleState(
             n_rounds=state.n_rounds + 1,
             coef=weights @ learners.coefs,
@@ -214,9 +218,9 @@ class PaperRounds:
         self, state: EnsembleState, n_ended: int, n_starting: int, start: FloatArray, lengths: IntArray
     ) -> EnsembleState:
         learners = state.learners.since(n_ended).after(self._start_learners(n_starting, start))
-        fresh = start_meta(n_starting, self._n_intervals(state.n_rounds + 1))
+        fresh = self._meta_learner.start(n_starting, self._n_intervals(state.n_rounds + 1))
         meta = state.meta.since(n_ended).after(fresh)
-        weights = meta_weights(meta)
+        weights = self._meta_learner.weights(meta)
         return EnsembleState(
             n_rounds=state.n_rounds,
             coef=weights @ learners.coefs,

@@ -12,14 +12,42 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from accous.arrays import FloatArray
 
-__all__ = ["MetaState", "meta_step", "meta_weights", "start_meta"]
+__all__ = ["ADAPT_ML_PROD", "AdaptMLProd", "MetaLearner", "MetaRecord", "MetaState"]
 
 _SMALLEST_FACTOR = 1e-300
+
+
+class MetaRecord(Protocol):
+    """What a meta-learner knows of each learner, in the order of the learners, the youngest first."""
+
+    def since(self, first: int) -> Self:
+        """Return the learners from position ``first`` on."""
+
+    def after(self, younger: Any) -> Self:
+        """Return ``younger`` followed by these learners."""
+
+
+class MetaLearner(Protocol):
+    """How the learners of a round are weighted by how well they did.
+
+    A meta-learner of your own has these three methods and a record of its own; `accous.core.rounds.choose_rounds` takes
+    it.
+    """
+
+    def start(self, n_learners: int, n_intervals: int) -> MetaRecord:
+        """Return the record of new learners; ``n_intervals`` is K."""
+
+    def step(self, meta: Any, margins: FloatArray, n_intervals: int) -> MetaRecord:
+        """Return the record after one round's margins, which lie in [-2, 2]."""
+
+    def weights(self, meta: Any) -> FloatArray:
+        """Return the weights of the learners, summing to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +86,34 @@ class MetaState:
         )
 
 
-def start_meta(n_learners: int, n_intervals: int) -> MetaState:
-    """Return new learners with v = 1/K, epsilon = min(1/2, sqrt(ln K))."""
-    log_count = math.log(n_intervals)
-    return MetaState(
-        log_potentials=np.full(n_learners, -log_count),
-        rates=np.full(n_learners, min(0.5, math.sqrt(log_count))),
-        squares=np.zeros(n_learners),
-    )
+@dataclass(frozen=True, slots=True)
+class AdaptMLProd:
+    """The paper's meta-learner."""
+
+    def start(self, n_learners: int, n_intervals: int) -> MetaState:
+        """Return new learners with v = 1/K, epsilon = min(1/2, sqrt(ln K))."""
+        log_count = math.log(n_intervals)
+        return MetaState(
+            log_potentials=np.full(n_learners, -log_count),
+            rates=np.full(n_learners, min(0.5, math.sqrt(log_count))),
+            squares=np.zeros(n_learners),
+        )
+
+    def step(self, meta: MetaState, margins: FloatArray, n_intervals: int) -> MetaState:
+        """Update potentials and rates by one round's margins, which must lie in [-2, 2]."""
+        squares = meta.squares + margins * margins
+        rates = np.minimum(0.5, np.sqrt(math.log(n_intervals) / (1.0 + squares)))
+        # A margin of -2 at rate 1/2 makes the factor 0: the floor keeps log v finite, the learner can still recover.
+        # Departs from the paper: it keeps v itself, which under- and overflows on long streams.
+        gains = np.log(np.maximum(1.0 + meta.rates * margins, _SMALLEST_FACTOR))
+        log_potentials = (rates / meta.rates) * (meta.log_potentials + gains)
+        return MetaState(log_potentials, rates, squares)
+
+    def weights(self, meta: MetaState) -> FloatArray:
+        """Weights p of the learners, summing to 1."""
+        logits = np.log(meta.rates) + meta.log_potentials
+        weights = np.exp(logits - logits.max())
+        return np.asarray(weights / weights.sum())
 
 
-def meta_step(meta: MetaState, margins: FloatArray, n_intervals: int) -> MetaState:
-    """Update potentials and rates by one round's margins, which must lie in [-2, 2]."""
-    squares = meta.squares + margins * margins
-    rates = np.minimum(0.5, np.sqrt(math.log(n_intervals) / (1.0 + squares)))
-    # A margin of -2 at rate 1/2 makes the factor 0: the floor keeps log v finite, the learner can still recover.
-    # Departs from the paper: it keeps v itself, which under- and overflows on long streams.
-    gains = np.log(np.maximum(1.0 + meta.rates * margins, _SMALLEST_FACTOR))
-    log_potentials = (rates / meta.rates) * (meta.log_potentials + gains)
-    return MetaState(log_potentials, rates, squares)
-
-
-def meta_weights(meta: MetaState) -> FloatArray:
-    """Weights p of the learners, summing to 1."""
-    logits = np.log(meta.rates) + meta.log_potentials
-    weights = np.exp(logits - logits.max())
-    return np.asarray(weights / weights.sum())
+ADAPT_ML_PROD = AdaptMLProd()

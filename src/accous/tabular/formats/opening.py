@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from accous.exceptions import ParameterError
+from accous.parameters import require_choice
 from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.delimited import DelimitedTable
 from accous.tabular.formats.json_lines import JsonLinesTable
@@ -14,21 +16,64 @@ from accous.tabular.formats.parquet import ParquetTable
 from accous.tabular.formats.sources import STDIN, TextSource
 from accous.tabular.formats.vectors import EMBEDDING
 
-__all__ = ["FORMATS", "format_of", "has_known_ending", "open_table"]
+__all__ = ["FORMATS", "Asked", "Format", "format_of", "has_known_ending", "open_table"]
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet", "npy")
-_FORMAT_OF_SUFFIX = {
-    ".csv": "csv",
-    ".txt": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npy": "npy",
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller of `open_table` asked for; the attributes are its parameters."""
+
+    path: str
+    encoding: str | None = None
+    separator: str | None = None
+    is_growing: bool = False
+    widths: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a format is recognised and opened.
+
+    Attributes
+    ----------
+    endings : tuple of str
+        What the names of its files end in.
+    open : callable
+        Takes an `Asked` and returns a `TableReader`.
+    whole_files : str
+        What sentences call it, if it can only be read from a finished file; empty if it is text that may be piped.
+    """
+
+    endings: tuple[str, ...]
+    open: Callable[[Asked], TableReader]
+    whole_files: str = ""
+
+
+def _open_npy(asked: Asked) -> NpyTable:
+    # An array has no names: it is what the model knows, where that is one thing only.
+    return NpyTable(asked.path, next(iter(asked.widths)) if asked.widths and len(asked.widths) == 1 else EMBEDDING)
+
+
+def _open_text(asked: Asked, make: Callable[[TextSource], TableReader]) -> TableReader:
+    source = TextSource(asked.path, asked.encoding, is_growing=asked.is_growing)
+    try:
+        return make(source)
+    except BaseException:
+        source.close()
+        raise
+
+
+FORMATS: dict[str, Format] = {
+    "csv": Format(
+        (".csv", ".txt"),
+        lambda asked: _open_text(asked, lambda source: DelimitedTable(source, asked.separator)),
+    ),
+    "tsv": Format((".tsv", ".tab"), lambda asked: _open_text(asked, lambda source: DelimitedTable(source, "\t"))),
+    "jsonl": Format((".jsonl", ".ndjson", ".json"), lambda asked: _open_text(asked, JsonLinesTable)),
+    "parquet": Format((".parquet", ".pq"), lambda asked: ParquetTable(asked.path, asked.widths), "Parquet"),
+    "npy": Format((".npy",), _open_npy, "An .npy array"),
 }
+"""The formats by the names that ``--format`` takes."""
 
 
 def format_of(path: str, option: str) -> str:
@@ -44,12 +89,14 @@ def format_of(path: str, option: str) -> str:
     suffix = _ending(path)
     if suffix == ".npz":
         raise ParameterError(f"{path} is an archive of arrays: save the one meant with numpy.save, as .npy.")
-    if suffix not in _FORMAT_OF_SUFFIX:
+    known = _format_of_ending()
+    if suffix not in known:
+        *first, last = (each.endings[0] for each in FORMATS.values())
         raise ParameterError(
-            f"The name {path!r} does not say what is in the file: let it end in .csv, .tsv, .jsonl, .parquet or .npy, "
+            f"The name {path!r} does not say what is in the file: let it end in {', '.join(first)} or {last}, "
             f"or give {option}."
         )
-    return _FORMAT_OF_SUFFIX[suffix]
+    return known[suffix]
 
 
 def has_known_ending(path: str) -> bool:
@@ -60,7 +107,11 @@ def has_known_ending(path: str) -> bool:
     >>> has_known_ending("labels.npy"), has_known_ending("churned")
     (True, False)
     """
-    return _ending(path) in _FORMAT_OF_SUFFIX
+    return _ending(path) in _format_of_ending()
+
+
+def _format_of_ending() -> dict[str, str]:
+    return {ending: name for name, each in FORMATS.items() for ending in each.endings}
 
 
 def _ending(path: str) -> str:
@@ -83,8 +134,8 @@ def open_table(
     ----------
     path : str
         A file, or ``"-"`` for the standard input.
-    table_format : {"csv", "tsv", "jsonl", "parquet", "npy"}, optional
-        None: by the name.
+    table_format : str, optional
+        A name in `FORMATS`. None: by the file's name.
     encoding : str, optional
         Of a text. None: UTF-8, or UTF-16 with its mark.
     separator : str, optional
@@ -94,20 +145,10 @@ def open_table(
     widths : dict of str to int, optional
         How long the embeddings are that a model was fitted with, by their names.
     """
-    table_format = table_format or format_of(path, "--format")
-    if table_format in ("parquet", "npy"):
-        kind = "Parquet" if table_format == "parquet" else "An .npy array"
-        if path == STDIN or is_growing:
-            raise ParameterError(f"{kind} is read from a finished file: neither from standard input nor with --follow.")
-        if table_format == "parquet":
-            return ParquetTable(path, widths)
-        # An array has no names: it is what the model knows, where that is one thing only.
-        return NpyTable(path, next(iter(widths)) if widths and len(widths) == 1 else EMBEDDING)
-    source = TextSource(path, encoding, is_growing=is_growing)
-    try:
-        if table_format == "jsonl":
-            return JsonLinesTable(source)
-        return DelimitedTable(source, "\t" if table_format == "tsv" else separator)
-    except BaseException:
-        source.close()
-        raise
+    name = format_of(path, "--format") if table_format is None else table_format
+    chosen = FORMATS[require_choice("--format", name, tuple(FORMATS))]
+    if chosen.whole_files and (path == STDIN or is_growing):
+        raise ParameterError(
+            f"{chosen.whole_files} is read from a finished file: neither from standard input nor with --follow."
+        )
+    return chosen.open(Asked(path, encoding, separator, is_growing, widths))

@@ -1,0 +1,87 @@
+"""Recipe: a ratio estimator is a subclass of `RatioEstimator` with `_start`, `_play`, `_ratio` and `reference_ratio_`.
+
+With ``keeps_record = True`` the classifier tempers it by its record and vetoes it by the labels, and judges it.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from accous import AdaptiveClassifier
+from accous.classifier.fallback import VETO_STANDARD_ERRORS
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.trust import Trust
+from accous.ratio.base import RatioEstimator
+from accous.streams import ConstantShift, GaussianStream
+
+
+class MeanRatio(RatioEstimator):
+    """Tilts the reference towards a running mean of the batches."""
+
+    keeps_record: ClassVar[bool] = True
+
+    def __init__(self, sign=1.0, max_ratio=100.0):
+        self.sign = sign
+        self.max_ratio = max_ratio
+
+    def _start(self, X):
+        self.mean_, self.shift_ = X.mean(axis=0), np.zeros(X.shape[1])
+
+    def _play(self, X):
+        self.shift_ = 0.9 * self.shift_ + 0.1 * (X - self.mean_).mean(axis=0)
+
+    def _ratio(self, X):
+        scores = self.sign * (X - self.mean_) @ self.shift_
+        return np.minimum(np.exp(np.clip(scores, -4.0, 4.0)), self.max_ratio)
+
+    @property
+    def reference_ratio_(self):
+        return self._ratio(self.reference_)
+
+    def history_in_use(self, n_rounds):
+        return min(10.0, n_rounds)
+
+
+def follow(alpha, **options):
+    stream = GaussianStream(ConstantShift(alpha), n_rounds=120, batch_size=5, n_reference=400)
+    model = AdaptiveClassifier(**options).fit(*stream.reference())
+    for batch in stream:
+        model.adapt(batch.X)
+    return model, stream
+
+
+def test_it_adapts_and_is_judged():
+    model, stream = follow(0.0, ratio=MeanRatio())
+    fixed = AdaptiveClassifier().fit(*stream.reference())
+    assert model.n_refits_ > 0
+    assert model.ratio_.keeps_record
+    assert model.state_.fallback.tempering.exponent > 0.0
+    assert stream.risk(model, alpha=0.0) < stream.risk(fixed, alpha=0.0)
+    assert isinstance(model.trust_, Trust)
+    assert isinstance(model.risk_, RiskEstimate)
+    assert 0.0 < model.risk_.adapted < 0.5
+    assert model.history_in_use_ == 10.0
+    assert model.drift_attribution_.sum() == pytest.approx(1.0)
+
+
+def test_its_record_holds_it_back_where_it_is_wrong():
+    """A ratio that points the wrong way is tempered to 1, and the fixed model answers."""
+    model, stream = follow(0.0, ratio=MeanRatio(sign=-1.0))
+    assert model.state_.fallback.tempering.exponent == 0.0
+    np.testing.assert_array_equal(model.reference_weight_, 1.0)
+    assert model.estimator_ is model.fixed_.estimator
+    unbridled, _ = follow(0.0, ratio=MeanRatio(sign=-1.0), fallback="none")
+    assert stream.risk(model, alpha=0.0) < stream.risk(unbridled, alpha=0.0)
+
+
+class ForgetfulRatio(MeanRatio):
+    keeps_record: ClassVar[bool] = False
+
+
+def test_only_a_ratio_with_a_record_is_compared_with_the_fixed_model():
+    veto = follow(0.0, ratio=MeanRatio())[0].state_.fallback.veto
+    assert veto.n_rounds > 0
+    assert veto.standard_error > 0.0
+    assert veto.is_held == (veto.excess > VETO_STANDARD_ERRORS * veto.standard_error)
+    assert follow(0.0, ratio=ForgetfulRatio())[0].state_.fallback.veto.n_rounds == 0

@@ -1,0 +1,104 @@
+"""Files and modules that the documentation names exist, and are where it says."""
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = [ROOT / "src" / "accous", ROOT / "src" / "accous_bench"]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+SOURCES = [
+    *sorted((ROOT / "benchmarks").rglob("*.py")),
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *(file for package in PACKAGES for file in sorted(package.rglob("*.py"))),
+]
+FILE = re.compile(r"(?<![\w/.*{}-])((?:[\w*-]+/)*[\w*-]+\.py)(?![\w/])")
+MODULE = re.compile(r"(?<![\w/.-])(accous(?:_bench)?(?:\.[A-Za-z_]\w*)+)(?![\w/])")
+PICTURES = ("png", "svg", "pdf", "html", "csv", "egg", "load")
+FILES_OF_THE_READER = {"my_contenders.py"}
+CELL_CODE = re.compile(r"`([^`]+)`")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def names_of_files() -> set[str]:
+    folders = ("src", "tests", "benchmarks", "examples")
+    return {file.name for folder in folders for file in (ROOT / folder).rglob("*.py")} | {
+        file.name for file in ROOT.glob("*.py")
+    }
+
+
+def exists(path: str, page: Path) -> bool:
+    """Whether a path leads somewhere from the usual places; a bare name may be of any file of the project."""
+    places = (ROOT, ROOT / "src", ROOT / "tests", *PACKAGES, page.parent)
+    if "/" not in path and "*" not in path:
+        return path in names_of_files()
+    return any(any(place.glob(path)) for place in places)
+
+
+def is_importable(dotted: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = dotted.split(".")
+    for n_parts in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:n_parts]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n_parts:]:
+            if not hasattr(thing, part):
+                # An attribute of an instance is named like one of its class; only its docstring tells of it.
+                return isinstance(thing, type) and part in (thing.__doc__ or "")
+            thing = getattr(thing, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SOURCES], ids=name_of)
+def test_files_named_in_it_exist(page):
+    named = set(FILE.findall(page.read_text(encoding="utf-8"))) - FILES_OF_THE_READER
+    assert sorted(path for path in named if not exists(path, page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_modules_named_in_it_exist(page):
+    named = {dotted for dotted in MODULE.findall(page.read_text(encoding="utf-8")) if not dotted.endswith(PICTURES)}
+    assert sorted(dotted for dotted in named if not is_importable(dotted)) == []
+
+
+def test_the_map_of_the_paper_names_what_is_in_each_file():
+    """In a cell, a file is followed by names; each of them is in that file."""
+    named = []
+    for line in (
+        (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8").split("## Where the code departs")[0].splitlines()
+    ):
+        if not line.startswith("| ") or ".py`" not in line:
+            continue
+        module = None
+        for code in CELL_CODE.findall(line.split(" | ")[-1]):
+            if code.endswith(".py"):
+                path = code if code.startswith("accous_bench/") else f"accous/{code}"
+                module = path.removesuffix(".py").replace("/", ".")
+            else:
+                named.append(f"{module}.{code}")
+    assert len(named) > 20
+    torch = {name for name in named if "adversarial" in name}
+    assert [name for name in named if name not in torch and not is_importable(name)] == []
+
+
+def test_the_readers_find_what_is_named():
+    text = "`core/paper/meta.py`, tests/oracles.py, kernels_*.py, `accous.streams.shifts`; accous_bench.run. x/y.pyc"
+    assert FILE.findall(text) == ["core/paper/meta.py", "tests/oracles.py", "kernels_*.py"]
+    assert MODULE.findall(text) == ["accous.streams.shifts", "accous_bench.run"]
+    assert exists("core/paper/meta.py", ROOT / "README.md")
+    assert not exists("core/meta.py", ROOT / "README.md")
+    assert is_importable("accous.AdaptiveClassifier.fit")
+    assert not is_importable("accous.core.meta")
