@@ -20,7 +20,6 @@ from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_pla
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
 from accous.ratio.base import RatioEstimator
-from accous.ratio.linear import LinearRatio
 
 __all__ = [
     "describe",
@@ -125,9 +124,6 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
             f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade it."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
-    if issubclass(cls, LinearRatio):
-        # Saved before there was a choice: its learners have whole matrices, however wide.
-        parameters.setdefault("metric", "full")
     return cls(**parameters)
 
 
@@ -181,9 +177,6 @@ def state_to_plain(model: Any) -> dict[str, Any]:
 
 def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
     """Make the model again; the user's objects are fitted anew where the saved ones were."""
-    if description["class"] == AdaptiveClassifier.__name__:
-        # Saved before there was a fallback: it goes on without.
-        description["parameters"].setdefault("fallback", "none")
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():
