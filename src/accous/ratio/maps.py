@@ -6,13 +6,13 @@ fits them with is imported when they are fitted: a saved model goes on without.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain, to_plain
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.defaults import default_shortening
 from accous.validation import count_rows, own_copy, require_finite
@@ -110,31 +110,25 @@ class Foreign:
         return _away_from_overflow(rows)
 
 
+_OWN_MAPS = {kind.__name__: kind for kind in (Identity, Standardize, RadialBasis)}
+
+
 def map_to_plain(row_map: RowMap) -> dict[str, Any]:
     """Describe a fitted map by names and arrays; a foreign transformer by its class name only."""
-    match row_map:
-        case Foreign(transformer):
-            return {"kind": "foreign", "class": type(transformer).__name__}
-        case Identity() | Standardize() | RadialBasis():
-            return {"kind": type(row_map).__name__, **asdict(row_map)}
-        case _:
-            raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
+    if isinstance(row_map, Foreign):
+        return {"kind": "foreign", "class": type(row_map.transformer).__name__}
+    return {"kind": type(row_map).__name__, **to_plain(row_map)}
 
 
 def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
     """Rebuild a map; a foreign transformer is fitted anew on the reference ``X``."""
-    parts = {name: part for name, part in plain.items() if name != "kind"}
-    match plain["kind"]:
-        case "foreign":
-            return fit_map(feature_map, X, None)
-        case "Identity":
-            return Identity()
-        case "Standardize":
-            return Standardize(**parts)
-        case "RadialBasis":
-            return RadialBasis(**parts | {"standardize": Standardize(**parts["standardize"])})
-        case kind:
-            raise DataError(f"Unknown kind of feature map {kind!r}.")
+    kind, parts = plain["kind"], {name: part for name, part in plain.items() if name != "kind"}
+    if kind == "foreign":
+        return fit_map(feature_map, X, None)
+    if kind not in _OWN_MAPS:
+        raise DataError(f"Unknown kind of feature map {kind!r}.")
+    row_map: RowMap = from_plain(_OWN_MAPS[kind], parts)
+    return row_map
 
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
