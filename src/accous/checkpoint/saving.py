@@ -10,14 +10,15 @@ from typing import Any
 
 from accous.checkpoint.data import read_data, write_data
 from accous.checkpoint.files import StoredFile, is_data_file, is_temporary_file, remove_files, sync_folder
+from accous.checkpoint.foreign import require_foreign
 from accous.checkpoint.locks import LOCK_NAME
 from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, write_manifest
 from accous.checkpoint.models import (
     describe,
     fixed_parts,
     fixed_to_plain,
+    foreign_objects,
     require_fitted,
-    require_foreign,
     restore,
     state_to_plain,
 )
@@ -45,23 +46,28 @@ _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Save a fitted model to a folder, from which `load` resumes it bit for bit.
 
-    The reference is written once; saving again to the same folder writes only the state of the round. A crash at any
-    moment leaves the save before it in place. Another model's save in the same folder is replaced. Nothing is pickled:
-    a foreign ``estimator`` or ``feature_map`` is recorded by its class name and has to be passed to `load` again.
+    The reference is written once. Saving again to the same folder writes only what the rounds have changed. After a
+    crash at any moment, the last complete save is still there. If the folder holds another saved model, it is
+    replaced.
 
-    One process at a time may save to a folder, and not while the model is learning in another thread; any number may
-    load from it meanwhile.
+    Nothing is pickled. An ``estimator``, a transformer as ``feature_map`` and a ratio estimator of your own are
+    recorded by class name and parameters; pass them to `load` again. A ratio estimator of your own needs
+    ``state_to_plain`` and ``state_from_plain``, see `accous.ratio.base.RatioEstimator`.
+
+    Only one process at a time may save to a folder, and not while another thread changes the model. Any number of
+    processes may load from it at the same time.
 
     Parameters
     ----------
-    model : AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+    model : AdaptiveClassifier or ratio estimator
+        It must be fitted.
     path : str or path
-        A folder: new, empty, or one that was saved to before.
+        A new folder, an empty one, or one that holds a saved model.
 
     Raises
     ------
     CheckpointError
-        If the model has parts that cannot be saved, or the folder holds something else or cannot be written to.
+        If the model has parts that cannot be saved, if the folder holds other files, or if you cannot write to it.
 
     Examples
     --------
@@ -108,7 +114,8 @@ def save_with(
         plain = state_to_plain(model)
         if progress is not None:
             plain["progress"] = progress
-        state = write_data(folder, f"state-{model.n_rounds_}", plain)
+        # A ratio estimator of the user's need not count its rounds.
+        state = write_data(folder, f"state-{int(getattr(model, 'n_rounds_', 0))}", plain)
         write_manifest(folder, Manifest(description, reference, state, attached, summary))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
@@ -118,28 +125,32 @@ def save_with(
         ) from error
 
 
-def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None) -> Any:
-    """Load a model that `save` wrote; it goes on where the saved one stood, bit for bit.
+def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
+    """Load a model that `save` wrote; it continues from the last save with the same bits.
 
     Parameters
     ----------
     path : str or path
         The folder.
     estimator : classifier, optional
-        The ``estimator`` that the saved `AdaptiveClassifier` had, if it was not None; it is fitted again with the
-        weights of its last fit, so it has to be of the same class, parameters and seed.
+        The ``estimator`` of the saved `AdaptiveClassifier`, if it was not None. A clone is fitted again with the
+        weights of the last fit, so pass one with the same class, parameters and seed.
     feature_map : transformer, optional
-        The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
+        The ``feature_map`` of the saved ratio estimator, if it was a transformer. A clone is fitted again on the
         reference.
+    ratio : RatioEstimator, optional
+        The ratio estimator, if its class is your own: the one that was saved, or the ``ratio`` of the saved
+        `AdaptiveClassifier`. Pass one with the same class and parameters; a clone of it takes over what was learned.
 
     Returns
     -------
-    AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+    AdaptiveClassifier or ratio estimator
 
     Raises
     ------
     CheckpointError
-        If there is no saved model, if a file of it was changed, or if what is passed beside is not what it needs.
+        If there is no saved model, if one of its files was changed, or if the objects that you pass are not those
+        that the model was saved with.
 
     Examples
     --------
@@ -157,11 +168,11 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
-    return load_with(path, estimator=estimator, feature_map=feature_map)[0]
+    return load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)[0]
 
 
 def load_with(
-    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None
+    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
     """Load what `save_with` saved: the model, what is attached to it, and the progress."""
     folder = Path(path)
@@ -171,8 +182,8 @@ def load_with(
         return manifest, read_data(folder, manifest.reference), state
 
     manifest, fixed, state = read_consistently(folder, read)
-    foreign = {"estimator": estimator, "feature_map": feature_map}
-    require_foreign(manifest.model, foreign)
+    foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio}
+    require_foreign(foreign_objects(manifest.model), foreign)
     model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
     return model, manifest.attached, state.get("progress")
