@@ -1,6 +1,6 @@
-"""Models <-> a description in JSON, what ``fit`` fixed, and what the rounds have changed since.
+"""Convert models to a description in JSON, the data that ``fit`` fixes and the data that rounds change, and back.
 
-Class names are looked up in a fixed table: nothing that stands in a file decides which code is imported.
+Class names are looked up in a fixed table, so that a file never decides which code is imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 Model = AdaptiveClassifier | RatioEstimator
 
-# Where each class is; only those that a model has are imported.
+# The module of each class; only the classes that a model uses are imported.
 _HOMES = {
     "AdaptiveClassifier": "accous.classifier.adaptation",
     "KLIEP": "accous.ratio.kliep",
@@ -117,12 +117,12 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
         return clone(foreign["ratio"])
     home = _HOMES.get(description["class"])
     if home is None:
-        raise CheckpointError(f"Models of the class {description['class']} are unknown to this accous: upgrade it.")
+        raise CheckpointError(f"This version of accous does not know the class {description['class']}: upgrade accous.")
     cls: type[Model] = getattr(import_module(home), description["class"])
     unknown = description["parameters"].keys() - cls().get_params(deep=False).keys()
     if unknown:
         raise CheckpointError(
-            f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade it."
+            f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade accous."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
     return cls(**parameters)
@@ -148,7 +148,7 @@ def fixed_parts(model: Any) -> tuple[Any, ...]:
 
 
 def fixed_to_plain(model: Any) -> dict[str, Any]:
-    """Everything that ``fit`` makes and no round changes: reference, labels, names; what a ratio shares, once."""
+    """Return everything that ``fit`` makes and no round changes; rows that the ratio shares are stored once."""
     names = getattr(model, "feature_names_in_", None)
     plain = {
         "rows": rows_to_plain(model.reference_),
@@ -169,7 +169,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
 
 
 def state_to_plain(model: Any) -> dict[str, Any]:
-    """Everything that the rounds have changed since ``fit``."""
+    """Return everything that the rounds have changed since ``fit``."""
     plain: dict[str, Any] = {"model": model.state_to_plain()}
     if isinstance(model, AdaptiveClassifier):
         plain["ratio"] = model.ratio_.state_to_plain()
@@ -177,7 +177,7 @@ def state_to_plain(model: Any) -> dict[str, Any]:
 
 
 def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
-    """Make the model again; the user's objects are fitted anew where the saved ones were."""
+    """Make the model again; objects of the user's are fitted again if the saved ones were."""
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():

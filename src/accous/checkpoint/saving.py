@@ -1,4 +1,4 @@
-"""``save`` and ``load``: a folder with the reference, written once, a small state per save, and a manifest."""
+"""``save`` and ``load``: a folder with the reference, written only once, the state of the last save, and a manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Written:
         return len(parts) == len(self.parts) and all(old() is new for old, new in zip(self.parts, parts, strict=True))
 
 
-# A reference is large and changes only with ``fit``: each is written and hashed once.
+# A reference is large and changes only with ``fit``, so it is written and hashed only once.
 _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 
 
@@ -92,18 +92,18 @@ def save_with(
     progress: dict[str, Any] | None,
     summary: dict[str, Any] | None = None,
 ) -> None:
-    """Save a model and what belongs to it in one step: a crash leaves all of the save before it.
+    """Save a model and other data in one step; after a crash, the last complete save is still there.
 
     Parameters
     ----------
     model : as in `save`
     path : str or path
     attached : dict, optional
-        What stays the same, as JSON has it; stands readable in the manifest.
+        What stays the same, in JSON types; it can be read in the manifest.
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
     summary : dict, optional
-        What `accous.checkpoint.reading.read_summary` shall return, as JSON has it: a function of all the rest.
+        What `accous.checkpoint.reading.read_summary` returns, in JSON types; computed from all the rest.
     """
     description = describe(model)
     require_fitted(model)
@@ -121,7 +121,7 @@ def save_with(
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:
         raise CheckpointError(
-            f"Cannot write to {folder} ({error}): free space, change its permissions or give another folder."
+            f"Cannot write to {folder} ({error}): free some space, change the permissions or give another folder."
         ) from error
 
 
@@ -174,7 +174,7 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
 def load_with(
     path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
-    """Load what `save_with` saved: the model, what is attached to it, and the progress."""
+    """Load what `save_with` saved: the model, the attached data and the progress."""
     folder = Path(path)
 
     def read(manifest: Manifest) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
@@ -190,7 +190,7 @@ def load_with(
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder if need be, refuse one that holds something else, remove what a crash left behind."""
+    """Create the folder if it is missing, check that it holds no other files, remove what a crash left behind."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file: give a folder.")
     if not folder.exists():
@@ -200,7 +200,7 @@ def _prepare(folder: Path) -> None:
     if manifest.exists():
         is_ours = is_manifest_of_ours(manifest)
     else:
-        # Only files of ours: the very first save was interrupted.
+        # Only files of accous: the first save was interrupted.
         is_ours = all(_is_name_of_ours(file.name) for file in folder.iterdir())
     if not is_ours:
         raise CheckpointError(
@@ -214,7 +214,7 @@ def _is_name_of_ours(name: str) -> bool:
 
 
 def _write_reference(model: Any, folder: Path) -> StoredFile:
-    """Write what ``fit`` fixed, unless it is there already."""
+    """Write what ``fit`` fixes, unless the folder already has it."""
     written = _written.get(model)
     if written is not None and written.is_of(fixed_parts(model)) and written.file.is_in(folder):
         return written.file
