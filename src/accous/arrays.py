@@ -42,14 +42,39 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
-    """Undo ``to_plain`` for a dataclass, by the types of its fields."""
+    """Undo ``to_plain`` for a dataclass, by the types of its fields.
+
+    Of a union of dataclasses, the one that has all the fields is made. Where a type says nothing, as `Any` or a
+    protocol, the value is returned as it is.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Circle:
+    ...     radius: float
+    >>> @dataclass
+    ... class Square:
+    ...     side: float
+    >>> from_plain(Circle | Square | None, {"side": 2.0})
+    Square(side=2.0)
+    """
     if get_origin(kind) in (Union, UnionType):
         if plain is None:
             return None
-        kind = next(each for each in get_args(kind) if each is not NoneType)
+        kind = _choose([each for each in get_args(kind) if each is not NoneType], plain)
     if get_origin(kind) is tuple:
         return tuple(from_plain(get_args(kind)[0], part) for part in plain)
     if isinstance(kind, type) and is_dataclass(kind):
         types = get_type_hints(kind)
         return kind(**{name: from_plain(types[name], part) for name, part in plain.items()})
     return plain
+
+
+def _choose(kinds: list[Any], plain: Any) -> Any:
+    if len(kinds) == 1:
+        return kinds[0]
+    for kind in kinds:
+        if plain.keys() <= {field.name for field in fields(kind)}:
+            return kind
+    raise TypeError(f"None of {', '.join(kind.__name__ for kind in kinds)} has the fields {', '.join(plain)}.")

@@ -214,7 +214,7 @@ def test_a_model_that_is_not_fitted_is_refused(model: Any, tmp_path: Path) -> No
 
 
 class OwnRatio(NoShift):
-    """A subclass, whose state we cannot know."""
+    """A subclass without methods of its own to save what it learned."""
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_object_of_another_class_is_refused(saved_forest: Path) -> None:
         accous.load(saved_forest, estimator=forest(), feature_map="standardize")
 
 
-@pytest.mark.parametrize("name", ["estimator", "feature_map"])
+@pytest.mark.parametrize("name", ["estimator", "feature_map", "ratio"])
 def test_an_object_that_is_not_needed_is_refused(name: str, saved: Path) -> None:
     with pytest.raises(CheckpointError, match=f"leave {name} out of load"):
         accous.load(saved, **{name: MinMaxScaler()})

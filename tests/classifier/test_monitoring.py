@@ -264,22 +264,6 @@ def test_all_of_it_is_saved_and_resumed(tmp_path: Any) -> None:
     assert model.drift_events_
 
 
-def test_what_was_saved_before_there_was_a_fallback_goes_on_without(tmp_path: Any) -> None:
-    model = model_of(20, fallback="none")
-    from accous.checkpoint import models
-
-    description, fixed, state = models.describe(model), models.fixed_to_plain(model), models.state_to_plain(model)
-    del description["parameters"]["fallback"]
-    older = state["model"]
-    for name in ("fallback", "watch", "fixed"):
-        del older[name]
-    older |= older.pop("estimator")
-    resumed = models.restore(description, {}, fixed, state)
-    assert resumed.fallback == "none"
-    batches = drifting_batches(20, seed=6)
-    assert shown_state(play(resumed, batches), PROBE) == shown_state(play(model, batches), PROBE)
-
-
 def test_plots_are_the_only_thing_that_needs_matplotlib() -> None:
     modules = "accous.classifier.monitoring, accous.diagnostics.plots"
     code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"

@@ -11,7 +11,9 @@ from accous.diagnostics.plots import plot_attribution, plot_history, plot_risk
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError, MissingExtraError
 
-RISKS = [RiskEstimate(0.2, 0.1, 0.3, 0.4, 0.3, 0.5)] * 3
+RISKS = [
+    RiskEstimate(adapted=0.2, adapted_low=0.1, adapted_high=0.3, fixed=0.4, fixed_low=0.3, fixed_high=0.5),
+] * 3
 
 
 def test_bars_are_the_shares_in_order() -> None:

@@ -166,7 +166,14 @@ def test_no_row_is_longer_than_the_bound(feature_map: str, exponent: int, is_sca
 
 @pytest.mark.parametrize("is_scaled", [True, False])
 def test_an_intercept_appended_last_stays_1_and_counts_in_the_norm_bound(is_scaled: bool) -> None:
-    features = FeatureMap(Identity(), 2, True, False, bound=3.0, is_scaled=is_scaled)
+    features = FeatureMap(
+        row_map=Identity(),
+        n_columns=2,
+        has_intercept=True,
+        is_intercept_bounded=False,
+        bound=3.0,
+        is_scaled=is_scaled,
+    )
     rows, n_long = features.transform(np.array([[3e5, -4e5], [0.3, 0.4]]))
     expected = np.array([[1.8, -2.4], [0.3, 0.4]]) / (3.0 if is_scaled else 1.0)
     np.testing.assert_allclose(rows, with_one(expected), rtol=1e-15)
@@ -175,7 +182,14 @@ def test_an_intercept_appended_last_stays_1_and_counts_in_the_norm_bound(is_scal
 
 
 def test_rows_on_the_bound_and_within_its_tolerance_are_neither_changed_nor_counted() -> None:
-    features = FeatureMap(Identity(), 2, False, True, bound=5.0, is_scaled=False)
+    features = FeatureMap(
+        row_map=Identity(),
+        n_columns=2,
+        has_intercept=False,
+        is_intercept_bounded=True,
+        bound=5.0,
+        is_scaled=False,
+    )
     on_bound = np.array([[3.0, 4.0], [5.0 * (1.0 + 5e-13), 0.0]])
     rows, n_long = features.transform(on_bound)
     assert n_long == 0

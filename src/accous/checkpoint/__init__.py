@@ -1,1 +1,1 @@
-"""Save and resume: a folder that any later process can load and go on from, bit for bit, with nothing pickled."""
+"""Save a model to a folder, and resume it in any later process with the same bits and without pickle."""

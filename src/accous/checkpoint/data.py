@@ -17,12 +17,12 @@ def write_data(folder: Path, prefix: str, plain: dict[str, Any]) -> StoredFile:
 
 
 def read_data(folder: Path, stored: StoredFile) -> dict[str, Any]:
-    """Read what ``write_data`` wrote; a file that is not the one described is refused.
+    """Read what ``write_data`` wrote, after checking its size and checksum.
 
     Raises
     ------
     FileNotFoundError
-        Where the file is gone, as it may be when another process has just saved.
+        If the file is gone, for example because another process has just saved.
     """
     with open_checked(folder, stored) as file:
         return read_plain(file)

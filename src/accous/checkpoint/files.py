@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all, and are read back only if their checksum holds.
+"""Files that are written completely or not at all, and read only if their checksum matches.
 
-No numerical library is imported here, nor in ``manifest.py``: what they hold can be shown at once.
+This module and ``manifest.py`` import no numerical library, so that ``accous inspect`` starts fast.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class StoredFile:
     size: int
 
     def is_in(self, folder: Path) -> bool:
-        """Whether the folder has a file of this name and size; its content is not read."""
+        """Whether the folder has a file with this name and size; its content is not read."""
         path = folder / self.name
         return path.is_file() and path.stat().st_size == self.size
 
 
 class DigestStream:
-    """Writes to a file and keeps the digest of what went through; it cannot seek, so nothing is written twice."""
+    """Writes to a file and computes the digest of the content; it cannot seek, so no byte is written twice."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -70,18 +70,18 @@ class DigestStream:
         return self._sha256.hexdigest()
 
     def write(self, content: bytes) -> int:
-        """Write all of it."""
+        """Write the content."""
         self._sha256.update(content)
         self.size += len(content)
         return self._file.write(content)
 
     def flush(self) -> None:
-        """Hand everything to the operating system."""
+        """Pass everything on to the operating system."""
         self._file.flush()
 
 
 def write_atomically(folder: Path, fill: Callable[[DigestStream], Any], *, name: str) -> StoredFile:
-    """Write a file that has its name only once all of it is on the disk.
+    """Write a file that gets its name only when all of its content is on the disk.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def write_atomically(folder: Path, fill: Callable[[DigestStream], Any], *, name:
 
 @contextmanager
 def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
-    """Open a file of a saved model for reading; one that is not the file described is refused.
+    """Open a file of a saved model for reading, after checking its size and checksum.
 
     Raises
     ------
     FileNotFoundError
-        Where the file is gone, as it may be when another process has just saved.
+        If the file is gone, for example because another process has just saved.
     """
     with (folder / stored.name).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -133,17 +133,17 @@ def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
 
 
 def is_data_file(name: str) -> bool:
-    """Whether a file of this name is a reference or a state of ours."""
+    """Whether accous gives this name to files with a reference or a state."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
 def is_temporary_file(name: str) -> bool:
-    """Whether a file of this name is one that a save did not finish."""
+    """Whether accous gives this name to files that are not complete yet."""
     return _TEMPORARY_FILE.fullmatch(name) is not None
 
 
 def remove_files(folder: Path, is_stale: Callable[[str], bool]) -> None:
-    """Remove the files that nothing refers to; one that cannot be removed is left for the next time."""
+    """Remove the files that are no longer used; a file that cannot be removed stays until the next save."""
     for path in folder.iterdir():
         if is_stale(path.name):
             with suppress(OSError):
@@ -151,14 +151,14 @@ def remove_files(folder: Path, is_stale: Callable[[str], bool]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the folder's list of files on the disk, where the system can do that for a folder."""
+    """Write the folder's list of files to the disk, on systems that support it."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems do not know how to.
+        # Some network file systems do not support it.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

@@ -1,4 +1,9 @@
-"""An exclusive lock of a folder, held by a live process: the operating system takes it back when the process ends."""
+"""An exclusive lock on a folder; the operating system releases it when the process ends, even if it is killed.
+
+The package filelock (4.2.10) would save about 40 lines here and pass the tests with killed processes, but would be a
+dependency of 10,000 lines. We would still write the note about the owner, which nobody could read on Windows because
+filelock locks its first byte, and check that the folder exists, because filelock creates it.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +24,31 @@ else:
 __all__ = ["LOCK_NAME", "exclusive_lock"]
 
 LOCK_NAME = ".accous.lock"
-# Windows locks bytes rather than files, and nobody else can read a locked byte: one far behind the process's number.
+# Windows locks bytes, and other processes cannot read a locked byte: this one is far behind the note about the owner.
 _LOCKED_BYTE = 1 << 20
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 
 
 @contextmanager
 def exclusive_lock(path: Path, what: str) -> Iterator[None]:
-    """Hold a folder for one process.
+    """Lock a folder for this process.
 
-    The lock is the operating system's, on the file `LOCK_NAME` in the folder. It ends with the process, however that
-    ends, so a lock of a dead process is none. The file stays: removing it would let two processes lock two files.
+    The operating system locks the file `LOCK_NAME` in the folder, and releases the lock when the process ends for any
+    reason. The file stays: if it were removed, two processes could lock two different files.
 
     Parameters
     ----------
     path : Path
         An existing folder.
     what : str
-        What the lock is for, for the message to those who come second: ``"accous adapt"``.
+        What this process does, for the error that other processes get, such as ``"accous adapt"``.
 
     Raises
     ------
     LockedError
-        If another live process holds it; the message names its number.
+        If another process holds the lock; the message gives its process number and what it does.
     OSError
-        If the folder is missing or cannot be written to.
+        If the folder is missing or you cannot write to it.
     """
     file = path / LOCK_NAME
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -53,9 +58,7 @@ def exclusive_lock(path: Path, what: str) -> Iterator[None]:
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-            raise LockedError(
-                _refusal(path, os.pread(descriptor, 200, 0) if sys.platform != "win32" else b"")
-            ) from None
+            raise LockedError(_refusal(path, os.read(descriptor, 200))) from None
         _write_owner(descriptor, what)
         try:
             yield
@@ -74,7 +77,7 @@ def _refusal(path: Path, owner: bytes) -> str:
 
 
 def _write_owner(descriptor: int, what: str) -> None:
-    """Leave a note of who holds the lock; the lock holds without it, also where the disk is full."""
+    """Write down who holds the lock; the lock also works without this note, for example on a full disk."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -85,7 +88,10 @@ if sys.platform == "win32":  # pragma: no cover
 
     def _lock(descriptor: int) -> None:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
 
     def _unlock(descriptor: int) -> None:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)

@@ -28,9 +28,9 @@ class Manifest:
         Class and parameters, as ``models.describe`` gives them.
     reference, state : StoredFile
     attached : dict, optional
-        What a caller of ``save_with`` keeps beside the model, as JSON has it.
+        Data that a caller of ``save_with`` keeps with the model, in JSON types.
     summary : dict, optional
-        What a caller of ``save_with`` has to say about this very save, for those who read no more than that.
+        A summary of this save, in JSON types, that can be shown without loading the model.
     """
 
     model: dict[str, Any]
@@ -66,15 +66,16 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
-            raise ValueError("a file name that accous does not give")
-        attached, summary = content.get("attached"), content.get("summary")
-        return Manifest(content["model"], files["reference"], files["state"], attached, summary)
+            raise ValueError("a file name that accous does not use")
+        # The first folders of this format have no summary.
+        summary = content.get("summary")
+        return Manifest(content["model"], files["reference"], files["state"], content["attached"], summary)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 
 
 def is_manifest_of_ours(path: Path) -> bool:
-    """Whether a file is a manifest that accous wrote, whatever its version and state."""
+    """Whether accous wrote this manifest, in any version of the format; its checksum is not checked."""
     try:
         content = _read_content(path)
     except CheckpointError:

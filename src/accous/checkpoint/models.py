@@ -1,40 +1,38 @@
-"""Models <-> a description in JSON, what ``fit`` fixed, and what the rounds have changed since.
+"""Convert models to a description in JSON, the data that ``fit`` fixes and the data that rounds change, and back.
 
-Class names are looked up in a fixed table: nothing that stands in a file decides which code is imported.
+Class names are looked up in a fixed table, so that a file never decides which code is imported.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from accous.blas import one_blas_thread
+from accous.checkpoint.foreign import describe_foreign, name_of, require_state_methods
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
 from accous.ratio.base import RatioEstimator
-from accous.ratio.linear import LinearRatio
 
 __all__ = [
     "describe",
     "fixed_parts",
     "fixed_to_plain",
+    "foreign_objects",
     "require_fitted",
-    "require_foreign",
     "restore",
     "state_to_plain",
 ]
 
 Model = AdaptiveClassifier | RatioEstimator
 
-# Where each class is; only those that a model has are imported.
+# The module of each class; only the classes that a model uses are imported.
 _HOMES = {
     "AdaptiveClassifier": "accous.classifier.adaptation",
     "KLIEP": "accous.ratio.kliep",
@@ -57,53 +55,53 @@ def require_fitted(model: Model) -> None:
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """Class and parameters in JSON; objects of the user's by the name of their class."""
-    if _HOMES.get(type(model).__name__) != type(model).__module__:
-        raise CheckpointError(
-            f"A {_name(model)} cannot be saved: use one of {', '.join(_HOMES)}, and no subclass of them."
-        )
+    """Return class and parameters in JSON; objects of the user's are described by class name and parameters."""
+    if not _is_own(model):
+        return {"class": name_of(model), "$foreign": _describe_foreign_ratio(model)}
     parameters = {name: _parameter_to_json(name, value) for name, value in model.get_params(deep=False).items()}
-    description = {"class": _name(model), "parameters": parameters}
+    description = {"class": name_of(model), "parameters": parameters}
     if isinstance(model, AdaptiveClassifier) and hasattr(model, "ratio_"):
         description["fitted_ratio"] = describe(model.ratio_)
     return description
 
 
-def require_foreign(description: dict[str, Any], given: dict[str, Any]) -> None:
-    """Check that exactly the objects that were not saved are given again."""
-    wanted = dict(_foreign_objects(description))
-    missing = [name for name, value in given.items() if name in wanted and value is None]
-    if missing:
-        call = ", ".join(f"{name}={wanted[name]['class']}(...)" for name in missing)
-        raise CheckpointError(
-            f"The model was saved with objects of yours that are not stored ({' and '.join(missing)}): pass them "
-            f"again, load(path, {call})."
-        )
-    for name, value in given.items():
-        if name not in wanted and value is not None:
-            raise CheckpointError(f"The model was saved without {name} of the user's: leave {name} out of load.")
-        if name in wanted and _describe_foreign(value) != wanted[name]:
-            raise CheckpointError(
-                f"The model was saved with {name}={wanted[name]['repr']}, not {_describe_foreign(value)['repr']}: pass "
-                "one with the same class and parameters."
-            )
+def foreign_objects(description: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return what is recorded about the user's objects, by the names that `load` has for them."""
+    return dict(_foreign_objects(description))
 
 
 def _parameter_to_json(name: str, value: Any) -> Any:
     if (name == "estimator" and value is not None) or (name == "feature_map" and not isinstance(value, str)):
-        return {"$foreign": _describe_foreign(value)}
+        return {"$foreign": describe_foreign(value)}
     if name == "ratio" and value is not None:
-        return {"$model": describe(value)}
+        return {"$model": describe(value)} if _is_own(value) else {"$foreign": _describe_foreign_ratio(value)}
     try:
         return to_json(value)
     except CheckpointError as error:
         allowed = "an integer or None" if name == "random_state" else "None, a bool, a number or a string"
         raise CheckpointError(
-            f"The parameter {name} is a {_name(value)}, which cannot be saved: use {allowed}."
+            f"The parameter {name} is a {name_of(value)}, which cannot be saved: use {allowed}."
         ) from error
 
 
+def _is_own(model: Any) -> bool:
+    """Whether the class is one of ours; a subclass is not."""
+    return _HOMES.get(type(model).__name__) == type(model).__module__
+
+
+def _describe_foreign_ratio(model: Any) -> dict[str, str]:
+    if not isinstance(model, RatioEstimator):
+        raise CheckpointError(
+            f"A {name_of(model)} cannot be saved: use one of {', '.join(_HOMES)} or a RatioEstimator of your own."
+        )
+    require_state_methods(model)
+    return describe_foreign(model)
+
+
 def _foreign_objects(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    if "$foreign" in description:
+        yield "ratio", description["$foreign"]
+        return
     for name, value in description["parameters"].items():
         if isinstance(value, dict) and "$foreign" in value:
             yield name, value["$foreign"]
@@ -114,20 +112,19 @@ def _foreign_objects(description: dict[str, Any]) -> Iterator[tuple[str, dict[st
 
 
 def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
-    """Make the unfitted model."""
+    """Make the unfitted model; a clone of a ratio estimator of the user's."""
+    if "$foreign" in description:
+        return clone(foreign["ratio"])
     home = _HOMES.get(description["class"])
     if home is None:
-        raise CheckpointError(f"Models of the class {description['class']} are unknown to this accous: upgrade it.")
+        raise CheckpointError(f"This version of accous does not know the class {description['class']}: upgrade accous.")
     cls: type[Model] = getattr(import_module(home), description["class"])
     unknown = description["parameters"].keys() - cls().get_params(deep=False).keys()
     if unknown:
         raise CheckpointError(
-            f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade it."
+            f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade accous."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
-    if issubclass(cls, LinearRatio):
-        # Saved before there was a choice: its learners have whole matrices, however wide.
-        parameters.setdefault("metric", "full")
     return cls(**parameters)
 
 
@@ -151,7 +148,7 @@ def fixed_parts(model: Any) -> tuple[Any, ...]:
 
 
 def fixed_to_plain(model: Any) -> dict[str, Any]:
-    """Everything that ``fit`` makes and no round changes: reference, labels, names; what a ratio shares, once."""
+    """Return everything that ``fit`` makes and no round changes; rows that the ratio shares are stored once."""
     names = getattr(model, "feature_names_in_", None)
     plain = {
         "rows": rows_to_plain(model.reference_),
@@ -172,7 +169,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
 
 
 def state_to_plain(model: Any) -> dict[str, Any]:
-    """Everything that the rounds have changed since ``fit``."""
+    """Return everything that the rounds have changed since ``fit``."""
     plain: dict[str, Any] = {"model": model.state_to_plain()}
     if isinstance(model, AdaptiveClassifier):
         plain["ratio"] = model.ratio_.state_to_plain()
@@ -180,10 +177,7 @@ def state_to_plain(model: Any) -> dict[str, Any]:
 
 
 def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
-    """Make the model again; the user's objects are fitted anew where the saved ones were."""
-    if description["class"] == AdaptiveClassifier.__name__:
-        # Saved before there was a fallback: it goes on without.
-        description["parameters"].setdefault("fallback", "none")
+    """Make the model again; objects of the user's are fitted again if the saved ones were."""
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():
@@ -210,14 +204,3 @@ def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
     model.n_features_in_ = fixed["n_features"]
     if fixed["names"] is not None:
         model.feature_names_in_ = array_from_plain(fixed["names"])
-
-
-def _describe_foreign(value: Any) -> dict[str, str]:
-    """Class and parameters of an object of the user's, as scikit-learn prints them; addresses in memory left out."""
-    with config_context(print_changed_only=True):
-        text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
-    return {"class": _name(value), "repr": text}
-
-
-def _name(value: Any) -> str:
-    return type(value).__name__

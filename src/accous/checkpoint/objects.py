@@ -1,7 +1,7 @@
-"""Columns of Python objects (strings, missing values, now and then a number) <-> arrays of bytes.
+"""Convert columns of Python objects (strings, missing values, sometimes numbers) to arrays of bytes and back.
 
-Every value becomes a text and a kind that says how to read it. Unlike numpy's fixed-width strings this takes no more
-room than the texts do, and keeps trailing NULs and lone surrogates.
+Each value becomes a text and a kind that says how to read it. Unlike numpy's strings of fixed width, this takes no more
+space than the texts, and it keeps trailing NULs and lone surrogates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READERS: dict[int, Callable[[str], Any]] = {_STRING: str, _BOOL: "True".__eq__,
 
 
 def objects_to_plain(values: Iterable[Any], label: str) -> dict[str, Any]:
-    """Store strings, None, NaN, pandas.NA, bools, ints and floats; ``label`` names the column in an error."""
+    """Convert strings, None, NaN, pandas.NA, bools, ints and floats; ``label`` names the column in an error."""
     kinds, texts = bytearray(), []
     for value in values:
         kind = _kind(value)

@@ -1,4 +1,4 @@
-"""pandas frames <-> nested dicts of arrays, each column by its dtype."""
+"""Convert pandas frames to nested dicts of arrays and back, each column by its dtype."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MASKED_DTYPES = (
 
 
 def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
-    """Store index, column names and values; a column of a dtype that cannot be saved is named in the error."""
+    """Convert index, column names and values; the error for a dtype that cannot be saved names the column."""
     names = list(frame.columns)
     return {
         "index": _index_to_plain(frame.index, "The index"),
@@ -40,7 +40,7 @@ def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def frame_from_plain(plain: dict[str, Any]) -> pd.DataFrame:
-    """Return the frame; it lies in memory as the copy does that ``fit`` makes."""
+    """Return the frame, with the same layout in memory as the copy that ``fit`` makes."""
     index = _index_from_plain(plain["index"])
     columns = dict(enumerate(map(_series_from_plain, plain["values"])))
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(index)))
@@ -94,7 +94,7 @@ def _series_from_plain(plain: dict[str, Any]) -> pd.Series:
         case "zoned":
             return pd.Series(plain["values"]).dt.tz_localize("UTC").dt.tz_convert(plain["zone"])
         case kind:
-            raise CheckpointError(f"Columns of the kind {kind!r} are unknown to this version of accous: upgrade it.")
+            raise CheckpointError(f"This version of accous does not know columns of the kind {kind!r}: upgrade accous.")
 
 
 def _is_named_zone(dtype: pd.DatetimeTZDtype) -> bool:

@@ -1,7 +1,7 @@
-"""Nested dicts of arrays, numbers and strings <-> one ``.npz`` file, without pickle.
+"""Write nested dicts of arrays, numbers and strings to one ``.npz`` file, and read them back, without pickle.
 
-The file holds the arrays, each under its path in the dicts, and a JSON skeleton that says where they belong. What JSON
-has no word for is a dict with one ``$`` key: ``{"$array": name}``, ``{"$float": "nan"}``, ``{"$numpy": type, ...}``.
+The file contains the arrays, each under its path in the dicts, and a skeleton in JSON that says where they belong. What
+JSON cannot express is a dict with a ``$`` key: ``{"$array": name}``, ``{"$float": "nan"}``, ``{"$numpy": type, ...}``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NUMPY_SCALARS: dict[str, type[np.generic]] = {
 
 
 def write_plain(stream: Any, plain: dict[str, Any]) -> None:
-    """Write to a stream that need not be able to seek."""
+    """Write to a stream, which does not have to support seeking."""
     arrays: dict[str, NDArray[Any]] = {}
     skeleton = json.dumps(to_json(plain, arrays), allow_nan=False).encode()
     arrays[_SKELETON] = np.frombuffer(skeleton, dtype=np.uint8)
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
-            # A ZipInfo of our own has no clock in it: the same content gives the same bytes.
+            # Our own ZipInfo contains no time, so the same content gives the same bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
@@ -55,9 +55,9 @@ def read_plain(file: BinaryIO) -> dict[str, Any]:
 
 
 def to_json(value: Any, arrays: dict[str, NDArray[Any]] | None = None, path: str = "") -> Any:
-    """Return what JSON can express of ``value``; arrays are put into ``arrays`` under their path.
+    """Convert a value to JSON types; arrays are added to ``arrays`` under their path.
 
-    Numbers come back as they were, to the last bit and with their type.
+    ``from_json`` gives numbers back with the same bits and the same type.
     """
     if value is None or type(value) in (bool, int, str):
         return value

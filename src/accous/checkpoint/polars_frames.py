@@ -1,4 +1,8 @@
-"""polars frames <-> nested dicts of arrays: texts for the columns of strings and categories, numbers for all others."""
+"""Convert polars frames to nested dicts of arrays and back.
+
+Strings and categories are stored as texts, all other columns as numbers. Arrow IPC would be shorter, but folders of
+the first format must stay readable, so its reader would come on top of this one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ _DTYPES: dict[str, Any] = {
 
 
 def frame_to_plain(frame: pl.DataFrame) -> dict[str, Any]:
-    """Store names and values; a column of a dtype that cannot be saved is named in the error."""
+    """Convert names and values; the error for a dtype that cannot be saved names the column."""
     return {"names": frame.columns, "values": [_series_to_plain(column) for column in frame.get_columns()]}
 
 
@@ -48,7 +52,7 @@ def _series_to_plain(series: pl.Series) -> dict[str, Any]:
 def _series_from_plain(plain: dict[str, Any]) -> pl.Series:
     name = plain["dtype"]
     if name not in _DTYPES:
-        raise CheckpointError(f"Columns of the dtype {name} are unknown to this version of accous: upgrade it.")
+        raise CheckpointError(f"This version of accous does not know columns of the dtype {name}: upgrade accous.")
     values = _texts_from_plain(plain["texts"]) if name in _TEXTS else _numbers_from_plain(plain)
     return values.cast(_DTYPES[name](**_options_from_plain(plain["options"])))
 
@@ -91,5 +95,5 @@ def _numbers_from_plain(plain: dict[str, Any]) -> pl.Series:
 
 
 def _has_global_categories(dtype: pl.DataType) -> bool:
-    # Earlier versions of polars know global categories only.
+    # Older versions of polars have only global categories.
     return not isinstance(dtype, pl.Categorical) or not hasattr(dtype, "categories") or dtype.categories.is_global()

@@ -1,4 +1,4 @@
-"""Reading a folder while another process may save to it: the manifest and its files, all of one save."""
+"""Read the manifest and the files of one save, even while another process saves to the folder."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 
 def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
-    """Return what ``read`` makes of the manifest and the files it names.
+    """Return what ``read`` returns for the manifest and the files that it names.
 
     Parameters
     ----------
     folder : Path
     read : callable
-        Opens the manifest's files in ``folder``. It is called again with the next manifest where one of them is gone
-        because another process has saved meanwhile.
+        Opens the files that the manifest names. If one of them is gone because another process has saved in the
+        meantime, ``read`` is called again with the new manifest.
 
     Raises
     ------
     CheckpointError
-        Where there is no saved model, or it cannot be read.
+        If there is no saved model, or it cannot be read.
     """
     try:
         if not (folder / MANIFEST_NAME).is_file():
@@ -52,10 +52,10 @@ def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:
-    """Return what the last save said about itself, or None where it said nothing.
+    """Return the summary of the last save, or None if it has none.
 
-    The checksums of the manifest and of all files are checked, so that a damaged model is reported here as it is when
-    it is loaded; nothing of the model is made.
+    All checksums are checked, so that a damaged model gives the same errors as in `accous.load`. The model itself is
+    not loaded.
     """
 
     def read(manifest: Manifest) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
-"""Reference rows, labels and names (arrays and frames) <-> nested dicts of arrays.
+"""Convert reference rows, labels and names (arrays and frames) to nested dicts of arrays and back.
 
-pandas and polars are imported only when a frame of theirs is at hand.
+pandas and polars are imported only if the rows are one of their frames.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FRAME_MODULES = {"pandas": "accous.checkpoint.pandas_frames", "polars": "accous
 
 
 def rows_to_plain(rows: Any) -> dict[str, Any]:
-    """Store an array, a pandas frame or a polars frame."""
+    """Convert an array, a pandas frame or a polars frame."""
     for library in _FRAME_MODULES:
         if library in sys.modules and type(rows) is sys.modules[library].DataFrame:
             return {"kind": library, "frame": _frames_of(library).frame_to_plain(rows)}
@@ -39,12 +39,12 @@ def rows_from_plain(plain: dict[str, Any]) -> Any:
     if kind == "array":
         return array_from_plain(plain["array"])
     if kind not in _FRAME_MODULES:
-        raise CheckpointError(f"Rows of the kind {kind!r} are unknown to this version of accous: upgrade it.")
+        raise CheckpointError(f"This version of accous does not know rows of the kind {kind!r}: upgrade accous.")
     return _frames_of(kind).frame_from_plain(plain["frame"])
 
 
 def array_to_plain(array: NDArray[Any], label: str) -> dict[str, Any]:
-    """Store an array; one of objects value by value."""
+    """Convert an array; an array of objects is stored value by value."""
     if array.dtype.kind == "O":
         return {"shape": list(array.shape), "objects": objects_to_plain(array.ravel(), label)}
     return {"values": np.asarray(array)}

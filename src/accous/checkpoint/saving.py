@@ -1,4 +1,4 @@
-"""``save`` and ``load``: a folder with the reference, written once, a small state per save, and a manifest."""
+"""``save`` and ``load``: a folder with the reference, written only once, the state of the last save, and a manifest."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from accous.checkpoint.data import read_data, write_data
 from accous.checkpoint.files import StoredFile, is_data_file, is_temporary_file, remove_files, sync_folder
+from accous.checkpoint.foreign import require_foreign
 from accous.checkpoint.locks import LOCK_NAME
 from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, write_manifest
 from accous.checkpoint.models import (
     describe,
     fixed_parts,
     fixed_to_plain,
+    foreign_objects,
     require_fitted,
-    require_foreign,
     restore,
     state_to_plain,
 )
@@ -38,30 +39,35 @@ class _Written:
         return len(parts) == len(self.parts) and all(old() is new for old, new in zip(self.parts, parts, strict=True))
 
 
-# A reference is large and changes only with ``fit``: each is written and hashed once.
+# A reference is large and changes only with ``fit``, so it is written and hashed only once.
 _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Save a fitted model to a folder, from which `load` resumes it bit for bit.
 
-    The reference is written once; saving again to the same folder writes only the state of the round. A crash at any
-    moment leaves the save before it in place. Another model's save in the same folder is replaced. Nothing is pickled:
-    a foreign ``estimator`` or ``feature_map`` is recorded by its class name and has to be passed to `load` again.
+    The reference is written once. Saving again to the same folder writes only what the rounds have changed. After a
+    crash at any moment, the last complete save is still there. If the folder holds another saved model, it is
+    replaced.
 
-    One process at a time may save to a folder, and not while the model is learning in another thread; any number may
-    load from it meanwhile.
+    Nothing is pickled. An ``estimator``, a transformer as ``feature_map`` and a ratio estimator of your own are
+    recorded by class name and parameters; pass them to `load` again. A ratio estimator of your own needs
+    ``state_to_plain`` and ``state_from_plain``, see `accous.ratio.base.RatioEstimator`.
+
+    Only one process at a time may save to a folder, and not while another thread changes the model. Any number of
+    processes may load from it at the same time.
 
     Parameters
     ----------
-    model : AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+    model : AdaptiveClassifier or ratio estimator
+        It must be fitted.
     path : str or path
-        A folder: new, empty, or one that was saved to before.
+        A new folder, an empty one, or one that holds a saved model.
 
     Raises
     ------
     CheckpointError
-        If the model has parts that cannot be saved, or the folder holds something else or cannot be written to.
+        If the model has parts that cannot be saved, if the folder holds other files, or if you cannot write to it.
 
     Examples
     --------
@@ -86,18 +92,18 @@ def save_with(
     progress: dict[str, Any] | None,
     summary: dict[str, Any] | None = None,
 ) -> None:
-    """Save a model and what belongs to it in one step: a crash leaves all of the save before it.
+    """Save a model and other data in one step; after a crash, the last complete save is still there.
 
     Parameters
     ----------
     model : as in `save`
     path : str or path
     attached : dict, optional
-        What stays the same, as JSON has it; stands readable in the manifest.
+        What stays the same, in JSON types; it can be read in the manifest.
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
     summary : dict, optional
-        What `accous.checkpoint.reading.read_summary` shall return, as JSON has it: a function of all the rest.
+        What `accous.checkpoint.reading.read_summary` returns, in JSON types; computed from all the rest.
     """
     description = describe(model)
     require_fitted(model)
@@ -108,38 +114,43 @@ def save_with(
         plain = state_to_plain(model)
         if progress is not None:
             plain["progress"] = progress
-        state = write_data(folder, f"state-{model.n_rounds_}", plain)
+        # A ratio estimator of the user's need not count its rounds.
+        state = write_data(folder, f"state-{int(getattr(model, 'n_rounds_', 0))}", plain)
         write_manifest(folder, Manifest(description, reference, state, attached, summary))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:
         raise CheckpointError(
-            f"Cannot write to {folder} ({error}): free space, change its permissions or give another folder."
+            f"Cannot write to {folder} ({error}): free some space, change the permissions or give another folder."
         ) from error
 
 
-def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None) -> Any:
-    """Load a model that `save` wrote; it goes on where the saved one stood, bit for bit.
+def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
+    """Load a model that `save` wrote; it continues from the last save with the same bits.
 
     Parameters
     ----------
     path : str or path
         The folder.
     estimator : classifier, optional
-        The ``estimator`` that the saved `AdaptiveClassifier` had, if it was not None; it is fitted again with the
-        weights of its last fit, so it has to be of the same class, parameters and seed.
+        The ``estimator`` of the saved `AdaptiveClassifier`, if it was not None. A clone is fitted again with the
+        weights of the last fit, so pass one with the same class, parameters and seed.
     feature_map : transformer, optional
-        The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
+        The ``feature_map`` of the saved ratio estimator, if it was a transformer. A clone is fitted again on the
         reference.
+    ratio : RatioEstimator, optional
+        The ratio estimator, if its class is your own: the one that was saved, or the ``ratio`` of the saved
+        `AdaptiveClassifier`. Pass one with the same class and parameters; a clone of it takes over what was learned.
 
     Returns
     -------
-    AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio or NoShift
+    AdaptiveClassifier or ratio estimator
 
     Raises
     ------
     CheckpointError
-        If there is no saved model, if a file of it was changed, or if what is passed beside is not what it needs.
+        If there is no saved model, if one of its files was changed, or if the objects that you pass are not those
+        that the model was saved with.
 
     Examples
     --------
@@ -157,13 +168,13 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
-    return load_with(path, estimator=estimator, feature_map=feature_map)[0]
+    return load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)[0]
 
 
 def load_with(
-    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None
+    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
-    """Load what `save_with` saved: the model, what is attached to it, and the progress."""
+    """Load what `save_with` saved: the model, the attached data and the progress."""
     folder = Path(path)
 
     def read(manifest: Manifest) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
@@ -171,15 +182,15 @@ def load_with(
         return manifest, read_data(folder, manifest.reference), state
 
     manifest, fixed, state = read_consistently(folder, read)
-    foreign = {"estimator": estimator, "feature_map": feature_map}
-    require_foreign(manifest.model, foreign)
+    foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio}
+    require_foreign(foreign_objects(manifest.model), foreign)
     model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
     return model, manifest.attached, state.get("progress")
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder if need be, refuse one that holds something else, remove what a crash left behind."""
+    """Create the folder if it is missing, check that it holds no other files, remove what a crash left behind."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file: give a folder.")
     if not folder.exists():
@@ -189,7 +200,7 @@ def _prepare(folder: Path) -> None:
     if manifest.exists():
         is_ours = is_manifest_of_ours(manifest)
     else:
-        # Only files of ours: the very first save was interrupted.
+        # Only files of accous: the first save was interrupted.
         is_ours = all(_is_name_of_ours(file.name) for file in folder.iterdir())
     if not is_ours:
         raise CheckpointError(
@@ -203,7 +214,7 @@ def _is_name_of_ours(name: str) -> bool:
 
 
 def _write_reference(model: Any, folder: Path) -> StoredFile:
-    """Write what ``fit`` fixed, unless it is there already."""
+    """Write what ``fit`` fixes, unless the folder already has it."""
     written = _written.get(model)
     if written is not None and written.is_of(fixed_parts(model)) and written.file.is_in(folder):
         return written.file

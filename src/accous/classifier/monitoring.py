@@ -72,11 +72,18 @@ class Monitoring:
                 learners = self._learner_weights(state)
                 both = (self._is_wrong(state), self.fixed_.is_wrong())
                 unknown = (float("nan"),) * 3
-                estimates = [
+                (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = (
                     unknown if is_wrong is None else error_interval(is_wrong, state.weights, *learners)
                     for is_wrong in both
-                ]
-            state.cache["risk"] = RiskEstimate(*estimates[0], *estimates[1])
+                )
+            state.cache["risk"] = RiskEstimate(
+                adapted=adapted,
+                adapted_low=adapted_low,
+                adapted_high=adapted_high,
+                fixed=fixed,
+                fixed_low=fixed_low,
+                fixed_high=fixed_high,
+            )
         risk: RiskEstimate = state.cache["risk"]
         return risk
 

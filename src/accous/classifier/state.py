@@ -16,7 +16,7 @@ from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
 
-_COUNTS_AND_WEIGHTS = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
+_STORED_AS_THEY_ARE = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,12 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
     """Return all but the ratio as nested dicts; predictors only where they are our own (``fixed`` is given then)."""
-    plain = {name: getattr(state, name) for name in _COUNTS_AND_WEIGHTS}
+    plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
     plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
     if fixed is not None:
-        plain |= {"estimator": _predictor_to_plain(state.estimator), "fixed": _predictor_to_plain(fixed)}
+        for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
+            parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
+            plain[name] = {**parts, "point": to_plain(predictor.point)}
     return plain
 
 
@@ -88,22 +90,17 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         estimator=estimator,
         fallback=from_plain(Fallback, plain["fallback"]),
         watch=_watch_from_plain(plain["watch"]),
-        **{name: plain[name] for name in _COUNTS_AND_WEIGHTS},
+        **{name: plain[name] for name in _STORED_AS_THEY_ARE},
     )
 
 
 def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple[LinearPredictor, LinearPredictor]:
     """Return the adapted and the fixed predictor."""
-    adapted, fixed = (_predictor_from_plain(plain[name], classes) for name in ("estimator", "fixed"))
+    adapted, fixed = (
+        LinearPredictor(parts["coef"], parts["intercept"], classes, from_plain(Point | None, parts["point"]))
+        for parts in (plain["estimator"], plain["fixed"])
+    )
     return adapted, fixed
-
-
-def _predictor_to_plain(predictor: LinearPredictor) -> dict[str, Any]:
-    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": to_plain(predictor.point)}
-
-
-def _predictor_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> LinearPredictor:
-    return LinearPredictor(plain["coef"], plain["intercept"], classes, from_plain(Point | None, plain["point"]))
 
 
 def _watch_to_plain(watch: Watch) -> dict[str, Any]:

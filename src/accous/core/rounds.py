@@ -17,14 +17,15 @@ from accous.core.paper.losses import Logistic, Loss
 from accous.core.paper.meta import ADAPT_ML_PROD, AdaptMLProd, MetaLearner
 from accous.core.paper.reference import MatrixReference, Reference
 from accous.core.wide.diagonal import DiagonalStack
-from accous.core.wide.metric import Metric
 from accous.core.wide.newton import WideStack
-from accous.core.wide.sketch import Sketch
 
-__all__ = ["DIAGONAL", "FULL", "LOW_RANK", "choose_rounds", "prepare_reference", "stack_from_plain", "start_learners"]
+__all__ = ["DIAGONAL", "FULL", "LOW_RANK", "AnyStack", "choose_rounds", "prepare_reference", "start_learners"]
 
 FULL, DIAGONAL, LOW_RANK = "full", "diagonal", "low_rank"
 """What a learner keeps of its matrix: all of it, its diagonal, or a ridge and a few directions."""
+
+AnyStack = CompiledStack | DiagonalStack | WideStack
+"""Every kind of stack that ``start_learners`` returns; `accous.arrays.from_plain` tells them apart."""
 
 
 def choose_rounds(
@@ -60,16 +61,3 @@ def start_learners(
     kind: Any = CompiledStack if is_narrow(len(coef)) else WideStack
     stack: LearnerStack = kind.start(n_learners, coef, ridge)
     return stack
-
-
-def stack_from_plain(plain: dict[str, Any]) -> LearnerStack:
-    """Return the stack that was turned into nested dicts and lists of arrays."""
-    if "metrics" in plain:
-        return WideStack(plain["coefs"], tuple(_metric_from_plain(metric) for metric in plain["metrics"]))
-    if "diagonals" in plain:
-        return DiagonalStack(**plain)
-    return CompiledStack(**plain)
-
-
-def _metric_from_plain(plain: dict[str, Any]) -> Metric | Sketch:
-    return Sketch(**plain) if "rank" in plain else Metric(**plain)

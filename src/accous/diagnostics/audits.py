@@ -33,7 +33,7 @@ _MAX_STEPS = 50
 _LARGEST_SCORE = math.log(100.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """Observed error of the predictor on labelled rows, beside what the reference lets expect.
 
@@ -110,7 +110,16 @@ def _report(n_rows: int, observed: float, estimate: float, standard_error: float
         f"The error on {n_rows} labelled rows is {observed:.1%}, expected were {estimate:.1%} "
         f"({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclusion}"
     )
-    return Audit(n_rows, observed, estimate, low, high, p_value, has_changed, text)
+    return Audit(
+        n_rows=n_rows,
+        observed=observed,
+        estimate=estimate,
+        estimate_low=low,
+        estimate_high=high,
+        p_value=p_value,
+        concept_changed=has_changed,
+        text=text,
+    )
 
 
 def _sampling_variance(is_wrong: NDArray[np.bool_], expected: FloatArray) -> float:

@@ -17,7 +17,7 @@ LEVEL = 0.9
 _SPREADS = 2.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RiskEstimate:
     """Estimated current errors, each with an interval.
 

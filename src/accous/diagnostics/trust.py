@@ -55,7 +55,7 @@ class WeightEvidence:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trust:
     """A verdict on the adaptation, with its evidence.
 
@@ -113,8 +113,8 @@ def judge(
     if is_vetoed:
         reason += " The adapted predictor did worse on the weighted reference, so the fixed one answers."
     return Trust(
-        verdict,
-        reason,
+        verdict=verdict,
+        reason=reason,
         **vars(evidence),
         share_out_of_bound=share_out_of_bound,
         exponent=exponent,

@@ -69,7 +69,8 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     - ``history_in_use``: how many past rounds the ratio rests on.
     - ``learner_ratios``: ratios by the members of an ensemble; they widen the interval around the estimated error.
     - ``comparison_features``: features in which labelled rows are compared with the reference.
-    - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need.
+    - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need. The file records only the
+      class name and the parameters: give an estimator with the same ones again, ``accous.load(path, ratio=MyRatio())``.
 
     Examples
     --------
@@ -93,6 +94,12 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     ...     @property
     ...     def reference_ratio_(self):
     ...         return self._ratio(self.reference_)
+    ...
+    ...     def state_to_plain(self):
+    ...         return {"shift": float(self.shift_)}
+    ...
+    ...     def state_from_plain(self, plain, X):
+    ...         self.shift_ = plain["shift"]
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
     >>> model = AdaptiveClassifier(ratio=MeanRatio()).fit(X, X[:, 0] > 0)
@@ -178,7 +185,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         return None
 
     def state_to_plain(self) -> dict[str, Any]:
-        """Return everything learned besides the reference, as nested dicts of arrays, numbers and strings."""
+        """Return everything learned besides the reference, as nested dicts and lists of arrays, numbers and strings."""
         raise NotImplementedError(
             f"{type(self).__name__} cannot be saved: it does not implement state_to_plain and state_from_plain."
         )

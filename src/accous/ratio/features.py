@@ -26,7 +26,7 @@ __all__ = ["FeatureMap", "fit_features"]
 _BOUND_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureMap:
     """The whole way from input rows to phi.
 
@@ -119,7 +119,12 @@ def fit_features(
             _row_norms(_append_ones(rows) if fit_intercept and is_intercept_bounded else rows)
         )
     features = FeatureMap(
-        row_map, rows.shape[1], fit_intercept, is_intercept_bounded, float(feature_bound), scale_features
+        row_map=row_map,
+        n_columns=rows.shape[1],
+        has_intercept=fit_intercept,
+        is_intercept_bounded=is_intercept_bounded,
+        bound=float(feature_bound),
+        is_scaled=scale_features,
     )
     return features, features.finish(rows)[0]
 

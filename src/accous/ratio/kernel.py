@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain, to_plain
 from accous.blas import one_blas_thread
 from accous.core.solvers.gaussian_kernel import (
     gaussian_basis,
@@ -51,6 +51,7 @@ class KernelRatio(RatioEstimator):
     row_norms_: FloatArray
     median_width_: float
     n_rounds_: int
+    state_: Any
 
     @abstractmethod
     def _forget(self) -> None:
@@ -65,12 +66,8 @@ class KernelRatio(RatioEstimator):
         """Ratio of mapped, centred rows under the current state."""
 
     @abstractmethod
-    def _state_to_plain(self) -> dict[str, Any]:
-        """Describe the state."""
-
-    @abstractmethod
-    def _state_from_plain(self, plain: dict[str, Any]) -> None:
-        """Take the state over."""
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        """Take over the estimate from a batch, as ``to_plain`` gave it."""
 
     def _start(self, X: Any) -> None:
         self._check_parameters()
@@ -115,13 +112,14 @@ class KernelRatio(RatioEstimator):
             "row_map": map_to_plain(self.row_map_),
             "direction": self.direction_,
             "n_rounds": self.n_rounds_,
-            "state": self._state_to_plain(),
+            "state": {} if self.state_ is None else to_plain(self.state_),
         }
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Take over what ``state_to_plain`` gave, on the same validated reference."""
         self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), plain["direction"], X)
-        self._state_from_plain(plain["state"])
+        if plain["state"]:
+            self._take_state(plain["state"])
         self.n_rounds_ = plain["n_rounds"]
 
     def _check_parameters(self) -> None:
@@ -191,12 +189,13 @@ class MixtureState:
     ridge : float
         What the fit was penalised by; 0 where there is no such thing.
     reference_ratio : array of shape (n_reference,)
+        Computed from the others, so it is not saved.
     """
 
     basis: KernelBasis
     coefs: FloatArray
     ridge: float
-    reference_ratio: FloatArray
+    reference_ratio: FloatArray = field(compare=False)
 
 
 class MixtureRatio(KernelRatio):
@@ -248,16 +247,10 @@ class MixtureRatio(KernelRatio):
     def _combine(self, kernels: FloatArray, coefs: FloatArray) -> FloatArray:
         return np.minimum(kernels @ coefs, float(self.max_ratio))
 
-    def _state_to_plain(self) -> dict[str, Any]:
-        if self.state_ is None:
-            return {}
-        return {name: part for name, part in asdict(self.state_).items() if name != "reference_ratio"}
-
-    def _state_from_plain(self, plain: dict[str, Any]) -> None:
-        if plain:
-            basis = KernelBasis(**plain["basis"])
-            reference_ratio = self._combine(basis(self.rows_), plain["coefs"])
-            self.state_ = MixtureState(basis, plain["coefs"], plain["ridge"], reference_ratio)
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        basis = from_plain(KernelBasis, plain["basis"])
+        ratios = self._combine(basis(self.rows_), plain["coefs"])
+        self.state_ = from_plain(MixtureState, plain | {"reference_ratio": ratios})
 
 
 def folds(batch: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:

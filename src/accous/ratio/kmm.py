@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain
 from accous.core.solvers.box_qp import BoxProblem, solve_box_qp
 from accous.core.solvers.gaussian_kernel import squared_distances
 from accous.exceptions import ParameterError
@@ -216,13 +216,9 @@ class KMM(KernelRatio):
         # Departs from the paper: the literature's KMM has no ridge, and follows every accident of a small batch.
         return len(self.rows_) / n_batch if isinstance(self.ridge, str) else float(self.ridge)
 
-    def _state_to_plain(self) -> dict[str, Any]:
-        return {} if self.state_ is None else asdict(self.state_)
-
-    def _state_from_plain(self, plain: dict[str, Any]) -> None:
-        if plain:
-            self.state_ = MatchingState(**plain)
-            self.matrix_ = self._make_matrix(self.state_.width)
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        self.state_ = from_plain(MatchingState, plain)
+        self.matrix_ = self._make_matrix(plain["width"])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

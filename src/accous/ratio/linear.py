@@ -200,7 +200,7 @@ class LinearRatio(RatioEstimator):
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Take over what ``state_to_plain`` gave, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
-        self._start_with(row_map, plain.get("gradient_indices"), X)
+        self._start_with(row_map, plain["gradient_indices"], X)
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain, to_plain
 from accous.blas import one_blas_thread
 from accous.core.fast.width import is_wide
 from accous.core.paper.losses import Logistic
@@ -167,10 +167,10 @@ class LogisticRatio(RatioEstimator):
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
-        state = self.state_
-        return {"row_map": map_to_plain(self.features_.row_map), "n_rounds": state.n_rounds, "coef": state.coef}
+        return {"row_map": map_to_plain(self.features_.row_map), **to_plain(self.state_)}
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        state = {name: part for name, part in plain.items() if name != "row_map"}
         self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), X)
-        self.state_ = RegressionState(plain["n_rounds"], plain["coef"])
+        self.state_ = from_plain(RegressionState, state)

@@ -7,13 +7,13 @@ fits them with is imported when they are fitted: a saved model goes on without.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain, to_plain
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.defaults import default_shortening
 from accous.validation import count_rows, own_copy, require_finite
@@ -57,11 +57,6 @@ class NamedMap(ABC):
     @abstractmethod
     def transform(self, X: Any) -> FloatArray:
         """Map rows, as `RowMap` says."""
-
-    @classmethod
-    def from_plain(cls, parts: dict[str, Any]) -> NamedMap:
-        """Return the map whose attributes these are; attributes that are dataclasses come as dicts."""
-        return cls(**parts)
 
 
 @dataclass(frozen=True)
@@ -138,11 +133,6 @@ class RadialBasis(NamedMap):
         nystroem.fit(rows)
         return cls(standardize, nystroem.components_, nystroem.normalization_, gamma)
 
-    @classmethod
-    def from_plain(cls, parts: dict[str, Any]) -> RadialBasis:
-        """Return the map whose attributes these are."""
-        return cls(**parts | {"standardize": Standardize(**parts["standardize"])})
-
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
         from sklearn.metrics.pairwise import rbf_kernel
@@ -190,18 +180,18 @@ def map_to_plain(row_map: RowMap) -> dict[str, Any]:
         return {"kind": "foreign", "class": type(row_map.transformer).__name__}
     if type(row_map).__name__ not in _kinds():
         raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
-    return {"kind": type(row_map).__name__, **asdict(row_map)}  # type: ignore[call-overload]
+    return {"kind": type(row_map).__name__, **to_plain(row_map)}
 
 
 def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
     """Rebuild a map; a foreign transformer is fitted anew on the reference ``X``."""
-    parts = dict(plain)
-    kind = parts.pop("kind")
+    kind, parts = plain["kind"], {name: part for name, part in plain.items() if name != "kind"}
     if kind == "foreign":
         return fit_map(feature_map, X, None)
     if kind not in _kinds():
         raise DataError(f"Unknown kind of feature map {kind!r}.")
-    return _kinds()[kind].from_plain(parts)
+    row_map: RowMap = from_plain(_kinds()[kind], parts)
+    return row_map
 
 
 def _kinds() -> dict[str, type[NamedMap]]:

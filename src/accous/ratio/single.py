@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain
 from accous.core.paper.ensemble import LearnerStack
 from accous.core.paper.reference import Reference
-from accous.core.rounds import stack_from_plain, start_learners
+from accous.core.rounds import AnyStack, start_learners
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["SingleLearnerRatio"]
@@ -114,4 +114,4 @@ class SingleLearnerRatio(LinearRatio):
         self.state_ = SingleState(0, learner)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
-        self.state_ = SingleState(plain["n_rounds"], stack_from_plain(plain["learner"]))
+        self.state_ = SingleState(plain["n_rounds"], from_plain(AnyStack, plain["learner"]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
@@ -63,7 +64,7 @@ def save_pipeline(pipeline: Pipeline, folder: Path, *, is_last: bool = False) ->
     }
     progress = {
         "history": pipeline.history.to_plain(),
-        "job": None if pipeline.job is None else pipeline.job.to_plain(),
+        "job": to_plain(pipeline.job),
     }
     save_with(pipeline.model, folder, attached, progress, summarize_pipeline(pipeline) if is_last else None)
 
@@ -78,12 +79,11 @@ def load_pipeline(folder: Path) -> Pipeline:
         )
     if attached["format"] > _FORMAT:
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
-    job = progress["job"]
     return Pipeline(
         model,
         Preparation.from_json(attached["columns"]),
         attached["label"],
         attached["settings"],
         History.from_plain(progress["history"]),
-        None if job is None else Job.from_plain(job),
+        from_plain(Job | None, progress["job"]),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Position
@@ -84,16 +84,6 @@ class Job:
     n_missing: int = 0
     n_unknown: int = 0
     is_finished: bool = False
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as nested dicts."""
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Undo ``to_plain``."""
-        parts = dict(plain)
-        return cls(spec=JobSpec(**parts.pop("spec")), position=Position(**parts.pop("position")), **parts)
 
 
 def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrites: bool, folder: Path) -> Job:

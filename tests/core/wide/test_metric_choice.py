@@ -1,14 +1,15 @@
 """Learners with a diagonal or low-rank matrix: stacks, rounds of the ensemble, and plain form."""
 
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from accous.arrays import from_plain, to_plain
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
-from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, stack_from_plain, start_learners
+from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, AnyStack, start_learners
 from accous.core.wide.diagonal import DiagonalStack
 from accous.core.wide.newton import WideStack
 from accous.core.wide.sketch import Sketch
@@ -77,7 +78,7 @@ def test_the_choice_holds_at_every_width(d: int, metric: str, kind: type) -> Non
 def test_stacks_come_back_from_plain_form(metric: str) -> None:
     stack = start_learners(2, np.zeros(4), 1.0, metric, RANK).step(np.ones((2, 4)), 1.0, 10.0)
     assert isinstance(stack, DiagonalStack | WideStack)
-    found = stack_from_plain(asdict(stack))
+    found = from_plain(AnyStack, to_plain(stack))
     assert type(found) is type(stack)
     gradients = np.arange(8.0).reshape(2, 4)
     expected = stack.step(gradients, 1.0, 10.0).coefs

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from accous.arrays import from_plain
 from accous.core.fast.ensemble import CompiledStack
 from accous.core.fast.width import WIDE_FROM
-from accous.core.rounds import stack_from_plain, start_learners
+from accous.core.rounds import AnyStack, start_learners
 from accous.core.wide.newton import WideStack
 from tests import oracles
 from tests.core.paper.test_newton import unit_rows
@@ -65,11 +66,11 @@ def test_both_kinds_come_back_from_plain_form() -> None:
     assert isinstance(narrow, CompiledStack)
     assert isinstance(wide, WideStack)
     parts = {"coefs": narrow.coefs, "matrices": narrow.matrices, "inverse_roots": narrow.inverse_roots}
-    assert isinstance(stack_from_plain(parts), CompiledStack)
+    assert isinstance(from_plain(AnyStack, parts), CompiledStack)
     metrics = [
         {"ridge": metric.ridge, "root": metric.root, "pending": metric.pending, "factor": metric.factor}
         for metric in wide.metrics
     ]
-    found = stack_from_plain({"coefs": wide.coefs, "metrics": metrics})
+    found = from_plain(AnyStack, {"coefs": wide.coefs, "metrics": metrics})
     assert isinstance(found, WideStack)
     assert found.metrics == wide.metrics
