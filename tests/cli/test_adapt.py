@@ -12,7 +12,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
 
@@ -41,9 +41,9 @@ def fitted(tmp_path_factory):
 
 def by_hand(*, batch_sizes: list[int], learns_first: bool = False) -> pl.DataFrame:
     """The predictions of a plain loop over the library."""
-    pipeline = load_pipeline("model")
-    model, columns = pipeline.model, []
-    X = pipeline.preparation.encode(pl.read_csv("stream.csv", infer_schema=False)).X
+    table_model = load_table_model("model")
+    model, columns = table_model.model, []
+    X = table_model.encoder.encode(pl.read_csv("stream.csv", infer_schema=False)).X
     start = 0
     for number, size in enumerate(batch_sizes, 1):
         batch = X[start : start + size]
@@ -98,11 +98,11 @@ def test_labels_are_scored_and_never_learned_from(capsys):
     stream, found = pl.read_csv("stream.csv"), pl.read_csv("predictions.csv")
     assert record["labelled_rows"] == record["rows"] == 300
     assert record["error"] == pytest.approx((stream["label"] != found["prediction"]).mean())
-    fixed = load_pipeline("model").model
+    fixed = load_table_model("model").model
     fixed.fit(fixed.reference_, fixed.classes_[fixed.labels_])
-    X = load_pipeline("model").preparation.encode(stream.cast(pl.String)).X
+    X = load_table_model("model").encoder.encode(stream.cast(pl.String)).X
     assert record["error_fixed"] == pytest.approx((fixed.predict(X) != stream["label"].to_numpy()).mean())
-    totals = load_pipeline("model").history.totals()
+    totals = load_table_model("model").history.totals()
     assert totals["n_rows"] == totals["n_scored"] == 300
     assert totals["n_wrong"] == round(300 * record["error"])
     assert totals["n_wrong_fixed"] == round(300 * record["error_fixed"])
@@ -116,14 +116,14 @@ def test_other_labels_change_no_prediction(tmp_path, fitted):
     pl.read_csv("stream.csv").with_columns(label=pl.lit("unheard of")).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == first
-    assert load_pipeline("model").job.n_wrong == 300
+    assert load_table_model("model").job.n_wrong == 300
 
 
 def test_missing_labels_are_not_scored():
     stream = pl.read_csv("stream.csv")
     stream.with_columns(label=pl.when(pl.col("id") < 100).then("label")).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label"]) == 0
-    assert load_pipeline("model").job.n_scored == 100
+    assert load_table_model("model").job.n_scored == 100
 
 
 def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, monkeypatch):
@@ -180,7 +180,7 @@ def test_run_again_on_a_file_that_has_grown_it_appends(tmp_path, capsys):
     assert "Nothing new" in capsys.readouterr().err
     (tmp_path / "stream.csv").write_text("".join(lines))
     assert main(ADAPT) == 0
-    assert "Going on after row 100" in capsys.readouterr().err
+    assert "Resuming after row 100" in capsys.readouterr().err
     assert (tmp_path / "predictions.csv").read_bytes().startswith(first)
     assert pl.read_csv("predictions.csv").height == 300
     assert pl.read_csv("predictions.csv")["round"].to_list() == [1 + row // 10 for row in range(300)]
@@ -190,7 +190,7 @@ def test_another_stream_goes_on_with_what_was_learned():
     assert main(ADAPT) == 0
     assert main(["adapt", "model", "stream.csv", "-o", "second.csv"]) == 0
     assert pl.read_csv("second.csv")["round"][0] == 31
-    assert accous.load("model").n_rounds_ == 60
+    assert accous.load("model").model.n_rounds_ == 60
 
 
 def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
@@ -260,7 +260,7 @@ def test_a_column_called_like_one_of_ours_cannot_be_kept(capsys):
 
 
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):
-    accous.save(accous.load("model"), "plain")
+    accous.save(accous.load("model").model, "plain")
     assert main(["adapt", "plain", "stream.csv", "-o", "predictions.csv"]) == 1
     assert "plain holds a model without preprocessing" in capsys.readouterr().err
 
@@ -281,7 +281,7 @@ def test_a_run_that_a_bad_row_ended_goes_on_when_such_rows_are_set_aside(tmp_pat
     shutil.copytree("model", "other")
     assert main(ADAPT) == 1
     assert main([*ADAPT, "--on-bad-row", "skip"]) == 0
-    assert "Going on after row" in capsys.readouterr().err
+    assert "Resuming after row" in capsys.readouterr().err
     assert main(["adapt", "other", *ADAPT[2:-1], "at_once.csv", "--on-bad-row", "skip"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == (tmp_path / "at_once.csv").read_bytes()
     assert (tmp_path / "predictions.csv.rejects.csv").read_bytes() == (

@@ -45,8 +45,8 @@ REFUSALS = {
     "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
     "accous.datasets.load_mnist_svhn()": "needs pooch, which is not installed",
     "import accous.tabular.folder": "accous.tabular needs polars, which is not installed",
-    "import accous.tabular.formats.opening": "accous.tabular.formats needs polars, which is not installed",
-    "import accous.tabular.columns.plans": "accous.tabular.columns needs polars, which is not installed",
+    "import accous.tabular.formats.opening": "accous.tabular needs polars, which is not installed",
+    "import accous.tabular.columns.plans": "accous.tabular needs polars, which is not installed",
 }
 
 

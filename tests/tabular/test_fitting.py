@@ -6,7 +6,7 @@ import pytest
 
 from accous.exceptions import DataError
 from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import Reference, read_reference
+from accous.tabular.fitting import ReferenceTable, read_reference
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 
@@ -20,7 +20,7 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> Reference:
+def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> ReferenceTable:
     """Write rows with labels, and read them without some columns."""
     np.save("labels.npy", LABELS)
     if path.endswith(".npy"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accous.cli.adapt_run import AdaptRequest, run_adapt
+from accous.cli.adapt_run import run_adapt
 from accous.cli.options import (
     AsJson,
     Encoding,
@@ -26,7 +26,7 @@ from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
-    from accous.tabular.running import SaveRule
+    from accous.tabular.adapt_run import SaveRule
 
 __all__ = ["EXAMPLES", "adapt"]
 
@@ -139,16 +139,32 @@ def adapt(
     require_choice("--unknown-category", unknown_category, ("use", "bad"))
     if as_json and output == "-":
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    asked = AdaptRequest(
-        model, stream, output, batch_size, by, learn_first, keep or [], label, follow, new, force, table_format,
-        encoding, require_separator(separator), on_bad_row == "skip", rejects, unknown_category == "use",
-    )  # fmt: skip
     from accous.checkpoint.locks import exclusive_lock
+    from accous.tabular.adapt_request import AdaptRequest
 
+    request = AdaptRequest(
+        model=model,
+        stream=stream,
+        output=output,
+        batch_size=batch_size,
+        by=by,
+        learns_first=learn_first,
+        keep=keep or [],
+        label=label,
+        follows=follow,
+        is_new=new,
+        overwrites=force,
+        table_format=table_format,
+        encoding=encoding,
+        separator=require_separator(separator),
+        skips_bad=on_bad_row == "skip",
+        rejects=rejects,
+        accepts_unknown=unknown_category == "use",
+    )
     remarks = remarks_console(quiet=quiet)
     try:
         with exclusive_lock(model, "accous adapt"):
-            return run_adapt(asked, _save_rule(save_every), remarks, as_json=as_json)
+            return run_adapt(request, _save_rule(save_every), remarks, as_json=as_json)
     except BrokenPipeError:
         return _give_up_stdout()
     except FileNotFoundError:
@@ -158,7 +174,7 @@ def adapt(
 
 
 def _save_rule(text: str) -> SaveRule:
-    from accous.tabular.running import SaveRule
+    from accous.tabular.adapt_run import SaveRule
 
     try:
         rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.job import Job
+    from accous.tabular.job_record import Job
 
 __all__ = ["AdaptProgress"]
 

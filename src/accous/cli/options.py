@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accous.exceptions import ParameterError
-from accous.parameters import did_you_mean, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +20,6 @@ __all__ = [
     "Rejects",
     "Separator",
     "TableFormat",
-    "chosen_columns",
     "remarks_console",
     "require_between",
     "results_console",
@@ -82,31 +79,6 @@ def results_console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False)
-
-
-def chosen_columns(
-    option: str, values: list[str], columns: list[str], table: str, widths: Mapping[str, int] | None = None
-) -> list[str]:
-    """Columns named by an option that may be repeated, or take several names between commas.
-
-    The name of an embedding, one of ``widths``, stands for all of its columns.
-
-    Examples
-    --------
-    >>> chosen_columns("--keep", ["id", "day,hour"], ["id", "day", "hour"], "rows.csv")
-    ['id', 'day', 'hour']
-    """
-    names = [name for value in values for name in ([value] if value in columns else value.split(","))]
-    widths = {name: width for name, width in (widths or {}).items() if name in names}
-    if widths:
-        from accous.tabular.formats.vectors import spread_names
-
-        names = [part for name in names for part in (spread_names(name, widths[name]) if name in widths else [name])]
-    for name in names:
-        if name not in columns:
-            meant = did_you_mean(name, columns)
-            raise ParameterError(f"{option} {name}: {table} has no such column{meant}; it has {listed(columns)}.")
-    return list(dict.fromkeys(names))
 
 
 def require_between(name: str, value: float, low: float, high: float) -> None:

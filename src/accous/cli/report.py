@@ -31,9 +31,9 @@ def report(model: _Model, output: _Output = Path("report.html"), force: Force = 
     from accous.report.page import render_page
     from accous.report.subject import subject_of_pipeline
     from accous.report.words import judge_in_words
-    from accous.tabular.folder import load_pipeline
+    from accous.tabular.folder import load_table_model
 
-    subject = subject_of_pipeline(load_pipeline(model), str(model))
+    subject = subject_of_pipeline(load_table_model(model), str(model))
     write_page(output, render_page(subject))
     remarks = remarks_console(quiet=quiet)
     remarks.print(f"{judge_in_words(subject).headline}. Report: {output}", markup=False, soft_wrap=True)

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
-from accous.tabular.columns.preparation import Preparation
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly, to_texts
 
-__all__ = ["Reference", "cross_validate", "read_reference"]
+__all__ = ["ReferenceTable", "cross_validate", "read_reference"]
 
 _N_FOLDS = 5
 _MOST_CLASSES = 200
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceTable:
     """A labelled table, ready to be fitted.
 
     Attributes
@@ -33,7 +33,7 @@ class Reference:
         All columns but the label.
     y : array of shape (n_rows,)
         Whole numbers where all labels are such, else texts.
-    preparation : Preparation
+    encoder : ColumnEncoder
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
         Those set aside.
@@ -41,12 +41,12 @@ class Reference:
 
     frame: pl.DataFrame
     y: NDArray[Any]
-    preparation: Preparation
+    encoder: ColumnEncoder
     X: NDArray[np.float64]
     bad_rows: list[BadRow]
 
 
-def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> Reference:
+def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> ReferenceTable:
     """Read a labelled table and decide what is done with its columns.
 
     Parameters
@@ -69,8 +69,8 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
-    preparation = Preparation.learn(frame.filter(is_good), choices)
-    features = preparation.encode(frame)
+    encoder = ColumnEncoder.learn(frame.filter(is_good), choices)
+    features = encoder.encode(frame)
     for bad in features.bad_values:
         if is_good[bad.row]:
             is_good[bad.row] = False
@@ -79,10 +79,10 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
     y = _as_classes(labels.filter(is_good), label, table.name)
-    return Reference(frame.filter(is_good), y, preparation, np.ascontiguousarray(features.X[is_good]), bad_rows)
+    return ReferenceTable(frame.filter(is_good), y, encoder, np.ascontiguousarray(features.X[is_good]), bad_rows)
 
 
-def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: int) -> float | None:
+def cross_validate(reference: ReferenceTable, choices: Choices, *, C: float, seed: int) -> float | None:
     """Accuracy on the reference in five parts, each predicted by a fit on the four others, preprocessing included.
 
     None where there are too few rows: a part is empty, or the others have one class only or no usable column.
@@ -94,12 +94,12 @@ def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: in
         if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
             return None
         try:
-            preparation = Preparation.learn(reference.frame.filter(~is_held), choices)
+            encoder = ColumnEncoder.learn(reference.frame.filter(~is_held), choices)
         except DataError:
             return None
         model = AdaptiveClassifier(ratio=NoShift(), C=C)
-        model.fit(preparation.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
-        predicted = model.predict(preparation.encode(reference.frame.filter(is_held)).X)
+        model.fit(encoder.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
+        predicted = model.predict(encoder.encode(reference.frame.filter(is_held)).X)
         is_right[is_held] = predicted == reference.y[is_held]
     return float(is_right.mean())
 

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
 
-__all__ = ["EMBEDDING", "Fault", "faults_of", "is_vector", "read_vectors", "require_widths", "spread_names"]
+__all__ = [
+    "EMBEDDING",
+    "Fault",
+    "faults_of",
+    "is_vector",
+    "read_vectors",
+    "require_widths",
+    "spread_names",
+    "spread_vectors",
+]
 
 EMBEDDING = "embedding"  # what the rows of an array are called, which has no names
 
@@ -68,6 +77,26 @@ def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], di
         reason = "the embedding is missing" if length is None else f"{_numbers(length)} where {width} belong"
         faults[row] = Fault(name, reason)
     return values, faults
+
+
+def spread_vectors(frame: pl.DataFrame, widths: Mapping[str, int]) -> tuple[pl.DataFrame, dict[int, Fault]]:
+    """Spread the embeddings of a frame, by their names and widths; return what is wrong with some rows too.
+
+    A frame that has the spread columns instead, or no such column, is returned as it is.
+    """
+    faults: dict[int, Fault] = {}
+    parts: list[pl.DataFrame] = []
+    for column in frame:
+        width = widths.get(column.name)
+        if width is None or not (is_vector(column.dtype) or column.dtype == pl.Null):
+            parts.append(column.to_frame())
+            continue
+        values, found = read_vectors(column.cast(pl.List(pl.Float64)) if column.dtype == pl.Null else column, width)
+        faults = found | faults  # of two embeddings in a row, the first one with a fault is named
+        parts.append(pl.DataFrame(values, schema=spread_names(column.name, width), orient="row"))
+    if len(parts) == frame.width and all(part.width == 1 for part in parts):
+        return frame, {}
+    return pl.concat(parts, how="horizontal"), faults
 
 
 def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, int]) -> None:

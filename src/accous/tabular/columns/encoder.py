@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,9 @@ from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
 from accous.tabular.columns.learning import Choices, plan_column
 from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.tabular.formats.vectors import Fault
 
-__all__ = ["BadValue", "Features", "Preparation"]
+__all__ = ["BadValue", "ColumnEncoder", "Features"]
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,17 @@ class Features:
     n_missing: NDArray[np.int64]
     n_unknown: NDArray[np.int64]
 
+    def with_faults(self, faults: Mapping[int, Fault]) -> Features:
+        """Return the same with more bad values; in a row that has one already, the new one replaces it."""
+        if not faults:
+            return self
+        bad = {value.row: value for value in self.bad_values}
+        bad |= {row: BadValue(row, fault.column, fault.reason) for row, fault in faults.items()}
+        return replace(self, bad_values=[bad[row] for row in sorted(bad)])
+
 
 @dataclass(frozen=True)
-class Preparation:
+class ColumnEncoder:
     """What is done with every column of the reference, in its order.
 
     Attributes
@@ -67,12 +77,12 @@ class Preparation:
                     f"There is no column {name!r}{meant} to drop or to read as a category: there are "
                     f"{listed(frame.columns)}."
                 )
-        preparation = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
-        if not preparation.used:
+        encoder = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
+        if not encoder.used:
             raise DataError(
                 "No column of the reference can be used as a feature: every one is constant, empty or text."
             )
-        return preparation
+        return encoder
 
     @property
     def used(self) -> list[ColumnPlan]:

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, Position
 from accous.tabular.formats.values import exactly
 from accous.tabular.formats.writing import RowsOutput
-from accous.tabular.job import Job
-from accous.tabular.predictions import class_numbers, predictions_frame
-from accous.tabular.rejects import rejects_frame
+from accous.tabular.job_record import Job
+from accous.tabular.predictions import predictions_frame
+from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.rounds import RoundRule
-from accous.tabular.rows import RowReader, Rows
+from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.scoring import Scoring
+from accous.tabular.table_model import TableModel
 
 __all__ = ["AdaptRun", "SaveRule"]
 
@@ -48,7 +49,7 @@ class AdaptRun:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    table_model : TableModel
         With the job to carry out.
     folder : Path
         Where to save it.
@@ -72,12 +73,12 @@ class AdaptRun:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        *,
+        table_model: TableModel,
         folder: Path,
         reader: RowReader,
         output: RowsOutput,
         rejects: RowsOutput | None,
-        *,
         rule: RoundRule,
         save_rule: SaveRule,
         kept: list[str],
@@ -87,15 +88,15 @@ class AdaptRun:
         on_round: Callable[[Job], None] = lambda _: None,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        assert pipeline.job is not None
-        self._pipeline, self._folder, self._reader = pipeline, folder, reader
+        assert table_model.job is not None
+        self._table_model, self._folder, self._reader = table_model, folder, reader
         self._output, self._rejects = output, rejects
         self._rule, self._save_rule = rule, save_rule
         self._kept, self._learns_first = kept, learns_first
         self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
-        self._job = pipeline.job
-        self._scoring = None if label is None else Scoring(pipeline.model, label)
-        self._last_save, self._last_saved_round = time.monotonic(), pipeline.model.n_rounds_
+        self._job = table_model.job
+        self._scoring = None if label is None else Scoring(table_model.model, label)
+        self._last_save, self._last_saved_round = time.monotonic(), table_model.model.n_rounds_
 
     def run(self) -> bool:
         """Follow the stream to its end; return whether that was reached."""
@@ -125,7 +126,7 @@ class AdaptRun:
         if self._should_stop():
             self._save(is_last=True)
             return True
-        is_news = self._pipeline.model.n_rounds_ != self._last_saved_round
+        is_news = self._table_model.model.n_rounds_ != self._last_saved_round
         if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
             self._save()
         return False
@@ -146,13 +147,13 @@ class AdaptRun:
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
         """Play the rounds that are complete; return the rows left, and whether to stop."""
-        results = _Results(rows, self._pipeline.model)
+        results = _Results(rows, self._table_model.model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
             self._play(rows, results, start, stop)
             start = stop
             is_stopped = self._should_stop()
-            if is_stopped or self._save_rule.is_due(self._pipeline.model.n_rounds_, self._last_save):
+            if is_stopped or self._save_rule.is_due(self._table_model.model.n_rounds_, self._last_save):
                 self._emit(rows, results, stop)
                 self._save(is_last=is_stopped)
                 if is_stopped:
@@ -162,25 +163,20 @@ class AdaptRun:
         return rows.after(start), False
 
     def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
-        model = self._pipeline.model
         batch = rows.X[start:stop]
-        if self._learns_first:
-            model.adapt(batch)
-        scores = model.decision_function(batch)
-        results.scores[start:stop] = scores
-        results.ratios[start:stop] = model.ratio_.predict_ratio(batch)
-        if not self._learns_first:
-            model.adapt(batch)
-        results.rounds[start:stop] = model.n_rounds_
-        counts = self._scoring.count(rows.frame, batch, class_numbers(scores), start, stop) if self._scoring else ()
-        self._pipeline.history.add(model, stop - start, *counts)
+        scoring = self._scoring
+        count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
+        played = self._table_model.play_round(batch, learns_first=self._learns_first, count_errors=count_errors)
+        results.rounds[start:stop] = played.number
+        results.scores[start:stop] = played.scores
+        results.ratios[start:stop] = played.ratios
+        n_scored, n_wrong_fixed, n_wrong = played.counts
         job = self._job
         job.n_rows += stop - start
         job.n_rounds += 1
-        if counts:
-            job.n_scored += counts[0]
-            job.n_wrong_fixed += counts[1]
-            job.n_wrong += counts[2]
+        job.n_scored += n_scored
+        job.n_wrong_fixed += n_wrong_fixed
+        job.n_wrong += n_wrong
 
     def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
         """Write the rows up to one, and the bad ones before its end; remember the place."""
@@ -189,7 +185,7 @@ class AdaptRun:
             return
         part = slice(start, stop)
         kept = rows.frame[part].select(exactly(self._kept))
-        classes = self._pipeline.model.classes_
+        classes = self._table_model.model.classes_
         self._output.write(
             predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)
         )
@@ -210,8 +206,8 @@ class AdaptRun:
         job.n_output_bytes = self._output.put_on_disk()
         job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         job.is_finished = is_finished
-        save_pipeline(self._pipeline, self._folder, is_last=is_last)
-        self._last_save, self._last_saved_round = time.monotonic(), self._pipeline.model.n_rounds_
+        save_table_model(self._table_model, self._folder, is_last=is_last)
+        self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
 
 
 class _Results:

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.plans import NumberColumn
-from accous.tabular.columns.preparation import Preparation
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly
 
@@ -93,7 +93,7 @@ class RowReader:
     Parameters
     ----------
     table : TableReader
-    preparation : Preparation
+    encoder : ColumnEncoder
     passed : list of str
         Columns to read besides the features.
     skips_bad : bool
@@ -102,20 +102,20 @@ class RowReader:
     """
 
     def __init__(
-        self, table: TableReader, preparation: Preparation, passed: list[str], *, skips_bad: bool, accepts_unknown: bool
+        self, table: TableReader, encoder: ColumnEncoder, passed: list[str], *, skips_bad: bool, accepts_unknown: bool
     ) -> None:
         self._table = table
-        self._preparation = preparation
+        self._encoder = encoder
         self._passed = passed
         self._skips_bad = skips_bad
         self._accepts_unknown = accepts_unknown
-        preparation.require_columns(table.columns, table.name)
-        numbers = [plan.name for plan in preparation.used if isinstance(plan, NumberColumn)]
+        encoder.require_columns(table.columns, table.name)
+        numbers = [plan.name for plan in encoder.used if isinstance(plan, NumberColumn)]
         table.read_as_numbers([name for name in numbers if name not in passed])
         for name in passed:
             if name not in table.columns:
                 raise no_such_column(table, name)
-        require_usable(table, [*preparation.used_columns, *passed])
+        require_usable(table, [*encoder.used_columns, *passed])
 
     def read(self, start: Position) -> Iterator[Rows | None]:
         """Yield the rows from a position on; None where nothing more is there yet.
@@ -125,7 +125,7 @@ class RowReader:
         DataError
             At a bad row, where those are not skipped; the rows before it have been yielded then.
         """
-        wanted = list(dict.fromkeys([*self._preparation.used_columns, *self._passed]))
+        wanted = list(dict.fromkeys([*self._encoder.used_columns, *self._passed]))
         for chunk in self._table.chunks(wanted, start):
             if chunk is None:
                 yield None
@@ -140,7 +140,7 @@ class RowReader:
             raise first_bad.error(self._table.name, self._table.unit)
 
     def _prepare(self, chunk: Chunk) -> Rows:
-        features = self._preparation.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
+        features = self._encoder.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
         if not features.bad_values:
             return self._rows(chunk, features.X, chunk.bad_rows, features)
         is_good = np.ones(len(chunk.lines), dtype=bool)
