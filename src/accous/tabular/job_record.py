@@ -51,7 +51,7 @@ class JobSpec:
         return replace(self, rejects=other.rejects, options={**self.options, "on-bad-row": "skip"}) == other
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Job:
     """A run and its progress, which is written into as the run goes on.
 
@@ -132,7 +132,7 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
     is_own = before is not None and not before.is_finished and before.spec.rejects == spec.rejects
     if not (overwrites or is_own):
         require_free(spec.rejects)
-    return Job(spec)
+    return Job(spec=spec)
 
 
 def require_free(rejects: str) -> None:

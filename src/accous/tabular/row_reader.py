@@ -18,7 +18,7 @@ from accous.tabular.formats.values import exactly
 __all__ = ["RowReader", "Rows"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """Rows that wait for their round.
 
@@ -59,12 +59,12 @@ class Rows:
             return others
         moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
         return Rows(
-            np.concatenate((self.X, others.X)),
-            pl.concat((self.frame, others.frame)),
-            self.bad_rows + others.bad_rows,
-            np.concatenate((self.n_missing, others.n_missing)),
-            np.concatenate((self.n_unknown, others.n_unknown)),
-            (*self._chunks, *moved),
+            X=np.concatenate((self.X, others.X)),
+            frame=pl.concat((self.frame, others.frame)),
+            bad_rows=self.bad_rows + others.bad_rows,
+            n_missing=np.concatenate((self.n_missing, others.n_missing)),
+            n_unknown=np.concatenate((self.n_unknown, others.n_unknown)),
+            _chunks=(*self._chunks, *moved),
         )
 
     def after(self, n_rows: int) -> Rows:
@@ -75,12 +75,12 @@ class Rows:
         # Of the chunks that are used up the last one stays as long as it has rows.
         chunks = tuple((first - n_rows, chunk) for first, chunk in self._chunks if first + len(chunk.ends) > n_rows)
         return Rows(
-            self.X[n_rows:],
-            self.frame[n_rows:],
-            [bad for bad in self.bad_rows if bad.end > end],
-            self.n_missing[n_rows:],
-            self.n_unknown[n_rows:],
-            chunks,
+            X=self.X[n_rows:],
+            frame=self.frame[n_rows:],
+            bad_rows=[bad for bad in self.bad_rows if bad.end > end],
+            n_missing=self.n_missing[n_rows:],
+            n_unknown=self.n_unknown[n_rows:],
+            _chunks=chunks,
         )
 
     def _chunk_of(self, row: int) -> tuple[int, Chunk]:
@@ -174,7 +174,14 @@ class RowReader:
         n_missing, n_unknown = features.n_missing, features.n_unknown
         if good is not None:
             n_missing, n_unknown = n_missing[good], n_unknown[good]
-        return Rows(X, chunk.frame.select(exactly(self._passed)), bad_rows, n_missing, n_unknown, ((0, chunk),))
+        return Rows(
+            X=X,
+            frame=chunk.frame.select(exactly(self._passed)),
+            bad_rows=bad_rows,
+            n_missing=n_missing,
+            n_unknown=n_unknown,
+            _chunks=((0, chunk),),
+        )
 
 
 def _head(rows: Rows, n_rows: int) -> Rows:

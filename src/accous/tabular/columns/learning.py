@@ -145,4 +145,11 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
     if not frequent:
         return LeftOutColumn(name, f"text with {len(ordered)} different values, all of them rare")
     rare = sorted({level for level, _ in ordered} - set(frequent)) if n_rare <= _MOST_RARE else []
-    return CategoryColumn(name, frequent, n_rare > 0, texts.null_count() > 0, rare, n_rare)
+    return CategoryColumn(
+        name=name,
+        levels=frequent,
+        has_other=n_rare > 0,
+        has_missing=texts.null_count() > 0,
+        rare=rare,
+        n_rare=n_rare,
+    )

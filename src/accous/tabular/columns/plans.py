@@ -115,7 +115,7 @@ class NumberColumn:
         return f"(x - {self.mean:.4g}) / {self.deviation:.4g}; missing: {self.median:.4g}{marked}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CategoryColumn:
     """A category: one feature for each level that is frequent in the reference.
 

@@ -74,7 +74,7 @@ class Position:
     tail_digest: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chunk:
     """Rows in the order of the table.
 

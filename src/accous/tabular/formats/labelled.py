@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class LabelledTable:
                 yield chunk
                 continue
             frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(exactly(wanted))
-            yield Chunk(frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, chunk.row_bytes)
+            yield replace(chunk, frame=frame)
 
 
 def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,7 @@ class NpyTable:
         kept = values[good] if faults else values
         frame = pl.DataFrame(kept, schema=self.columns, orient="row").select(exactly(wanted))
         chunk = chunk_of(frame, first, good, faults, {row: _text(values[row]) for row in faults})
-        return Chunk(
-            frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, lambda row: _text(kept[row]).encode()
-        )
+        return replace(chunk, frame=frame, row_bytes=lambda row: _text(kept[row]).encode())
 
     def _require_same(self, start: Position) -> None:
         require_same_table(self.name, len(self._array), start)

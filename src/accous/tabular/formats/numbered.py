@@ -52,4 +52,4 @@ def chunk_of(
         BadRow(first + row + 1, first + row + 1, fault.column, fault.reason, texts.get(row, ""))
         for row, fault in sorted(faults.items())
     ]
-    return Chunk(frame, ends, ends, ends, bad_rows)
+    return Chunk(frame=frame, lines=ends, ends=ends, next_lines=ends, bad_rows=bad_rows)

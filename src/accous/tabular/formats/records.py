@@ -14,7 +14,7 @@ _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _LONGEST_RECORD = 1 << 22
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """Whole records of a text.
 
@@ -93,7 +93,15 @@ class RecordCutter:
         lines = np.searchsorted(newlines, starts) + self.line + 1
         # A record ends in the line it begins in, unless there are line ends inside quotes.
         next_lines = lines if is_outside is None else np.searchsorted(newlines, ends) + self.line + 1
-        records = Records(content[:n_used], starts, ends, widths, lines, next_lines, self.offset)
+        records = Records(
+            content=content[:n_used],
+            starts=starts,
+            ends=ends,
+            widths=widths,
+            lines=lines,
+            next_lines=next_lines,
+            offset=self.offset,
+        )
         self._rest = content[n_used:]
         self.offset += n_used
         self.line += int(np.searchsorted(newlines, n_used))

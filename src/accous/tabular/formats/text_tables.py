@@ -141,7 +141,8 @@ class TextTable(ABC):
     def _only_bad(self, text: bytes, line: int, end: int, wanted: list[str]) -> Chunk:
         none = np.empty(0, dtype=np.int64)
         bad = BadRow(end, line, "", "a quote is opened and not closed", text.decode("utf-8", "replace"))
-        return Chunk(pl.DataFrame(schema=dict.fromkeys(wanted, pl.String)), none, none, none, [bad])
+        frame = pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
+        return Chunk(frame=frame, lines=none, ends=none, next_lines=none, bad_rows=[bad])
 
     def _read_records(self, records: Records, wanted: list[str]) -> Chunk:
         is_good = np.ones(len(records), dtype=bool)
@@ -159,7 +160,12 @@ class TextTable(ABC):
         bad_rows = sorted(bad_rows + unread, key=lambda bad: bad.end)
         ends = records.ends[rows] + 1 + records.offset
         return Chunk(
-            frame, records.lines[rows], ends, records.next_lines[rows], bad_rows, lambda row: records.raw(rows[row])
+            frame=frame,
+            lines=records.lines[rows],
+            ends=ends,
+            next_lines=records.next_lines[rows],
+            bad_rows=bad_rows,
+            row_bytes=lambda row: records.raw(rows[row]),
         )
 
     def _undecodable(self, records: Records) -> list[BadRow]:

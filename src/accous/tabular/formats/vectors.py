@@ -87,16 +87,17 @@ def spread_vectors(frame: pl.DataFrame, widths: Mapping[str, int]) -> tuple[pl.D
     faults: dict[int, Fault] = {}
     parts: list[pl.DataFrame] = []
     for column in frame:
-        width = widths.get(column.name)
-        if width is None or not (is_vector(column.dtype) or column.dtype == pl.Null):
+        is_empty = column.null_count() == len(column)  # whatever type it has then
+        if column.name not in widths or not (is_empty or is_vector(column.dtype)):
             parts.append(column.to_frame())
             continue
-        values, found = read_vectors(column.cast(pl.List(pl.Float64)) if column.dtype == pl.Null else column, width)
-        faults = found | faults  # of two embeddings in a row, the first one with a fault is named
+        width = widths[column.name]
+        if is_empty:
+            column = pl.Series(column.name, [None] * len(column), dtype=pl.List(pl.Float64))
+        values, found = read_vectors(column, width)
+        faults = found | faults  # of two bad embeddings in a row, the first one is named
         parts.append(pl.DataFrame(values, schema=spread_names(column.name, width), orient="row"))
-    if len(parts) == frame.width and all(part.width == 1 for part in parts):
-        return frame, {}
-    return pl.concat(parts, how="horizontal"), faults
+    return (pl.concat(parts, how="horizontal") if parts else frame), faults
 
 
 def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, int]) -> None:
