@@ -196,7 +196,7 @@ def test_another_stream_goes_on_with_what_was_learned():
 def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
     (tmp_path / "predictions.csv").write_text("precious")
     assert main(ADAPT) == 1
-    assert "predictions.csv exists and is not an unfinished output of this model" in capsys.readouterr().err
+    assert "predictions.csv already exists and is not an unfinished output of this model" in capsys.readouterr().err
     assert (tmp_path / "predictions.csv").read_text() == "precious"
     assert main([*ADAPT, "--force"]) == 0
 
@@ -211,8 +211,8 @@ def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
         (["adapt", "model", "stream.csv", "--json"], "both go to stdout"),
         (["adapt", "model", "stream.csv", "-o", "stream.csv"], "STREAM and --output are the same file"),
         (["adapt", "model", "stream.csv", "-o", "model/p.csv"], "inside the model's folder"),
-        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not say what is in the file"),
-        (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet is read from a finished file"),
+        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not tell the file format"),
+        (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet must be a finished file"),
     ],
 )
 def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -225,7 +225,7 @@ def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, sentence,
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["adapt", "nothing", "stream.csv"], "nothing is no folder: make a model with accous fit first"),
+        (["adapt", "nothing", "stream.csv"], "nothing is not a folder: make a model with accous fit first"),
         (["adapt", ".", "stream.csv"], ". holds no saved model"),
         (["adapt", "model", "none.csv"], "none.csv cannot be read: No such file"),
         (["adapt", "model", "stream.csv", "-o", "nowhere/p.csv"], "nowhere/p.csv cannot be written to"),
@@ -256,7 +256,7 @@ def test_a_column_that_the_stream_does_not_have_is_a_wrong_argument(option, sent
 def test_a_column_called_like_one_of_ours_cannot_be_kept(capsys):
     pl.read_csv("stream.csv").with_columns(ratio=1).write_csv("stream.csv")
     assert main([*ADAPT, "--keep", "ratio"]) == 2
-    assert "--keep ratio: the predictions have a column of that name" in capsys.readouterr().err
+    assert "--keep ratio: the predictions have a column with that name" in capsys.readouterr().err
 
 
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):
@@ -270,8 +270,8 @@ def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
     (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
     assert main(ADAPT) == 1
     assert main([*ADAPT, "--batch-size", "3"]) == 1
-    assert "model is in the middle of a run on" in (error := capsys.readouterr().err)
-    assert "with --batch-size 10: run that command again to finish it, or give it up with --new" in error
+    assert "model has an unfinished run on" in (error := capsys.readouterr().err)
+    assert "with --batch-size 10: run that command again to finish it, or abandon it with --new" in error
     assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
 
 
@@ -297,7 +297,7 @@ def test_a_stream_that_changed_before_the_place_reached_is_refused(tmp_path, cap
     capsys.readouterr()
     (tmp_path / "stream.csv").write_text("".join(lines[:1] + lines[2:]))
     assert main(ADAPT) == 1
-    assert "stream.csv is not the table that was read before: what stands before line 92" in capsys.readouterr().err
+    assert "stream.csv is not the table that was read before: the text before line 92" in capsys.readouterr().err
     (tmp_path / "stream.csv").write_text(text)
     assert main(ADAPT) == 0
     assert pl.read_csv("predictions.csv").height == 300
@@ -309,7 +309,7 @@ def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
     assert main(ADAPT) == 1
     (tmp_path / "predictions.csv").write_text("round\n")
     assert main(ADAPT) == 1
-    assert "predictions.csv has 6 bytes where" in capsys.readouterr().err
+    assert "predictions.csv has 6 bytes, but" in capsys.readouterr().err
 
 
 def test_inspect_shows_the_state(capsys):

@@ -191,9 +191,9 @@ def test_the_wrong_encoding_is_noticed(capsys):
 def test_json_lines_name_what_is_wrong(capsys):
     good = '{"age": 30, "income": 1200.5, "plan": "a"}'
     bad = {
-        "{": "this is no JSON",
-        "[1, 2]": "this is no JSON object",
-        '{"age": [1], "income": 2, "plan": "a"}': "a list or an object stands where one value belongs",
+        "{": "not valid JSON",
+        "[1, 2]": "not a JSON object",
+        '{"age": [1], "income": 2, "plan": "a"}': "a list or an object where a single value is expected",
         '{"age": true, "income": 2, "plan": "a"}': "'true' is not a number",
     }
     for row, reason in bad.items():

@@ -106,7 +106,7 @@ def test_another_width_is_one_sentence_and_exit_code_2(capsys):
         assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
         numbers = "1 number" if width == 1 else f"{width} numbers"
         assert capsys.readouterr().err == (
-            f"accous: {path} holds embeddings of {numbers} ('embedding'), and the model was fitted with {WIDTH}: embed "
+            f"accous: {path} holds embeddings of {numbers} ('embedding'), but the model was fitted with {WIDTH}: embed "
             "both with the same network, or fit again.\n"
         )
         assert not Path("predictions.csv").exists()
@@ -120,7 +120,7 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     assert main(fit) == 0
     adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv"]
     assert main(adapt) == 1
-    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers where {WIDTH} belong; fix it"
+    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers instead of {WIDTH}; fix it"
     assert sentence in capsys.readouterr().err
     assert pl.read_csv("predictions.csv").height == 40
     assert main([*adapt, "--on-bad-row", "skip", "--new", "--force"]) == 0

@@ -127,7 +127,7 @@ def test_a_number_column_can_be_read_as_categories():
     ("arguments", "sentence"),
     [
         (["fit", "none.csv", "--label", "y", "-o", "m"], "none.csv cannot be read: No such file or directory"),
-        ([*FIT, "--format", "parquet"], "reference.csv is no Parquet file"),
+        ([*FIT, "--format", "parquet"], "reference.csv is not a readable Parquet file"),
         (["fit", ".", "--label", "y", "-o", "m", "--format", "csv"], ". is a folder: give a file"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--categorical", "nothing"], "--categorical nothing: reference.csv has no such column"),
         ([*FIT, "--drop", "label"], "The label 'label' cannot be dropped"),
         ([*FIT, "--ratio", "best"], "--ratio must be one of"),
-        ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss does not go with --ratio kmm"),
+        ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss cannot be combined with --ratio kmm"),
         ([*FIT, "--on-bad-row", "cry"], "--on-bad-row must be one of"),
         ([*FIT, "--seed", "-1"], "--seed must be between"),
         ([*FIT, "--encoding", "klingon"], "--encoding 'klingon' is unknown"),
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--C", "-1"], "C must be"),
         ([*FIT, "--max-ratio", "0"], "max_ratio must be"),
         ([*FIT, "--feature-map", "deep"], "feature_map must be"),
-        (["fit", "reference", "--label", "y", "-o", "m"], "does not say what is in the file"),
+        (["fit", "reference", "--label", "y", "-o", "m"], "does not tell the file format"),
         (["fit", "reference.csv", "-o", "m"], "--label"),
     ],
 )

@@ -36,7 +36,7 @@ def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> ReferenceTable:
 @pytest.mark.parametrize("path", ["rows.npy", "rows.parquet", "rows.csv"])
 def test_something_besides_the_label_must_be_left(path):
     assert read(path, ROWS, NAMES[1:]).X.shape == (12, 1)
-    with pytest.raises(DataError, match=f"^{path} has no column to learn from but the label 'label': drop fewer"):
+    with pytest.raises(DataError, match=f"^{path} has no column other than the label 'label': drop fewer"):
         read(path, ROWS, NAMES)
 
 

@@ -246,7 +246,7 @@ def test_embeddings_come_as_lists_or_as_columns(embedded, tmp_path):
 
 def test_bad_and_empty_embeddings(embedded):
     model = accous.load(embedded / "model")
-    with pytest.raises(DataError, match=r"Row 1 of .*, column 'embedding': 3 numbers where 4 belong"):
+    with pytest.raises(DataError, match=r"Row 1 of .*, column 'embedding': 3 numbers instead of 4"):
         model.step(pl.DataFrame({"embedding": [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0]]}))
     with pytest.raises(DataError, match=r"Row 0 of .*, column 'embedding_2': nan is not a finite number"):
         model.step(pl.DataFrame({"embedding": [[1.0, 2.0, float("nan"), 4.0]]}))

@@ -52,7 +52,7 @@ _ReferenceFile = Annotated[
 _Label = Annotated[
     str,
     typer.Option(
-        "--label", metavar="COL|FILE", help="The column of labels, or their own file: labels.npy, labels.csv:COL."
+        "--label", metavar="COL|FILE", help="The label column, or a separate file: labels.npy, labels.csv:COL."
     ),
 ]
 _Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
@@ -63,7 +63,7 @@ _Drop = Annotated[
 _Categorical = Annotated[
     list[str] | None,
     typer.Option(
-        "--categorical", metavar="COL,...", help="Columns to read as categories though they look like numbers.",
+        "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -71,13 +71,16 @@ _Ratio = Annotated[
     str,
     typer.Option(
         "--ratio", metavar="accous|ulsif|kliep|kmm|lr|olre|none",
-        help="How the drift is estimated; none never adapts.", rich_help_panel=_MODEL,
+        help="How to estimate the drift; none never adapts.", rich_help_panel=_MODEL,
     ),
 ]  # fmt: skip
 _FeatureMap = Annotated[
     str | None,
     typer.Option(
-        "--feature-map", metavar="auto|identity|standardize|rbf", help="Features of the ratio.", rich_help_panel=_MODEL
+        "--feature-map",
+        metavar="auto|identity|standardize|rbf",
+        help="Feature map of the ratio.",
+        rich_help_panel=_MODEL,
     ),
 ]
 _Loss = Annotated[
@@ -88,10 +91,12 @@ _Loss = Annotated[
     ),
 ]  # fmt: skip
 _MaxRatio = Annotated[
-    float | None, typer.Option("--max-ratio", help="Where ratios are cut; 100.", rich_help_panel=_MODEL)
+    float | None, typer.Option("--max-ratio", help="Upper bound of the ratios; 100.", rich_help_panel=_MODEL)
 ]
-_C = Annotated[float, typer.Option("--C", help="Inverse penalty of the classifier.", rich_help_panel=_MODEL)]
-_Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", rich_help_panel=_MODEL)]
+_C = Annotated[
+    float, typer.Option("--C", help="Inverse regularization strength of the classifier.", rich_help_panel=_MODEL)
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=_MODEL)]
 
 
 def fit(

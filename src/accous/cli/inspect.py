@@ -23,7 +23,7 @@ _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by 
 
 
 def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int:
-    """Show what a model has learned so far, and how far its last run has come."""
+    """Show what a model has learned so far, and the progress of its last run."""
     from accous.tabular.summary import read_table_model_summary
 
     summary = read_table_model_summary(model)

@@ -74,7 +74,7 @@ class AdaptRequest:
         """Format of the predictions."""
         output_format = format_of(self.output, "a name with one of these endings")
         if output_format == "npy":
-            raise ParameterError(f"Predictions are a table, not an array: let {self.output} end in .csv or .parquet.")
+            raise ParameterError("Predictions are a table, not an array: use a name such as predictions.csv.")
         return output_format
 
     @property

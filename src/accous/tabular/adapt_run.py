@@ -1,4 +1,4 @@
-"""The online stage over a table: predict, learn, write, save; killed at any moment it goes on where it was."""
+"""The online stage over a table: predict, learn, write, save. A run that is killed resumes where it was."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _END = object()
 
 @dataclass(frozen=True)
 class SaveRule:
-    """When to save in the middle of a run: every so many rounds, or every so many seconds.
+    """When to save during a run: after a number of rounds, or after a number of seconds.
 
-    Neither changes what is written.
+    Neither changes the output.
     """
 
     rounds: int | None = None
@@ -55,7 +55,7 @@ class AdaptRun:
         Where to save it.
     reader : RowReader
     output, rejects : RowsOutput
-        The second for rows that are set aside; None where there are none to be.
+        The second is for bad rows; None if they are not kept.
     rule : RoundRule
     save_rule : SaveRule
     kept : list of str
@@ -64,11 +64,11 @@ class AdaptRun:
         Column to score with.
     learns_first : bool
     should_stop : callable
-        Asked after every round; True saves and ends the run before the stream does.
+        Called after every round; if it returns True, the run is saved and ends early.
     on_round : callable
         Called after every round with the job so far.
     finish : callable
-        Called when all rows are on the disk and before the run is saved as finished.
+        Called when all rows are on disk, before the run is saved as finished.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class AdaptRun:
         return self._finish(waiting)
 
     def _next(self, pieces: Iterator[Rows | None]) -> Any:
-        """Return what is read next; where that fails, the rounds before it are saved: all of their rows are written."""
+        """Return the next piece; if reading fails, save the rounds before it, whose rows are all written."""
         try:
             return next(pieces, _END)
         except Exception:
@@ -146,7 +146,7 @@ class AdaptRun:
         return True
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
-        """Play the rounds that are complete; return the rows left, and whether to stop."""
+        """Play the complete rounds; return the remaining rows, and whether to stop."""
         results = _Results(rows, self._table_model.model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
@@ -179,7 +179,7 @@ class AdaptRun:
         job.n_wrong += n_wrong
 
     def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
-        """Write the rows up to one, and the bad ones before its end; remember the place."""
+        """Write the rows up to ``stop`` and the bad rows between them; record the position."""
         start, results.n_emitted = results.n_emitted, stop
         if start == stop:
             return
@@ -211,7 +211,7 @@ class AdaptRun:
 
 
 class _Results:
-    """What was computed of rows, round by round."""
+    """The results of rows, round by round."""
 
     def __init__(self, rows: Rows, model: Any) -> None:
         n_rows, n_classes = len(rows), len(model.classes_)

@@ -48,7 +48,7 @@ class FitRequest:
     feature_map, loss, max_ratio : optional
         Parameters of the ratio estimator; None leaves its default.
     C : float
-        Inverse penalty of the classifier.
+        Inverse regularization strength of the classifier.
     seed : int
     table_format, encoding, separator : str, optional
         Of the reference, where they cannot be told from the file.

@@ -1,4 +1,4 @@
-"""The offline stage on a table: read the reference, decide about its columns, fit, and say how good the fit is."""
+"""The offline stage on a table: read the reference, learn how to encode its columns, and cross-validate."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MOST_CLASSES = 200
 
 @dataclass(frozen=True)
 class ReferenceTable:
-    """A labelled table, ready to be fitted.
+    """A labelled table, ready for fitting.
 
     Attributes
     ----------
     frame : polars.DataFrame
-        All columns but the label.
+        All columns except the label.
     y : array of shape (n_rows,)
-        Whole numbers where all labels are such, else texts.
+        Integers if all labels are integers, otherwise strings.
     encoder : ColumnEncoder
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
-        Those set aside.
+        The rows set aside.
     """
 
     frame: pl.DataFrame
@@ -47,16 +47,16 @@ class ReferenceTable:
 
 
 def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> ReferenceTable:
-    """Read a labelled table and decide what is done with its columns.
+    """Read a labelled table and learn how to encode its columns.
 
     Parameters
     ----------
     table : TableReader
     label : str
-        Its column of labels.
+        Its label column.
     choices : Choices
     skips_bad : bool
-        Whether rows that cannot be used are set aside, or are an error.
+        Whether bad rows are set aside, or are an error.
     """
     wanted = _columns_to_read(table, label, choices)
     pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
@@ -83,9 +83,9 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
 
 
 def cross_validate(reference: ReferenceTable, choices: Choices, *, C: float, seed: int) -> float | None:
-    """Accuracy on the reference in five parts, each predicted by a fit on the four others, preprocessing included.
+    """Return the accuracy of five-fold cross-validation on the reference, preprocessing included.
 
-    None where there are too few rows: a part is empty, or the others have one class only or no usable column.
+    It is None if there are too few rows: a fold is empty, or the others have a single class or no usable column.
     """
     fold_of_row = _folds(reference.y, seed)
     is_right = np.zeros(len(reference.y), dtype=bool)
@@ -105,7 +105,7 @@ def cross_validate(reference: ReferenceTable, choices: Choices, *, C: float, see
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
-    """Name the label and all that is not dropped."""
+    """Return the label and all columns that are not dropped."""
     if label not in table.columns:
         raise no_such_column(table, label)
     require_usable(table, [label])
@@ -115,12 +115,12 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     # which single numbers are dropped is read and checked as a whole.
     wanted = [name for name in table.columns if name not in choices.drop]
     if wanted == [label]:
-        raise DataError(f"{table.name} has no column to learn from but the label {label!r}: drop fewer, or add some.")
+        raise DataError(f"{table.name} has no column other than the label {label!r}: drop fewer columns, or add some.")
     return wanted
 
 
 def _folds(y: NDArray[Any], seed: int) -> NDArray[np.int64]:
-    """Deal the rows of every class out to the parts, in random order."""
+    """Distribute the rows of each class over the folds, in random order."""
     folds = np.empty(len(y), dtype=np.int64)
     random = np.random.default_rng(seed)
     n_dealt = 0

@@ -1,4 +1,4 @@
-"""Rows on their way from a table to a round: features, what is passed through, and where each row stands."""
+"""Rows on their way from a table to a round: features, copied columns, and the position of each row."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["RowReader", "Rows"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows that wait for their round.
+    """Rows that are waiting for their round.
 
     Attributes
     ----------
     X : array of shape (n_rows, n_features)
     frame : polars.DataFrame
-        The columns to pass through, to group by and to score with.
+        The columns to copy, to group by and to score with.
     bad_rows : list of BadRow
-        Those set aside among them and after them.
+        Bad rows between and after them.
     n_missing, n_unknown : array of shape (n_rows,)
         Values in each row that are missing, and categories that the reference does not have.
     """
@@ -54,7 +54,7 @@ class Rows:
         return chunk.position_after(row - first)
 
     def followed_by(self, others: Rows) -> Rows:
-        """Return both as one."""
+        """Return these rows and the others as one."""
         if not len(self) and not self.bad_rows:
             return others
         moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
@@ -68,7 +68,7 @@ class Rows:
         )
 
     def after(self, n_rows: int) -> Rows:
-        """Return the rows that are left when so many are used, with the bad rows that follow those."""
+        """Return the rows after the first ``n_rows``, with the bad rows that follow."""
         if n_rows == 0:
             return self
         end = self.end_of(n_rows - 1)
@@ -88,7 +88,7 @@ class Rows:
 
 
 class RowReader:
-    """Reads a table, prepares its rows, and sets bad ones aside or stops at the first.
+    """Reads a table, encodes its rows, and sets bad rows aside or stops at the first one.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class RowReader:
         Columns to read besides the features.
     skips_bad : bool
     accepts_unknown : bool
-        Whether categories that the reference does not have are used, or make a row a bad one.
+        Whether categories that the reference does not have are accepted, or make their rows bad.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class RowReader:
         require_usable(table, [*encoder.used_columns, *passed])
 
     def read(self, start: Position) -> Iterator[Rows | None]:
-        """Yield the rows from a position on; None where nothing more is there yet.
+        """Yield the rows from a position on; None while there is nothing new yet.
 
         Raises
         ------
         DataError
-            At a bad row, where those are not skipped; the rows before it have been yielded then.
+            At a bad row, unless bad rows are skipped; the rows before it have been yielded.
         """
         wanted = list(dict.fromkeys([*self._encoder.used_columns, *self._passed]))
         for chunk in self._table.chunks(wanted, start):

@@ -1,6 +1,6 @@
-"""What a model's folder has to say about itself: written with the last save of a run, and shown without loading it.
+"""The summary of a table model: written with the last save of a run, and shown without loading the model.
 
-Nothing is imported here but when it is computed: reading it back takes no numerical library.
+Reading it back imports no numerical library.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ _VERSION = 1
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
-    """Return the state of a model and the lines about its columns, as JSON has them.
+    """Return the state of a model and the lines about its columns, ready for JSON.
 
-    It is a function of what is saved, whether or not the run was interrupted. The estimated error costs as much as
-    several rounds.
+    The result depends only on what is saved, not on interruptions. Computing it costs as much as several rounds.
     """
     from accous.tabular.columns.summaries import shown_lines
 
@@ -33,14 +32,14 @@ def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
 def read_table_model_summary(folder: Path) -> dict[str, Any] | None:
     """Return what `summarize_table_model` returned at the last save.
 
-    None where there is no such record: the run is going on or was killed, or another version of accous has saved.
+    None if there is no such record: a run is in progress or was killed, or another version of accous saved.
     """
     summary = read_summary(folder)
     return summary if summary is not None and summary.get("version") == _VERSION else None
 
 
 def summarize_run(table_model: TableModel) -> dict[str, Any]:
-    """What a run has come to, as JSON has it."""
+    """Return the results of a run, ready for JSON."""
     job, model = table_model.job, table_model.model
     assert job is not None
     return {

@@ -90,7 +90,7 @@ def test_what_the_user_decides_is_done():
     encoder = ColumnEncoder.learn(REFERENCE, Choices(drop=("level",), categorical=("number",)))
     plans = {plan.name: plan for plan in encoder.plans}
     assert isinstance(plans["number"], CategoryColumn)
-    assert plans["level"] == LeftOutColumn("level", "as asked for")
+    assert plans["level"] == LeftOutColumn("level", "dropped with --drop")
     with pytest.raises(DataError, match="There is no column 'more'"):
         ColumnEncoder.learn(REFERENCE, Choices(drop=("more",)))
 

@@ -77,7 +77,7 @@ class NpyTable:
         if start.tail_digest and start.tail_digest != digest_of(_text(self._array[start.end - 1]).encode()):
             raise DataError(
                 f"{self.name} is not the table that was read before: its row {start.end} has changed; restore it, or "
-                "begin a new run with --new."
+                "start a new run with --new."
             )
 
 
@@ -93,7 +93,7 @@ def open_array(path: str) -> NDArray[Any]:
                 f"{path} holds Python objects, which can only be unpickled and may run any code: save plain numbers or "
                 "texts, for example numpy.save(path, array.astype('float32')) or array.astype(str)."
             ) from None
-        raise DataError(f"{path} is no .npy file that can be read ({error}).") from None
+        raise DataError(f"{path} is not a readable .npy file ({error}).") from None
 
 
 def _require_rows_of_numbers(array: NDArray[Any], path: str) -> None:

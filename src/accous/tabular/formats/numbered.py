@@ -24,8 +24,8 @@ def require_same_table(name: str, n_rows: int, start: Position) -> None:
     """Raise a DataError for a table that has fewer rows than were read of it before."""
     if start.end > n_rows:
         raise DataError(
-            f"{name} is not the table that was read before: it has {n_rows} rows, and {start.end} were "
-            "read; restore it, or begin a new run with --new."
+            f"{name} is not the table that was read before: it has {n_rows} rows, but {start.end} were "
+            "read; restore it, or start a new run with --new."
         )
 
 

@@ -43,11 +43,11 @@ def format_of(path: str, option: str) -> str:
         return "csv"
     suffix = _ending(path)
     if suffix == ".npz":
-        raise ParameterError(f"{path} is an archive of arrays: save the one meant with numpy.save, as .npy.")
+        raise ParameterError(f"{path} is an archive of arrays: save the array you need with numpy.save, as .npy.")
     if suffix not in _FORMAT_OF_SUFFIX:
         raise ParameterError(
-            f"The name {path!r} does not say what is in the file: let it end in .csv, .tsv, .jsonl, .parquet or .npy, "
-            f"or give {option}."
+            f"The name {path!r} does not tell the file format: use a name that ends in .csv, .tsv, .jsonl, .parquet or "
+            f".npy, or give {option}."
         )
     return _FORMAT_OF_SUFFIX[suffix]
 
@@ -98,7 +98,7 @@ def open_table(
     if table_format in ("parquet", "npy"):
         kind = "Parquet" if table_format == "parquet" else "An .npy array"
         if path == STDIN or is_growing:
-            raise ParameterError(f"{kind} is read from a finished file: neither from standard input nor with --follow.")
+            raise ParameterError(f"{kind} must be a finished file: neither standard input nor --follow.")
         if table_format == "parquet":
             return ParquetTable(path, widths)
         # An array has no names: it is what the model knows, where that is one thing only.

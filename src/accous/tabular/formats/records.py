@@ -52,7 +52,7 @@ class Records:
 
 
 class RecordCutter:
-    """Collects pieces of a text and gives the records that are whole.
+    """Collects pieces of a text and returns the complete records.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ class RecordCutter:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the record begun is so long that a quote must have been left open."""
+        """Whether the current record is so long that a quote must have been left open."""
         return len(self._rest) > _LONGEST_RECORD
 
     @property
     def has_rest(self) -> bool:
-        """Whether a record has begun and not ended."""
+        """Whether there is an incomplete record."""
         return bool(self._rest)
 
     def feed(self, piece: bytes) -> Records:
@@ -108,7 +108,7 @@ class RecordCutter:
         return records
 
     def drop_line(self) -> tuple[bytes, Records]:
-        """Give up the line that a quote was left open in; return it, and the records that follow it."""
+        """Drop the line in which a quote was left open; return it, and the records after it."""
         line, _, rest = self._rest.partition(b"\n")
         self._rest = b""
         self.offset += len(line) + 1

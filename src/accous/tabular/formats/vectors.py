@@ -28,7 +28,7 @@ EMBEDDING = "embedding"  # what the rows of an array are called, which has no na
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a row cannot be used."""
+    """The reason why a row cannot be used."""
 
     column: str
     reason: str
@@ -74,7 +74,7 @@ def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], di
     faults = faults_of(values, name)
     for row in np.flatnonzero(~is_whole.to_numpy()).tolist():
         length = lengths[row]
-        reason = "the embedding is missing" if length is None else f"{_numbers(length)} where {width} belong"
+        reason = "the embedding is missing" if length is None else f"{_numbers(length)} instead of {width}"
         faults[row] = Fault(name, reason)
     return values, faults
 
@@ -105,7 +105,7 @@ def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, i
     for name, width in widths.items():
         if fitted.get(name, width) != width:
             raise ParameterError(
-                f"{table} holds embeddings of {_numbers(width)} ({name!r}), and the model was fitted with "
+                f"{table} holds embeddings of {_numbers(width)} ({name!r}), but the model was fitted with "
                 f"{fitted[name]}: embed both with the same network, or fit again."
             )
 
