@@ -24,7 +24,7 @@ from rich.console import Console
 from accous.cli import main as run_command
 from accous.core.fast.compiled import compile_all
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 from benchmarks.record import write_results
 
 BATCH_SIZE = 10
@@ -62,11 +62,11 @@ def fit(folder: str) -> None:
 
 def compare() -> dict[str, float]:
     """Return the CPU seconds of the plain loop and of the command over the same rounds, in turns for each part."""
-    pipeline = load_pipeline(Path("model"))
-    model = pipeline.model
+    table_model = load_table_model(Path("model"))
+    model = table_model.model
     seconds = {"library": 0.0, "command": 0.0}
     for part in range(PARTS):
-        X = pipeline.preparation.encode(pl.read_csv(f"part-{part}.csv", infer_schema=False)).X
+        X = table_model.encoder.encode(pl.read_csv(f"part-{part}.csv", infer_schema=False)).X
         start = time.process_time()
         for first in range(0, len(X), BATCH_SIZE):
             batch = X[first : first + BATCH_SIZE]

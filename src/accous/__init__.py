@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
-    from accous.checkpoint.saving import load, save
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.exceptions import AccousError
+    from accous.model_folders import load, save
     from accous.ratio.kliep import KLIEP
     from accous.ratio.kmm import KMM
     from accous.ratio.logistic import LogisticRatio
@@ -54,8 +54,8 @@ _HOME_OF_NAME = {
     "RULSIF": "accous.ratio.rulsif",
     "SingleLearnerRatio": "accous.ratio.single",
     "ULSIF": "accous.ratio.ulsif",
-    "load": "accous.checkpoint.saving",
-    "save": "accous.checkpoint.saving",
+    "load": "accous.model_folders",
+    "save": "accous.model_folders",
 }
 _SUBMODULES = {"datasets", "deep", "streams"}
 

@@ -26,8 +26,8 @@ def run_accous(*arguments: Any, check: int | None = 0, **options: Any) -> subpro
 
 ZYGOTE = """
 import json, os, signal, sys
-import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect, accous.tabular.fitting
-import accous.tabular.folder, accous.tabular.running, accous.tabular.formats.opening, polars, rich.progress
+import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect
+import accous.tabular.adapt_job, accous.tabular.fit_job, polars, rich.progress
 from accous.cli import main
 from accous.core.fast.compiled import compile_all
 compile_all()

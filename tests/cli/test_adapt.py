@@ -12,7 +12,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
 
@@ -41,9 +41,9 @@ def fitted(tmp_path_factory):
 
 def by_hand(*, batch_sizes: list[int], learns_first: bool = False) -> pl.DataFrame:
     """The predictions of a plain loop over the library."""
-    pipeline = load_pipeline("model")
-    model, columns = pipeline.model, []
-    X = pipeline.preparation.encode(pl.read_csv("stream.csv", infer_schema=False)).X
+    table_model = load_table_model("model")
+    model, columns = table_model.model, []
+    X = table_model.encoder.encode(pl.read_csv("stream.csv", infer_schema=False)).X
     start = 0
     for number, size in enumerate(batch_sizes, 1):
         batch = X[start : start + size]
@@ -98,11 +98,11 @@ def test_labels_are_scored_and_never_learned_from(capsys):
     stream, found = pl.read_csv("stream.csv"), pl.read_csv("predictions.csv")
     assert record["labelled_rows"] == record["rows"] == 300
     assert record["error"] == pytest.approx((stream["label"] != found["prediction"]).mean())
-    fixed = load_pipeline("model").model
+    fixed = load_table_model("model").model
     fixed.fit(fixed.reference_, fixed.classes_[fixed.labels_])
-    X = load_pipeline("model").preparation.encode(stream.cast(pl.String)).X
+    X = load_table_model("model").encoder.encode(stream.cast(pl.String)).X
     assert record["error_fixed"] == pytest.approx((fixed.predict(X) != stream["label"].to_numpy()).mean())
-    totals = load_pipeline("model").history.totals()
+    totals = load_table_model("model").history.totals()
     assert totals["n_rows"] == totals["n_scored"] == 300
     assert totals["n_wrong"] == round(300 * record["error"])
     assert totals["n_wrong_fixed"] == round(300 * record["error_fixed"])
@@ -116,14 +116,14 @@ def test_other_labels_change_no_prediction(tmp_path, fitted):
     pl.read_csv("stream.csv").with_columns(label=pl.lit("unheard of")).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == first
-    assert load_pipeline("model").job.n_wrong == 300
+    assert load_table_model("model").job.n_wrong == 300
 
 
 def test_missing_labels_are_not_scored():
     stream = pl.read_csv("stream.csv")
     stream.with_columns(label=pl.when(pl.col("id") < 100).then("label")).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label"]) == 0
-    assert load_pipeline("model").job.n_scored == 100
+    assert load_table_model("model").job.n_scored == 100
 
 
 def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, monkeypatch):
@@ -180,7 +180,7 @@ def test_run_again_on_a_file_that_has_grown_it_appends(tmp_path, capsys):
     assert "Nothing new" in capsys.readouterr().err
     (tmp_path / "stream.csv").write_text("".join(lines))
     assert main(ADAPT) == 0
-    assert "Going on after row 100" in capsys.readouterr().err
+    assert "Resuming after row 100" in capsys.readouterr().err
     assert (tmp_path / "predictions.csv").read_bytes().startswith(first)
     assert pl.read_csv("predictions.csv").height == 300
     assert pl.read_csv("predictions.csv")["round"].to_list() == [1 + row // 10 for row in range(300)]
@@ -190,13 +190,13 @@ def test_another_stream_goes_on_with_what_was_learned():
     assert main(ADAPT) == 0
     assert main(["adapt", "model", "stream.csv", "-o", "second.csv"]) == 0
     assert pl.read_csv("second.csv")["round"][0] == 31
-    assert accous.load("model").n_rounds_ == 60
+    assert accous.load("model").model.n_rounds_ == 60
 
 
 def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
     (tmp_path / "predictions.csv").write_text("precious")
     assert main(ADAPT) == 1
-    assert "predictions.csv exists and is not an unfinished output of this model" in capsys.readouterr().err
+    assert "predictions.csv already exists and is not an unfinished output of this model" in capsys.readouterr().err
     assert (tmp_path / "predictions.csv").read_text() == "precious"
     assert main([*ADAPT, "--force"]) == 0
 
@@ -211,8 +211,8 @@ def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
         (["adapt", "model", "stream.csv", "--json"], "both go to stdout"),
         (["adapt", "model", "stream.csv", "-o", "stream.csv"], "STREAM and --output are the same file"),
         (["adapt", "model", "stream.csv", "-o", "model/p.csv"], "inside the model's folder"),
-        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not say what is in the file"),
-        (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet is read from a finished file"),
+        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not tell the file format"),
+        (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet must be a finished file"),
     ],
 )
 def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -225,7 +225,7 @@ def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, sentence,
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["adapt", "nothing", "stream.csv"], "nothing is no folder: make a model with accous fit first"),
+        (["adapt", "nothing", "stream.csv"], "nothing is not a folder: make a model with accous fit first"),
         (["adapt", ".", "stream.csv"], ". holds no saved model"),
         (["adapt", "model", "none.csv"], "none.csv cannot be read: No such file"),
         (["adapt", "model", "stream.csv", "-o", "nowhere/p.csv"], "nowhere/p.csv cannot be written to"),
@@ -256,11 +256,11 @@ def test_a_column_that_the_stream_does_not_have_is_a_wrong_argument(option, sent
 def test_a_column_called_like_one_of_ours_cannot_be_kept(capsys):
     pl.read_csv("stream.csv").with_columns(ratio=1).write_csv("stream.csv")
     assert main([*ADAPT, "--keep", "ratio"]) == 2
-    assert "--keep ratio: the predictions have a column of that name" in capsys.readouterr().err
+    assert "--keep ratio: the predictions have a column with that name" in capsys.readouterr().err
 
 
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):
-    accous.save(accous.load("model"), "plain")
+    accous.save(accous.load("model").model, "plain")
     assert main(["adapt", "plain", "stream.csv", "-o", "predictions.csv"]) == 1
     assert "plain holds a model without preprocessing" in capsys.readouterr().err
 
@@ -270,8 +270,8 @@ def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
     (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
     assert main(ADAPT) == 1
     assert main([*ADAPT, "--batch-size", "3"]) == 1
-    assert "model is in the middle of a run on" in (error := capsys.readouterr().err)
-    assert "with --batch-size 10: run that command again to finish it, or give it up with --new" in error
+    assert "model has an unfinished run on" in (error := capsys.readouterr().err)
+    assert "with --batch-size 10: run that command again to finish it, or abandon it with --new" in error
     assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
 
 
@@ -281,7 +281,7 @@ def test_a_run_that_a_bad_row_ended_goes_on_when_such_rows_are_set_aside(tmp_pat
     shutil.copytree("model", "other")
     assert main(ADAPT) == 1
     assert main([*ADAPT, "--on-bad-row", "skip"]) == 0
-    assert "Going on after row" in capsys.readouterr().err
+    assert "Resuming after row" in capsys.readouterr().err
     assert main(["adapt", "other", *ADAPT[2:-1], "at_once.csv", "--on-bad-row", "skip"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == (tmp_path / "at_once.csv").read_bytes()
     assert (tmp_path / "predictions.csv.rejects.csv").read_bytes() == (
@@ -297,7 +297,7 @@ def test_a_stream_that_changed_before_the_place_reached_is_refused(tmp_path, cap
     capsys.readouterr()
     (tmp_path / "stream.csv").write_text("".join(lines[:1] + lines[2:]))
     assert main(ADAPT) == 1
-    assert "stream.csv is not the table that was read before: what stands before line 92" in capsys.readouterr().err
+    assert "stream.csv is not the table that was read before: the text before line 92" in capsys.readouterr().err
     (tmp_path / "stream.csv").write_text(text)
     assert main(ADAPT) == 0
     assert pl.read_csv("predictions.csv").height == 300
@@ -309,7 +309,7 @@ def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
     assert main(ADAPT) == 1
     (tmp_path / "predictions.csv").write_text("round\n")
     assert main(ADAPT) == 1
-    assert "predictions.csv has 6 bytes where" in capsys.readouterr().err
+    assert "predictions.csv has 6 bytes, but" in capsys.readouterr().err
 
 
 def test_inspect_shows_the_state(capsys):

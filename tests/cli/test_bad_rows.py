@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 from tests.cli.processes import files_of
 
 HEADER = "age,income,plan,label"
@@ -61,7 +61,7 @@ def test_a_bad_row_is_named_by_file_line_and_column_and_the_rows_before_it_stay(
     assert error.startswith(f"accous: stream.csv, line 23{where}: {reason}")
     assert error.count("\n") == 1
     assert pl.read_csv("predictions.csv").height == 20
-    assert load_pipeline("model").job.n_rows == 20
+    assert load_table_model("model").job.n_rows == 20
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -131,7 +131,7 @@ def test_blank_lines_and_blanks_around_numbers_are_no_trouble():
 def test_missing_values_and_unknown_categories_are_used_and_counted(capsys):
     write_stream(",?,nan,", "NA,1200,z,", after=10)
     assert main(ADAPT) == 0
-    job = load_pipeline("model").job
+    job = load_table_model("model").job
     assert (job.n_rows, job.n_missing, job.n_unknown) == (42, 4, 1)
     assert "1 values were categories that the reference does not have" in capsys.readouterr().err
 
@@ -153,8 +153,8 @@ def test_a_missing_column_is_named(capsys):
 def test_short_streams_end_well(content, n_rows):
     Path("stream.csv").write_text(content)
     assert main(ADAPT) == 0
-    assert load_pipeline("model").job.n_rows == n_rows
-    assert load_pipeline("model").job.is_finished
+    assert load_table_model("model").job.n_rows == n_rows
+    assert load_table_model("model").job.is_finished
 
 
 def test_an_empty_file_is_refused(capsys):
@@ -191,9 +191,9 @@ def test_the_wrong_encoding_is_noticed(capsys):
 def test_json_lines_name_what_is_wrong(capsys):
     good = '{"age": 30, "income": 1200.5, "plan": "a"}'
     bad = {
-        "{": "this is no JSON",
-        "[1, 2]": "this is no JSON object",
-        '{"age": [1], "income": 2, "plan": "a"}': "a list or an object stands where one value belongs",
+        "{": "not valid JSON",
+        "[1, 2]": "not a JSON object",
+        '{"age": [1], "income": 2, "plan": "a"}': "a list or an object where a single value is expected",
         '{"age": true, "income": 2, "plan": "a"}': "'true' is not a number",
     }
     for row, reason in bad.items():
@@ -204,4 +204,4 @@ def test_json_lines_name_what_is_wrong(capsys):
         assert reason in error
     Path("stream.jsonl").write_text(good + '\n{"age": null, "plan": "b"}')
     assert main(["adapt", "model", "stream.jsonl", "-o", "predictions.jsonl", "--new", "--force"]) == 0
-    assert load_pipeline("model").job.n_missing == 2
+    assert load_table_model("model").job.n_missing == 2

@@ -147,7 +147,7 @@ def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, 
     )
     assert (tmp_path / "predictions.csv").read_text().count("\n") == 401
     assert main([*SHORT, "--tables", "tables"]) == 1
-    assert "exists: give another folder" in capsys.readouterr().err
+    assert "already exists: give another folder" in capsys.readouterr().err
 
 
 # --- the root command ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 
 WIDTH = 14
 FIT = ["fit", "reference.npy", "--label", "labels.npy", "-o", "model", "--quiet"]
@@ -49,7 +49,7 @@ def _arrays(tmp_path, monkeypatch):
 def test_an_array_gives_the_bytes_that_the_same_numbers_in_a_csv_give(capsys):
     assert main(FIT) == 0
     assert main(["fit", "reference.csv", "--label", "label", "-o", "other", "--quiet"]) == 0
-    assert load_pipeline("model").preparation == load_pipeline("other").preparation
+    assert load_table_model("model").encoder == load_table_model("other").encoder
     capsys.readouterr()
     assert main([*ADAPT, "--label", "stream_labels.npy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -78,13 +78,13 @@ def test_lists_in_parquet_and_arrays_can_take_each_others_place():
 def test_other_columns_are_features_too_and_whole_embeddings_can_be_dropped_and_kept():
     fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--quiet"]
     assert main(fit) == 0
-    assert load_pipeline("model").preparation.used_columns == ["id", *(name for name in SPREAD if name[-2:] != "_5")]
+    assert load_table_model("model").encoder.used_columns == ["id", *(name for name in SPREAD if name[-2:] != "_5")]
     assert main(["adapt", "model", "stream.parquet", "-o", "p.parquet", "--keep", "id,embedding"]) == 0
     kept = pl.read_parquet("p.parquet")
     assert kept.columns[: WIDTH + 1] == ["id", *SPREAD]
     assert np.array_equal(kept.select(SPREAD).to_numpy(), np.load("stream.npy").astype(np.float64))
     assert main([*fit, "--drop", "embedding", "--force"]) == 0
-    assert load_pipeline("model").preparation.used_columns == ["id"]
+    assert load_table_model("model").encoder.used_columns == ["id"]
 
 
 def write_ones(kind: str, width: int) -> str:
@@ -106,7 +106,7 @@ def test_another_width_is_one_sentence_and_exit_code_2(capsys):
         assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
         numbers = "1 number" if width == 1 else f"{width} numbers"
         assert capsys.readouterr().err == (
-            f"accous: {path} holds embeddings of {numbers} ('embedding'), and the model was fitted with {WIDTH}: embed "
+            f"accous: {path} holds embeddings of {numbers} ('embedding'), but the model was fitted with {WIDTH}: embed "
             "both with the same network, or fit again.\n"
         )
         assert not Path("predictions.csv").exists()
@@ -120,7 +120,7 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     assert main(fit) == 0
     adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv"]
     assert main(adapt) == 1
-    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers where {WIDTH} belong; fix it"
+    sentence = f"accous: stream.parquet, row 42, column 'embedding': 3 numbers instead of {WIDTH}; fix it"
     assert sentence in capsys.readouterr().err
     assert pl.read_csv("predictions.csv").height == 40
     assert main([*adapt, "--on-bad-row", "skip", "--new", "--force"]) == 0
@@ -143,7 +143,7 @@ def test_an_embedding_that_is_dropped_may_be_anything():
         frame = pl.DataFrame({"embedding": rows.tolist(), "other": [*others, odd], "y": [0, 1, 2] * 7})
         frame.write_parquet(f"{name}.parquet")
     assert main(["fit", "reference.parquet", "--label", "y", "-o", "model", "--drop", "other"]) == 0
-    assert load_pipeline("model").settings["widths"] == {"embedding": WIDTH}
+    assert load_table_model("model").settings["widths"] == {"embedding": WIDTH}
     assert main(["adapt", "model", "stream.parquet", "-o", "predictions.csv"]) == 0
     assert pl.read_csv("predictions.csv").height == 21
 

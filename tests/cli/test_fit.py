@@ -11,7 +11,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.tabular.folder import load_pipeline
+from accous.tabular.folder import load_table_model
 from tests.cli.tables import make_tables
 
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]
@@ -70,21 +70,21 @@ def test_every_form_of_a_table_gives_the_same_model(monkeypatch):
     Path("latin.csv").write_bytes(table.write_csv().encode("latin-1"))
     others = ["reference.tsv", "semicolons.csv", "reference.jsonl", "reference.parquet", "zipped.csv.gz"]
     assert main(FIT) == 0
-    expected = load_pipeline("model")
+    expected = load_table_model("model")
     for path in [*others, "marked.csv", "wide.csv", "latin.csv", "-"]:
         options = ["--encoding", "latin-1"] if path == "latin.csv" else []
         with Path("reference.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             assert main(["fit", path, "--label", "label", "-o", f"model-{path}", "--quiet", *options]) == 0
-        found = load_pipeline(f"model-{path}")
-        assert found.preparation == expected.preparation, path
+        found = load_table_model(f"model-{path}")
+        assert found.encoder == expected.encoder, path
         assert np.array_equal(found.model.reference_, expected.model.reference_), path
         assert np.array_equal(found.model.labels_, expected.model.labels_), path
 
 
 def test_the_model_loads_in_python_too(capsys):
     assert main(FIT) == 0
-    model = accous.load("model")
+    model = accous.load("model").model
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.reference_.mean(axis=0)[0] == pytest.approx(0.0, abs=1e-12)
     assert model.reference_.std(axis=0)[0] == pytest.approx(1.0)
@@ -93,20 +93,20 @@ def test_the_model_loads_in_python_too(capsys):
 def test_whole_numbers_as_labels_stay_numbers():
     pl.read_csv("reference.csv").with_columns(label=pl.col("id") % 3).write_csv("reference.csv")
     assert main(FIT) == 0
-    assert accous.load("model").classes_.tolist() == [0, 1, 2]
+    assert accous.load("model").model.classes_.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["accous", "ulsif", "kliep", "kmm", "lr", "olre", "none"])
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
     assert main([*FIT, "--ratio", name, "--quiet"]) == 0
-    assert type(accous.load("model").ratio).__name__ == classes.get(name, name.upper())
+    assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
 
 
 def test_options_reach_the_model():
     options = ["--feature-map", "identity", "--loss", "kl", "--max-ratio", "7", "--C", "0.5", "--seed", "3"]
     assert main([*FIT, *options]) == 0
-    model = accous.load("model")
+    model = accous.load("model").model
     assert (model.C, model.random_state) == (0.5, 3)
     ratio = model.ratio
     assert (ratio.feature_map, ratio.loss, ratio.max_ratio, ratio.random_state) == ("identity", "kl", 7.0, 3)
@@ -115,7 +115,7 @@ def test_options_reach_the_model():
 def test_a_number_column_can_be_read_as_categories():
     pl.read_csv("reference.csv").with_columns(code=pl.col("id") % 4).write_csv("reference.csv")
     assert main([*FIT, "--categorical", "code"]) == 0
-    assert [name for name in load_pipeline("model").preparation.feature_names if name.startswith("code")] == [
+    assert [name for name in load_table_model("model").encoder.feature_names if name.startswith("code")] == [
         "code = 0",
         "code = 1",
         "code = 2",
@@ -127,7 +127,7 @@ def test_a_number_column_can_be_read_as_categories():
     ("arguments", "sentence"),
     [
         (["fit", "none.csv", "--label", "y", "-o", "m"], "none.csv cannot be read: No such file or directory"),
-        ([*FIT, "--format", "parquet"], "reference.csv is no Parquet file"),
+        ([*FIT, "--format", "parquet"], "reference.csv is not a readable Parquet file"),
         (["fit", ".", "--label", "y", "-o", "m", "--format", "csv"], ". is a folder: give a file"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--categorical", "nothing"], "--categorical nothing: reference.csv has no such column"),
         ([*FIT, "--drop", "label"], "The label 'label' cannot be dropped"),
         ([*FIT, "--ratio", "best"], "--ratio must be one of"),
-        ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss does not go with --ratio kmm"),
+        ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss cannot be combined with --ratio kmm"),
         ([*FIT, "--on-bad-row", "cry"], "--on-bad-row must be one of"),
         ([*FIT, "--seed", "-1"], "--seed must be between"),
         ([*FIT, "--encoding", "klingon"], "--encoding 'klingon' is unknown"),
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--C", "-1"], "C must be"),
         ([*FIT, "--max-ratio", "0"], "max_ratio must be"),
         ([*FIT, "--feature-map", "deep"], "feature_map must be"),
-        (["fit", "reference", "--label", "y", "-o", "m"], "does not say what is in the file"),
+        (["fit", "reference", "--label", "y", "-o", "m"], "does not tell the file format"),
         (["fit", "reference.csv", "-o", "m"], "--label"),
     ],
 )
@@ -193,9 +193,9 @@ def test_a_label_that_is_a_measurement_is_refused(capsys):
 def test_a_model_is_replaced_only_when_asked_for(capsys):
     assert main(FIT) == 0
     assert main(FIT) == 1
-    assert "model holds a model already: give another folder, or --force" in capsys.readouterr().err
+    assert "model already holds a model: give another folder, or use --force" in capsys.readouterr().err
     assert main([*FIT, "--force", "--seed", "5"]) == 0
-    assert accous.load("model").random_state == 5
+    assert accous.load("model").model.random_state == 5
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):

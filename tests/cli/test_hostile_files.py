@@ -89,7 +89,9 @@ def test_a_file_of_somebody_else_s_is_not_replaced_by_rows_set_aside(capsys):
     assert main([*FIT, *rejects]) == 1
     assert main([*FIT, "--on-bad-row", "skip"]) == 0
     assert main([*ADAPT, *rejects]) == 1
-    assert capsys.readouterr().err.count("mine.csv exists: give bad rows another file with --rejects, or --force") == 2
+    assert (
+        capsys.readouterr().err.count("mine.csv already exists: name another file with --rejects, or use --force") == 2
+    )
     assert main(ADAPT) == 1  # at the bad row, in the middle of a run
     assert main([*ADAPT, *rejects]) == 1
     assert Path("mine.csv").read_text() == "mine"

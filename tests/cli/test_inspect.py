@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_pipeline, save_pipeline
-from accous.tabular.summary import read_pipeline_summary, summarize_pipeline
+from accous.tabular.folder import load_table_model, save_table_model
+from accous.tabular.summary import read_table_model_summary, summarize_table_model
 from tests.cli.processes import ENVIRONMENT
 from tests.cli.tables import make_tables
 
@@ -60,18 +60,18 @@ def test_a_finished_model_is_shown_without_a_numerical_library(is_adapted, optio
 
 def test_the_record_is_what_the_saved_model_says_itself():
     assert main([*ADAPT, "--label", "label"]) == 0
-    found = read_pipeline_summary(Path("model"))
+    found = read_table_model_summary(Path("model"))
     assert found is not None
-    assert found == json.loads(json.dumps(summarize_pipeline(load_pipeline(Path("model")))))
-    assert found["state"]["rounds"] == load_pipeline(Path("model")).model.n_rounds_ == 10
+    assert found == json.loads(json.dumps(summarize_table_model(load_table_model(Path("model")))))
+    assert found["state"]["rounds"] == load_table_model(Path("model")).model.n_rounds_ == 10
 
 
 def test_a_save_in_the_middle_of_a_run_says_nothing_and_inspect_asks_the_model(capsys):
     before = json.loads(shown(capsys, "--json"))
-    pipeline = load_pipeline(Path("model"))
-    pipeline.model.adapt(pipeline.model.reference_[:40])
-    save_pipeline(pipeline, Path("model"))
-    assert read_pipeline_summary(Path("model")) is None
+    table_model = load_table_model(Path("model"))
+    table_model.model.adapt(table_model.model.reference_[:40])
+    save_table_model(table_model, Path("model"))
+    assert read_table_model_summary(Path("model")) is None
     after = json.loads(shown(capsys, "--json"))
     assert (before["rounds"], after["rounds"]) == (0, 1)
 
@@ -80,7 +80,7 @@ def test_a_run_that_stopped_at_a_bad_row_has_a_record_of_where_it_stopped(tmp_pa
     lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
     (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
     assert main(ADAPT) == 1
-    found = read_pipeline_summary(Path("model"))
+    found = read_table_model_summary(Path("model"))
     assert found is not None
     assert found["state"]["rounds"] == 5
     assert not found["state"]["last_run"]["finished"]

@@ -96,7 +96,7 @@ def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, f
         wait_for(lambda: n_lines(folder / "predictions.csv") > 100, "predictions")
         code, errors = stop(process)
     assert code == 130
-    assert "Stopped and saved; the same command goes on" in errors or errors == ""
+    assert "Stopped and saved; run the same command again to continue" in errors or errors == ""
     run_accous(*arguments[:-1], input=content.decode(), cwd=folder)
     assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 

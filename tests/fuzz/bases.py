@@ -12,10 +12,11 @@ import numpy as np
 import accous
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import read_reference
-from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.folder import save_table_model
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
-from accous.tabular.ratios import make_ratio
+from accous.tabular.named_ratios import make_ratio
+from accous.tabular.table_model import TableModel
 from tests.fuzz.formats import Dialect, encode_grid
 from tests.fuzz.grids import make_grid, make_vectors
 from tests.fuzz.invariants import files_in
@@ -86,4 +87,4 @@ def _fit(reference: str, label: str, ratio: str, folder: Path) -> None:
     }
     if table.widths:
         settings["widths"] = dict(table.widths)
-    save_pipeline(Pipeline(model, read.preparation, label, settings), folder)
+    save_table_model(TableModel(model=model, encoder=read.encoder, label=label, settings=settings), folder)

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from accous.exceptions import AccousError
-from accous.tabular.folder import Pipeline, load_pipeline
+from accous.tabular.folder import load_table_model
+from accous.tabular.table_model import TableModel
 from tests.fuzz.running import Run
 
 __all__ = [
@@ -99,7 +100,7 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
     return problems + ([f"unknown classes are predicted: {unknown}"] if unknown else [])
 
 
-def problems_of_folder(before: Pipeline, folder: Path) -> list[str]:
+def problems_of_folder(before: TableModel, folder: Path) -> list[str]:
     """The folder loads, and holds what it held or a later round."""
     try:
         after = loaded(folder)
@@ -115,17 +116,17 @@ def problems_of_folder(before: Pipeline, folder: Path) -> list[str]:
     return [] if np.isfinite(after.model.reference_weight_).all() else ["weights are not finite"]
 
 
-def loaded(folder: Path) -> Pipeline:
-    """The pipeline in a folder, to look at only: one that was loaded lately is not loaded again."""
+def loaded(folder: Path) -> TableModel:
+    """The table_model in a folder, to look at only: one that was loaded lately is not loaded again."""
     key = tuple(sorted(files_in(folder).items()))
     if key not in _lately:
         if len(_lately) > 20:
             _lately.clear()
-        _lately[key] = load_pipeline(folder)
+        _lately[key] = load_table_model(folder)
     return _lately[key]
 
 
-_lately: dict[tuple[tuple[str, bytes], ...], Pipeline] = {}
+_lately: dict[tuple[tuple[str, bytes], ...], TableModel] = {}
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

@@ -74,8 +74,8 @@ class Scene:
 
     def check_predictions(self, output: Path, kept: list[str]) -> None:
         """What the last run has written is what it says it has."""
-        pipeline = loaded(self.model)
-        job = pipeline.job
+        table_model = loaded(self.model)
+        job = table_model.job
         if job is None or job.spec.output != str(output):
             return
         text = output
@@ -84,7 +84,7 @@ class Scene:
         if not text.exists():
             self.expect(job.n_rows == 0, f"{job.n_rows} rows were read, and there are no predictions")
             return
-        classes = [str(label) for label in pipeline.model.classes_]
+        classes = [str(label) for label in table_model.model.classes_]
         self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
 
     def look_at_model(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import accous
+from accous.cli import main
 
 SOURCES = str(Path(accous.__file__).resolve().parents[1])
 # Everything that an extra installs cannot be found, as in an environment without extras.
@@ -45,8 +46,8 @@ REFUSALS = {
     "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
     "accous.datasets.load_mnist_svhn()": "needs pooch, which is not installed",
     "import accous.tabular.folder": "accous.tabular needs polars, which is not installed",
-    "import accous.tabular.formats.opening": "accous.tabular.formats needs polars, which is not installed",
-    "import accous.tabular.columns.plans": "accous.tabular.columns needs polars, which is not installed",
+    "import accous.tabular.formats.opening": "accous.tabular needs polars, which is not installed",
+    "import accous.tabular.columns.plans": "accous.tabular needs polars, which is not installed",
 }
 
 
@@ -76,6 +77,25 @@ except accous.AccousError as error:
     assert done.stdout.startswith("MissingExtraError | "), done.stdout + done.stderr
     assert REFUSALS[code] in done.stdout
     assert done.stdout.endswith("pip install 'accous[cli]' adds it.\n")
+
+
+def test_a_model_on_tables_says_what_it_needs(tmp_path):
+    rows = "".join(f"{number},{number % 2}\n" for number in range(20))
+    (tmp_path / "reference.csv").write_text("x,y\n" + rows)
+    fit = ["fit", tmp_path / "reference.csv", "--label", "y", "-o", tmp_path / "model", "--quiet", "--json"]
+    assert main([str(argument) for argument in fit]) == 0
+    code = """
+import accous
+try:
+    accous.load("model")
+except accous.AccousError as error:
+    print(type(error).__name__, "|", error)
+"""
+    done = run(code, folder=tmp_path)
+    assert done.stdout == (
+        "MissingExtraError | The model in model, made by accous fit, needs polars, which is not installed: "
+        "pip install 'accous[cli]' adds it.\n"
+    ), done.stderr
 
 
 def test_data_at_hand_need_no_extra(tmp_path, data_folder):

@@ -145,9 +145,9 @@ def test_the_command_writes_the_page_and_says_so(tmp_path, monkeypatch, capsys):
     assert main(["report", "model", "-o", "report.html"]) == 0
     page = (tmp_path / "report.html").read_text()
     assert "colour" in page
-    assert "place in the week" in page
+    assert "position in the week" in page
     assert main(["report", "model", "-o", "report.html"]) == 1
-    assert "report.html exists" in capsys.readouterr().err
+    assert "report.html already exists" in capsys.readouterr().err
     assert main(["report", "model", "-o", "report.html", "--force"]) == 0
     assert (tmp_path / "report.html").read_text() == page
     assert main(["report", "model", "-o", "report.txt"]) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from accous.exceptions import DataError
 from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import Reference, read_reference
+from accous.tabular.fitting import ReferenceTable, read_reference
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 
@@ -20,7 +20,7 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> Reference:
+def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> ReferenceTable:
     """Write rows with labels, and read them without some columns."""
     np.save("labels.npy", LABELS)
     if path.endswith(".npy"):
@@ -36,7 +36,7 @@ def read(path: str, rows: np.ndarray, drop: tuple[str, ...]) -> Reference:
 @pytest.mark.parametrize("path", ["rows.npy", "rows.parquet", "rows.csv"])
 def test_something_besides_the_label_must_be_left(path):
     assert read(path, ROWS, NAMES[1:]).X.shape == (12, 1)
-    with pytest.raises(DataError, match=f"^{path} has no column to learn from but the label 'label': drop fewer"):
+    with pytest.raises(DataError, match=f"^{path} has no column other than the label 'label': drop fewer"):
         read(path, ROWS, NAMES)
 
 

@@ -41,7 +41,7 @@ def _print_version(is_asked: bool) -> None:
 def _root(
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -73,13 +73,13 @@ def main(arguments: list[str] | None = None) -> int:
     Parameters
     ----------
     arguments : list of str, optional
-        What follows ``accous``; None takes it from the command line.
+        The arguments after ``accous``; None: those of the command line.
 
     Returns
     -------
     int
         0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 130 when
-        interrupted, 143 when asked to end, 141 when the reader of the output has left.
+        interrupted, 143 when terminated, 141 when the reader of the output has closed it.
     """
     try:
         # Without typer's own handling, which prints a box and the usage for every wrong argument.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accous.cli.adapt_run import AdaptRequest, run_adapt
+from accous.cli.adapt_run import run_adapt
 from accous.cli.options import (
     AsJson,
     Encoding,
@@ -26,7 +26,7 @@ from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
-    from accous.tabular.running import SaveRule
+    from accous.tabular.adapt_run import SaveRule
 
 __all__ = ["EXAMPLES", "adapt"]
 
@@ -65,42 +65,35 @@ _By = Annotated[
 ]  # fmt: skip
 _LearnFirst = Annotated[
     bool,
-    typer.Option(
-        "--learn-first", help="Learn from a batch before it is predicted, not after.", rich_help_panel=_ROUNDS
-    ),
+    typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.", rich_help_panel=_ROUNDS),
 ]
 _Keep = Annotated[
-    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to pass through to the predictions.")
+    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to copy to the predictions.")
 ]
 _Label = Annotated[
     str | None,
-    typer.Option(
-        "--label", metavar="COL|FILE", help="Labels, for scoring only: nothing is learned from them. Given as for fit."
-    ),
+    typer.Option("--label", metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from."),
 ]
 _Follow = Annotated[
-    bool, typer.Option("--follow", help="Wait for more at the end of the file; Ctrl-C ends it.", rich_help_panel=_RUN)
+    bool,
+    typer.Option("--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.", rich_help_panel=_RUN),
 ]
 _SaveEvery = Annotated[
     str,
     typer.Option(
-        "--save-every", metavar="N|Ns", help="Save every N rounds, or every N seconds (30s).", rich_help_panel=_RUN
+        "--save-every", metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).", rich_help_panel=_RUN
     ),
 ]
 _New = Annotated[
     bool,
-    typer.Option(
-        "--new", help="Begin a new run though the last one is unfinished; its output is given up.", rich_help_panel=_RUN
-    ),
+    typer.Option("--new", help="Start a new run, and abandon an unfinished one.", rich_help_panel=_RUN),
 ]
-_Force = Annotated[
-    bool, typer.Option("--force", help="Replace predictions that are there already.", rich_help_panel=_RUN)
-]
+_Force = Annotated[bool, typer.Option("--force", help="Replace existing predictions.", rich_help_panel=_RUN)]
 _UnknownCategory = Annotated[
     str,
     typer.Option(
         "--unknown-category", metavar="use|bad",
-        help="Whether a category that the reference does not have is used as such, or makes its row a bad one.",
+        help="Use categories that the reference does not have, or treat their rows as bad rows.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -128,37 +121,53 @@ def adapt(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Predict a stream batch by batch, and learn from every batch how the inputs drift.
+    """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
-    Written are the columns kept, the round, the predicted class, the probability of each class, and how much more
-    common such a row is now than in the reference (its ratio). If the command is stopped or killed, the same command
-    goes on exactly where it was; run again on a file that has grown, it appends.
+    The output has the columns that you keep, the round, the predicted class, the probability of each class, and the
+    ratio: how much more common such a row is now than in the reference. If the command is stopped or killed, run it
+    again and it continues exactly where it was. If the file has grown since, run it again and it appends.
     """
     require_between("--batch-size", batch_size, 1, _LARGEST_BATCH)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     require_choice("--unknown-category", unknown_category, ("use", "bad"))
     if as_json and output == "-":
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    asked = AdaptRequest(
-        model, stream, output, batch_size, by, learn_first, keep or [], label, follow, new, force, table_format,
-        encoding, require_separator(separator), on_bad_row == "skip", rejects, unknown_category == "use",
-    )  # fmt: skip
     from accous.checkpoint.locks import exclusive_lock
+    from accous.tabular.adapt_request import AdaptRequest
 
+    request = AdaptRequest(
+        model=model,
+        stream=stream,
+        output=output,
+        batch_size=batch_size,
+        by=by,
+        learns_first=learn_first,
+        keep=keep or [],
+        label=label,
+        follows=follow,
+        is_new=new,
+        overwrites=force,
+        table_format=table_format,
+        encoding=encoding,
+        separator=require_separator(separator),
+        skips_bad=on_bad_row == "skip",
+        rejects=rejects,
+        accepts_unknown=unknown_category == "use",
+    )
     remarks = remarks_console(quiet=quiet)
     try:
         with exclusive_lock(model, "accous adapt"):
-            return run_adapt(asked, _save_rule(save_every), remarks, as_json=as_json)
+            return run_adapt(request, _save_rule(save_every), remarks, as_json=as_json)
     except BrokenPipeError:
         return _give_up_stdout()
     except FileNotFoundError:
-        raise CheckpointError(f"{model} is no folder: make a model with accous fit first") from None
+        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first") from None
     except PermissionError as error:
         raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
 
 
 def _save_rule(text: str) -> SaveRule:
-    from accous.tabular.running import SaveRule
+    from accous.tabular.adapt_run import SaveRule
 
     try:
         rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))
@@ -172,7 +181,7 @@ def _save_rule(text: str) -> SaveRule:
 
 
 def _give_up_stdout() -> int:
-    """End as a program does that the reader of its output has left: quietly, with the code of SIGPIPE."""
+    """End quietly with the exit code of SIGPIPE: nobody reads the output any more."""
     # Python flushes stdout on its way out, and would complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

@@ -1,4 +1,4 @@
-"""The progress bar of ``accous adapt``: rounds, rows a second, and what is known of the errors."""
+"""The progress bar of ``accous adapt``: rounds, rows per second, and errors if there are labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.job import Job
+    from accous.tabular.job_record import Job
 
 __all__ = ["AdaptProgress"]
 
@@ -49,7 +49,7 @@ class AdaptProgress:
         self._bar.stop()
 
     def __call__(self, job: Job) -> None:
-        """Show how far a job has come, now and then."""
+        """Show the progress of a job, at most ten times per second."""
         if not self._is_shown:
             return
         now = time.monotonic()
@@ -59,7 +59,7 @@ class AdaptProgress:
             return
         self._next_time = now + _SECONDS_BETWEEN
         rate = (job.n_rows - self._start_rows) / max(now - self._start_time, 1e-9)
-        text = f"round {job.n_rounds:,}, {job.n_rows:,} rows, {rate:,.0f} a second"
+        text = f"round {job.n_rounds:,}, {job.n_rows:,} rows, {rate:,.0f} rows per second"
         if job.n_scored:
             fixed, ours = job.n_wrong_fixed / job.n_scored, job.n_wrong / job.n_scored
             text += f"; error of the fixed model {fixed:.1%}, of accous {ours:.1%}"

@@ -1,4 +1,4 @@
-"""Says what is being waited for while the inner loops are compiled, which takes seconds, once per machine."""
+"""Tells the user when the inner loops are compiled, which takes seconds, once per machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Notice(Listener):
 
 
 def compile_with_notice(console: Console) -> None:
-    """Compile all kernels; the console says so if that is more than loading them from the cache."""
+    """Compile all kernels; the console says so unless they come from the cache."""
     notice = _Notice(console)
     try:
         with install_listener("numba:compile", notice):

@@ -39,9 +39,9 @@ _Output = Annotated[Path, typer.Option("--output", "-o", help="The picture: a .p
 _Report = Annotated[Path, typer.Option("--report", help="The report: an .html file.")]
 _Tables = Annotated[
     Path | None,
-    typer.Option("--tables", metavar="FOLDER", help="Only write the stream to reference.csv and stream.csv here."),
+    typer.Option("--tables", metavar="FOLDER", help="Only write reference.csv and stream.csv to this folder."),
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table: no progress bar, no remarks.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table: no progress bar, no remarks.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")]
 
 
@@ -56,12 +56,11 @@ def demo(
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
-    """Follow a drifting stream with five classifiers: a table, a picture, a report, no data needed.
+    """Follow a simulated stream with five classifiers, and write a table, a picture and a report.
 
-    A classifier is fitted on a labelled reference; then unlabelled batches arrive and their distribution moves. Shown
-    are the errors of a model that stays as it is, of one that adapts to one batch at a time (the best of the one-step
-    methods), of one that adapts by a single learner, of accous, and of an oracle that knows the drift. It takes about
-    twenty seconds.
+    Each classifier is fitted on a labelled reference. Then unlabelled batches arrive, and their distribution drifts.
+    The demo compares a model that never changes, one that adapts to one batch at a time (the best one-step method),
+    one that adapts with a single learner, accous, and an oracle that knows the drift. It takes about twenty seconds.
     """
     _require_between("--rounds", rounds, 1, _MOST_ROUNDS)
     _require_between("--batch-size", batch_size, 1, _MOST_ROWS)
@@ -161,8 +160,8 @@ def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
     console.print(race.finding())
     if any((race.gap_closed(name) or 0.0) > 1.005 for name in race.errors):
         console.print(
-            "More than 100 %: the oracle knows the true ratio, but has few reference rows of the rare population to "
-            "learn from, so it can be beaten."
+            "More than 100%: the oracle knows the true ratio, but it has few reference rows of the rare population to "
+            "learn from, so another classifier can beat it."
         )
 
 
@@ -172,7 +171,7 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
-        _warn("No picture, because matplotlib is missing: pip install 'accous[plot]' adds it.")
+        _warn("No picture, because matplotlib is not installed: pip install 'accous[plot]' adds it.")
         return 0
     try:
         output.write_bytes(draw_race(race, image_format))

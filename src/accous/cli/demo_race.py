@@ -100,7 +100,7 @@ class Race:
 
 
 def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> GaussianStream:
-    """Make a stream that drifts to and fro about ten times, however many rounds there are."""
+    """Make a stream that drifts back and forth about ten times, whatever the number of rounds."""
     shifts: dict[str, Shift] = {
         "lin": LinearShift(),
         "squ": SquareShift(period=max(1, n_rounds // _STRETCHES)),
@@ -111,7 +111,7 @@ def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> Gau
 
 
 def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable[Batch]] = iter) -> Race:
-    """Let the contenders follow the stream.
+    """Run the contenders on the stream.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def write_demo_tables(stream: GaussianStream, folder: Path) -> tuple[Path, Path]
     paths = folder / "reference.csv", folder / "stream.csv"
     for path in paths:
         if path.exists():
-            raise DataError(f"{path} exists: give another folder.")
+            raise DataError(f"{path} already exists: give another folder.")
     batches = list(stream)
     rows, labels = np.vstack([batch.X for batch in batches]), np.concatenate([batch.y for batch in batches])
     days = np.repeat([batch.round // _BATCHES_A_DAY for batch in batches], [len(batch.X) for batch in batches])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,20 +19,18 @@ from accous.cli.options import (
     Rejects,
     Separator,
     TableFormat,
-    chosen_columns,
     remarks_console,
     require_between,
     require_separator,
     results_console,
 )
-from accous.exceptions import CheckpointError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.fitting import Reference
-    from accous.tabular.formats.chunks import BadRow
+    from accous.tabular.fit_job import FitJob
+    from accous.tabular.fitting import ReferenceTable
 
 __all__ = ["EXAMPLES", "fit"]
 
@@ -57,7 +52,7 @@ _ReferenceFile = Annotated[
 _Label = Annotated[
     str,
     typer.Option(
-        "--label", metavar="COL|FILE", help="The column of labels, or their own file: labels.npy, labels.csv:COL."
+        "--label", metavar="COL|FILE", help="The label column, or a separate file: labels.npy, labels.csv:COL."
     ),
 ]
 _Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
@@ -68,7 +63,7 @@ _Drop = Annotated[
 _Categorical = Annotated[
     list[str] | None,
     typer.Option(
-        "--categorical", metavar="COL,...", help="Columns to read as categories though they look like numbers.",
+        "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -76,13 +71,13 @@ _Ratio = Annotated[
     str,
     typer.Option(
         "--ratio", metavar="accous|ulsif|kliep|kmm|lr|olre|none",
-        help="How the drift is estimated; none never adapts.", rich_help_panel=_MODEL,
+        help="How to estimate the drift; none never adapts.", rich_help_panel=_MODEL,
     ),
 ]  # fmt: skip
 _FeatureMap = Annotated[
     str | None,
     typer.Option(
-        "--feature-map", metavar="NAME", help="Features of the ratio, such as rbf; a wrong name is answered with all.",
+        "--feature-map", metavar="NAME", help="Feature map of the ratio, such as rbf.",
         rich_help_panel=_MODEL,
     ),
 ]  # fmt: skip
@@ -95,10 +90,12 @@ _Loss = Annotated[
     ),
 ]  # fmt: skip
 _MaxRatio = Annotated[
-    float | None, typer.Option("--max-ratio", help="Where ratios are cut; 100.", rich_help_panel=_MODEL)
+    float | None, typer.Option("--max-ratio", help="Upper bound of the ratios; 100.", rich_help_panel=_MODEL)
 ]
-_C = Annotated[float, typer.Option("--C", help="Inverse penalty of the classifier.", rich_help_panel=_MODEL)]
-_Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", rich_help_panel=_MODEL)]
+_C = Annotated[
+    float, typer.Option("--C", help="Inverse regularization strength of the classifier.", rich_help_panel=_MODEL)
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=_MODEL)]
 
 
 def fit(
@@ -124,137 +121,104 @@ def fit(
 ) -> int:
     """Fit a classifier on a labelled reference table.
 
-    Numbers are imputed and scaled, categories become one feature a level, dates become their place in the year, the
-    week and the day; a table says what was done with each column. All of it is saved with the model.
+    Missing numbers are filled in and numbers are scaled, each category level becomes a feature, and dates become
+    positions in the year, the week and the day. A table shows what is done with each column, and all of it is saved
+    with the model.
     """
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     separator = require_separator(separator)
-    _require_new(output, rejects, is_forced=force)
-    remarks = remarks_console(quiet=quiet)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.columns.learning import Choices
-    from accous.tabular.fitting import cross_validate, read_reference
-    from accous.tabular.formats.labelled import with_labels
-    from accous.tabular.formats.opening import open_table
-    from accous.tabular.ratios import make_ratio
+    from accous.tabular.fit_job import FitJob, FitRequest
 
-    estimator = make_ratio(ratio, seed=seed, feature_map=feature_map, loss=loss, max_ratio=max_ratio)
-    table, label = with_labels(open_table(reference, table_format, encoding=encoding, separator=separator), label)
-    choices = Choices(
-        tuple(chosen_columns("--drop", drop or [], table.columns, table.name, table.widths)),
-        tuple(chosen_columns("--categorical", categorical or [], table.columns, table.name)),
+    request = FitRequest(
+        reference=reference,
+        label=label,
+        folder=output,
+        drop=drop or [],
+        categorical=categorical or [],
+        ratio=ratio,
+        feature_map=feature_map,
+        loss=loss,
+        max_ratio=max_ratio,
+        C=C,
+        seed=seed,
+        table_format=table_format,
+        encoding=encoding,
+        separator=separator,
+        skips_bad=on_bad_row == "skip",
+        rejects=rejects,
+        overwrites=force,
     )
-    read = read_reference(table, label, choices, skips_bad=on_bad_row == "skip")
-    _write_rejects(read.bad_rows, rejects, remarks, table.unit)
+    remarks = remarks_console(quiet=quiet)
+    job = FitJob(request)
+    _remark_on_bad_rows(job, rejects, remarks)
     compile_with_notice(remarks)
-    settings = {"reference": table.name, "n_reference": len(read.y), "ratio": ratio, "C": C, "seed": seed}
-    used = {name.rpartition("_")[0] for name in read.preparation.used_columns}
-    if widths := {name: width for name, width in table.widths.items() if name in used}:
-        settings["widths"] = widths
-    settings |= {"feature_map": feature_map, "loss": loss, "max_ratio": max_ratio}
-    with _one_remark_on_classes(read, label, remarks):
-        with remarks.status("Cross-validating"):
-            settings["accuracy"] = cross_validate(read, choices, C=C, seed=seed)
-        settings["largest_class"] = max(Counter(read.y.tolist()).values()) / len(read.y)
-        _fit_and_save(read, estimator, label, settings, output)
-    _print(read, settings, output, as_json=as_json, remarks=remarks)
+    _remark_on_classes(job, remarks)
+    with remarks.status("Cross-validating"):
+        accuracy = job.cross_validate()
+    settings = job.fit_and_save(accuracy).settings
+    if as_json:
+        typer.echo(json.dumps(_record(job.reference, settings, output), indent=2))
+        return 0
+    _print(job.reference, settings)
+    remarks.print(
+        f"Model: {output}. Next: accous adapt {output} STREAM -o predictions.csv", soft_wrap=True, markup=False
+    )
     return 0
 
 
-@contextmanager
-def _one_remark_on_classes(read: Reference, label: str, remarks: Console) -> Iterator[None]:
-    """Say if there are nearly as many classes as rows; scikit-learn would warn of it in every fit."""
-    n_classes = len(set(read.y.tolist()))
-    if n_classes > 0.5 * len(read.y):
+def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> None:
+    bad_rows = job.reference.bad_rows
+    if not bad_rows:
+        return
+    where = "" if rejects is None else f", in {rejects}"
+    first = bad_rows[0]
+    remarks.print(
+        f"{len(bad_rows)} bad rows set aside{where}; the first: {job.unit} {first.line}, {first.reason}.", markup=False
+    )
+
+
+def _remark_on_classes(job: FitJob, remarks: Console) -> None:
+    """Say if there are nearly as many classes as rows."""
+    n_rows, n_classes = len(job.reference.y), len(set(job.reference.y.tolist()))
+    if n_classes > 0.5 * n_rows:
         remarks.print(
-            f"The label {label!r} has {n_classes} different values in {len(read.y)} rows: if it is a number rather "
+            f"The label {job.label!r} has {n_classes} different values in {n_rows} rows: if it is a number rather "
             "than a class, divide it into classes first.",
             markup=False,
             soft_wrap=True,
         )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
-        yield
 
 
-def _require_new(folder: Path, rejects: str | None, *, is_forced: bool) -> None:
-    if is_forced:
-        return
-    if rejects is not None:
-        from accous.tabular.job import require_free
-
-        require_free(rejects)
-    if (folder / "manifest.json").exists():
-        raise CheckpointError(
-            f"{folder} holds a model already: give another folder, or --force to replace it and all it has learned"
-        )
-
-
-def _fit_and_save(read: Reference, ratio: Any, label: str, settings: dict[str, Any], folder: Path) -> None:
-    from accous.checkpoint.locks import exclusive_lock
-    from accous.classifier.adaptation import AdaptiveClassifier
-    from accous.tabular.folder import Pipeline, save_pipeline
-
-    model = AdaptiveClassifier(ratio=ratio, C=settings["C"], random_state=settings["seed"]).fit(read.X, read.y)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(folder, "accous fit"):
-            save_pipeline(Pipeline(model, read.preparation, label, settings), folder, is_last=True)
-    except OSError as error:
-        raise CheckpointError(f"Cannot write to {folder} ({error.strerror or error}): give another folder") from None
+def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    plans = reference.encoder.plans
+    return {
+        "model": str(folder),
+        "rows": len(reference.y),
+        "rejected": len(reference.bad_rows),
+        "features": len(reference.encoder.feature_names),
+        "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
+        "accuracy": settings["accuracy"],
+        "largest_class": settings["largest_class"],
+        "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
+    }
 
 
-def _write_rejects(bad_rows: list[BadRow], path: str | None, remarks: Console, unit: str) -> None:
-    if not bad_rows:
-        return
-    where = ""
-    if path is not None:
-        from accous.tabular.formats.writing import RowsOutput
-        from accous.tabular.rejects import rejects_frame
-
-        file = RowsOutput(path, "csv", 0)
-        file.write(rejects_frame(bad_rows))
-        file.put_on_disk()
-        file.close()
-        where = f", in {path}"
-    first = bad_rows[0]
-    remarks.print(
-        f"{len(bad_rows)} bad rows set aside{where}; the first: {unit} {first.line}, {first.reason}.", markup=False
-    )
-
-
-def _print(read: Reference, settings: dict[str, Any], folder: Path, *, as_json: bool, remarks: Console) -> None:
-    if as_json:
-        columns = [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in read.preparation.plans]
-        record = {
-            "model": str(folder),
-            "rows": len(read.y),
-            "rejected": len(read.bad_rows),
-            "features": len(read.preparation.feature_names),
-            "classes": {str(label): count for label, count in sorted(Counter(read.y.tolist()).items())},
-            "accuracy": settings["accuracy"],
-            "largest_class": settings["largest_class"],
-            "columns": columns,
-        }
-        typer.echo(json.dumps(record, indent=2))
-        return
+def _print(reference: ReferenceTable, settings: dict[str, Any]) -> None:
     from accous.cli.columns_table import columns_table
     from accous.tabular.columns.summaries import shown_lines
 
     console = results_console()
-    console.print(columns_table(shown_lines(read.preparation.plans)))
-    classes = sorted(Counter(read.y.tolist()).items())
-    shares = ", ".join(f"{label} {count / len(read.y):.1%}" for label, count in classes[:8])
+    console.print(columns_table(shown_lines(reference.encoder.plans)))
+    n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
+    classes = sorted(Counter(reference.y.tolist()).items())
+    shares = ", ".join(f"{label} {count / n_rows:.1%}" for label, count in classes[:8])
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-    n_features = len(read.preparation.feature_names)
-    console.print(f"{len(read.y):,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
+    console.print(f"{n_rows:,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
     accuracy = settings["accuracy"]
     found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
     console.print(
         f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
-    )
-    remarks.print(
-        f"Model: {folder}. Next: accous adapt {folder} STREAM -o predictions.csv", soft_wrap=True, markup=False
     )

@@ -23,16 +23,15 @@ _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by 
 
 
 def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int:
-    """Show what a model has learned so far, and how far its last run has come."""
-    from accous.tabular.folder import load_pipeline
-    from accous.tabular.summary import read_pipeline_summary
+    """Show what a model has learned so far, and the progress of its last run."""
+    from accous.tabular.summary import read_table_model_summary
 
-    summary = read_pipeline_summary(model)
+    summary = read_table_model_summary(model)
     if summary is None:
-        from accous.tabular.folder import load_pipeline
-        from accous.tabular.summary import summarize_pipeline
+        from accous.tabular.folder import load_table_model
+        from accous.tabular.summary import summarize_table_model
 
-        summary = summarize_pipeline(load_pipeline(model))
+        summary = summarize_table_model(load_table_model(model))
     if as_json:
         typer.echo(json.dumps(summary["state"], indent=2, allow_nan=False))
         return 0

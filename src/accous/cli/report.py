@@ -1,4 +1,4 @@
-"""``accous report``: what drifted, whether the adaptation can be trusted, and what to do, on one page."""
+"""``accous report``: one page that says what drifted, whether to trust the adaptation, and what to do."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A
 
 
 def report(model: _Model, output: _Output = Path("report.html"), force: Force = False, quiet: Quiet = False) -> int:
-    """Write a report that opens offline in any browser, with the verdict first."""
+    """Write a report that starts with the verdict and opens offline in any browser."""
     require_html(output)
     if output.exists() and not force:
-        raise DataError(f"{output} exists: give another name, or --force to replace it.")
+        raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
     from accous.report.page import render_page
     from accous.report.subject import subject_of_pipeline
     from accous.report.words import judge_in_words
-    from accous.tabular.folder import load_pipeline
+    from accous.tabular.folder import load_table_model
 
-    subject = subject_of_pipeline(load_pipeline(model), str(model))
+    subject = subject_of_pipeline(load_table_model(model), str(model))
     write_page(output, render_page(subject))
     remarks = remarks_console(quiet=quiet)
     remarks.print(f"{judge_in_words(subject).headline}. Report: {output}", markup=False, soft_wrap=True)
@@ -41,13 +41,13 @@ def report(model: _Model, output: _Output = Path("report.html"), force: Force = 
 
 
 def require_html(output: Path) -> None:
-    """Raise a ParameterError for a report that would not be called one."""
+    """Raise a ParameterError unless the name of the report ends in .html."""
     if output.suffix.lower() not in (".html", ".htm"):
-        raise ParameterError(f"The report must end in .html, got {str(output)!r}.")
+        raise ParameterError(f"The name of the report must end in .html, got {str(output)!r}.")
 
 
 def write_page(output: Path, page: str) -> None:
-    """Write a page so that an older one stays whole if that fails."""
+    """Write a page; if that fails, an older one stays intact."""
     from accous.checkpoint.files import write_atomically
 
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop after the round, with everything saved."""
+"""Ctrl-C and SIGTERM: stop after the current round, with everything saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["StopRequest", "stop_on_signals"]
 
 
 class StopRequest:
-    """Whether a signal has come.
+    """Whether a signal has arrived.
 
     Attributes
     ----------
@@ -28,13 +28,13 @@ class StopRequest:
 
     @property
     def exit_code(self) -> int:
-        """128 and the signal's number, as shells have it: 130 or 143."""
+        """128 plus the number of the signal, as in shells: 130 or 143."""
         return 128 + (self.signal or 0)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Take signals as requests; the second one ends the process at once."""
+    """Treat signals as requests; a second one ends the process at once."""
     request = StopRequest()
     before: dict[int, Any] = {}
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.tabular.columns.summaries import summarize
-from accous.tabular.folder import Pipeline
 from accous.tabular.history import History
+from accous.tabular.table_model import TableModel
 
 __all__ = ["Subject", "subject_of_pipeline"]
 
@@ -70,7 +70,7 @@ class Subject:
         )
 
 
-def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
+def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     """What a report on a model's folder is about."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
     accuracy = pipeline.settings["accuracy"]
@@ -89,6 +89,6 @@ def subject_of_pipeline(pipeline: Pipeline, name: str) -> Subject:
         settings |= {"stream": pipeline.job.spec.stream, "predictions": pipeline.job.spec.output}
         settings |= {name: str(value) for name, value in pipeline.job.spec.options.items() if value}
         settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
-    preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.preparation.plans)]
-    columns = pipeline.preparation.column_of_feature
+    preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.encoder.plans)]
+    columns = pipeline.encoder.column_of_feature
     return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation)

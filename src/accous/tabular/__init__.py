@@ -1,4 +1,4 @@
-"""A model on people's own tables: preprocessing, classifier, history and place in the stream, in one folder."""
+"""Models on tables: preprocessing, classifier, history and position in the stream, saved in one folder."""
 
 from accous.extras import require_extra
 

@@ -1,4 +1,4 @@
-"""The offline stage on a table: read the reference, decide about its columns, fit, and say how good the fit is."""
+"""The offline stage on a table: read the reference, learn how to encode its columns, and cross-validate."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from numpy.typing import NDArray
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
-from accous.tabular.columns.preparation import Preparation
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly, to_texts
 
-__all__ = ["Reference", "cross_validate", "read_reference"]
+__all__ = ["ReferenceTable", "cross_validate", "read_reference"]
 
 _N_FOLDS = 5
 _MOST_CLASSES = 200
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A labelled table, ready to be fitted.
+class ReferenceTable:
+    """A labelled table, ready for fitting.
 
     Attributes
     ----------
     frame : polars.DataFrame
-        All columns but the label.
+        All columns except the label.
     y : array of shape (n_rows,)
-        Whole numbers where all labels are such, else texts.
-    preparation : Preparation
+        Integers if all labels are integers, otherwise strings.
+    encoder : ColumnEncoder
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
-        Those set aside.
+        The rows set aside.
     """
 
     frame: pl.DataFrame
     y: NDArray[Any]
-    preparation: Preparation
+    encoder: ColumnEncoder
     X: NDArray[np.float64]
     bad_rows: list[BadRow]
 
 
-def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> Reference:
-    """Read a labelled table and decide what is done with its columns.
+def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> ReferenceTable:
+    """Read a labelled table and learn how to encode its columns.
 
     Parameters
     ----------
     table : TableReader
     label : str
-        Its column of labels.
+        Its label column.
     choices : Choices
     skips_bad : bool
-        Whether rows that cannot be used are set aside, or are an error.
+        Whether bad rows are set aside, or are an error.
     """
     wanted = _columns_to_read(table, label, choices)
     pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
@@ -69,8 +69,8 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
-    preparation = Preparation.learn(frame.filter(is_good), choices)
-    features = preparation.encode(frame)
+    encoder = ColumnEncoder.learn(frame.filter(is_good), choices)
+    features = encoder.encode(frame)
     for bad in features.bad_values:
         if is_good[bad.row]:
             is_good[bad.row] = False
@@ -79,13 +79,13 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
     y = _as_classes(labels.filter(is_good), label, table.name)
-    return Reference(frame.filter(is_good), y, preparation, np.ascontiguousarray(features.X[is_good]), bad_rows)
+    return ReferenceTable(frame.filter(is_good), y, encoder, np.ascontiguousarray(features.X[is_good]), bad_rows)
 
 
-def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: int) -> float | None:
-    """Accuracy on the reference in five parts, each predicted by a fit on the four others, preprocessing included.
+def cross_validate(reference: ReferenceTable, choices: Choices, *, C: float, seed: int) -> float | None:
+    """Return the accuracy of five-fold cross-validation on the reference, preprocessing included.
 
-    None where there are too few rows: a part is empty, or the others have one class only or no usable column.
+    It is None if there are too few rows: a fold is empty, or the others have a single class or no usable column.
     """
     fold_of_row = _folds(reference.y, seed)
     is_right = np.zeros(len(reference.y), dtype=bool)
@@ -94,18 +94,18 @@ def cross_validate(reference: Reference, choices: Choices, *, C: float, seed: in
         if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
             return None
         try:
-            preparation = Preparation.learn(reference.frame.filter(~is_held), choices)
+            encoder = ColumnEncoder.learn(reference.frame.filter(~is_held), choices)
         except DataError:
             return None
         model = AdaptiveClassifier(ratio=NoShift(), C=C)
-        model.fit(preparation.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
-        predicted = model.predict(preparation.encode(reference.frame.filter(is_held)).X)
+        model.fit(encoder.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
+        predicted = model.predict(encoder.encode(reference.frame.filter(is_held)).X)
         is_right[is_held] = predicted == reference.y[is_held]
     return float(is_right.mean())
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
-    """Name the label and all that is not dropped."""
+    """Return the label and all columns that are not dropped."""
     if label not in table.columns:
         raise no_such_column(table, label)
     require_usable(table, [label])
@@ -115,12 +115,12 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     # which single numbers are dropped is read and checked as a whole.
     wanted = [name for name in table.columns if name not in choices.drop]
     if wanted == [label]:
-        raise DataError(f"{table.name} has no column to learn from but the label {label!r}: drop fewer, or add some.")
+        raise DataError(f"{table.name} has no column other than the label {label!r}: drop fewer columns, or add some.")
     return wanted
 
 
 def _folds(y: NDArray[Any], seed: int) -> NDArray[np.int64]:
-    """Deal the rows of every class out to the parts, in random order."""
+    """Distribute the rows of each class over the folds, in random order."""
     folds = np.empty(len(y), dtype=np.int64)
     random = np.random.default_rng(seed)
     n_dealt = 0

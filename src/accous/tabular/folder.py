@@ -1,89 +1,76 @@
-"""The model's folder: everything that fit and adapt know, saved in one step."""
+"""A table model's folder: everything that fit and adapt know, saved in one step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
-from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import CheckpointError
-from accous.tabular.columns.preparation import Preparation
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.history import History
-from accous.tabular.job import Job
-from accous.tabular.summary import summarize_pipeline
+from accous.tabular.job_record import Job
+from accous.tabular.summary import summarize_table_model
+from accous.tabular.table_model import TableModel
 
-__all__ = ["Pipeline", "load_pipeline", "save_pipeline"]
+__all__ = ["load_table_model", "restore_table_model", "save_table_model"]
 
 _FORMAT = 1
 
 
-@dataclass
-class Pipeline:
-    """A classifier with what leads to it and what became of it.
-
-    Attributes
-    ----------
-    model : AdaptiveClassifier
-    preparation : Preparation
-    label : str
-        The reference's column of labels.
-    settings : dict
-        What ``fit`` was asked for and found, as JSON has it.
-    history : History
-    job : Job, optional
-        The last run over a stream.
-    """
-
-    model: AdaptiveClassifier
-    preparation: Preparation
-    label: str
-    settings: dict[str, Any]
-    history: History = field(default_factory=History)
-    job: Job | None = None
-
-
-def save_pipeline(pipeline: Pipeline, folder: Path, *, is_last: bool = False) -> None:
-    """Save to a folder; a crash at any moment leaves all of the save before it.
+def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
+    """Save to a folder; a crash at any moment leaves the previous save whole.
 
     Parameters
     ----------
-    pipeline : Pipeline
+    table_model : TableModel
     folder : Path
     is_last : bool, default=False
-        Whether nothing is to follow for now. Only then is the model summarized too, which costs as much as several
-        rounds.
+        Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
+        costs as much as several rounds.
     """
     attached = {
         "format": _FORMAT,
-        "label": pipeline.label,
-        "settings": pipeline.settings,
-        "columns": pipeline.preparation.to_json(),
+        "label": table_model.label,
+        "settings": table_model.settings,
+        "columns": table_model.encoder.to_json(),
     }
     progress = {
-        "history": pipeline.history.to_plain(),
-        "job": to_plain(pipeline.job),
+        "history": table_model.history.to_plain(),
+        "job": to_plain(table_model.job),
     }
-    save_with(pipeline.model, folder, attached, progress, summarize_pipeline(pipeline) if is_last else None)
+    save_with(table_model.model, folder, attached, progress, summarize_table_model(table_model) if is_last else None)
 
 
-def load_pipeline(folder: Path) -> Pipeline:
-    """Load what `save_pipeline` saved."""
+def load_table_model(folder: Path) -> TableModel:
+    """Load what `save_table_model` saved."""
     model, attached, progress = load_with(folder)
     if attached is None or progress is None:
         raise CheckpointError(
             f"{folder} holds a model without preprocessing, saved from Python: the command line needs one made by "
             "accous fit."
         )
+    return restore_table_model(model, attached, progress, folder)
+
+
+def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
+    """Return the table model whose parts `accous.checkpoint.saving.load_with` has loaded.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier
+    attached, progress : dict
+    folder : Path
+        For messages.
+    """
     if attached["format"] > _FORMAT:
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
-    return Pipeline(
-        model,
-        Preparation.from_json(attached["columns"]),
-        attached["label"],
-        attached["settings"],
-        History.from_plain(progress["history"]),
-        from_plain(Job | None, progress["job"]),
+    return TableModel(
+        model=model,
+        encoder=ColumnEncoder.from_json(attached["columns"]),
+        label=attached["label"],
+        settings=attached["settings"],
+        history=History.from_plain(progress["history"]),
+        job=from_plain(Job | None, progress["job"]),
     )

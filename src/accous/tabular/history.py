@@ -1,4 +1,4 @@
-"""The rounds in a bounded number of points: neighbours are merged when there are too many."""
+"""The history of the rounds in a bounded number of points: neighbours are merged when there are too many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERDICTS = ("good", "thin", "no overlap")
 
 
 class History:
-    """What happened in the rounds, in points of equally many rounds each.
+    """What happened in the rounds, in points that cover the same number of rounds each.
 
     Counts are sums over a point's rounds. Readings of the model are taken after the last round of a point, so that
     which rounds are read depends on their number alone: a run that was interrupted has the same history as one that

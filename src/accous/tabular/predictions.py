@@ -1,4 +1,4 @@
-"""What is written of each row: what is passed through, the round, the class, the probabilities and the ratio."""
+"""The output for each row: copied columns, round, class, probabilities and ratio."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def output_columns(kept: list[str], classes: NDArray[Any]) -> list[str]:
-    """Names of the columns written; a column passed through must not be called like one of ours."""
+    """Return the output columns; a copied column must not have the name of one of ours."""
     ours = ["round", "prediction", *(f"p_{label}" for label in classes), "ratio"]
     taken = [name for name in kept if name in ours]
     if taken:
-        raise ParameterError(f"--keep {taken[0]}: the predictions have a column of that name; rename it in the stream.")
+        raise ParameterError(f"--keep {taken[0]}: the predictions have a column with that name; rename yours.")
     return [*kept, *ours]
 
 
@@ -44,9 +44,9 @@ def predictions_frame(
     ratios: NDArray[np.float64],
     classes: NDArray[Any],
 ) -> pl.DataFrame:
-    """Return the rows to write.
+    """Return the output rows.
 
-    Numbers are rounded, so that files stay readable and of moderate size.
+    Numbers are rounded to keep files small and readable.
     """
     shares = np.round(probabilities(scores), _DECIMALS)
     columns = {"round": rounds, "prediction": pl.Series(classes.tolist()).gather(class_numbers(scores))}

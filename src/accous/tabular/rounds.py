@@ -1,4 +1,4 @@
-"""Where a round ends: after so many rows, or when a column changes."""
+"""Where a round ends: after a number of rows, or when a column changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoundRule:
     Attributes
     ----------
     batch_size : int
-        Rows in a round, where there is no column to go by.
+        Rows in a round, if ``by`` is None.
     by : str, optional
         A column; a new round starts when its value changes, and after `LARGEST_ROUND` rows.
     """
@@ -28,10 +28,10 @@ class RoundRule:
     by: str | None = None
 
     def stops(self, frame: pl.DataFrame, n_rows: int, *, is_end: bool) -> list[int]:
-        """Where the rounds end that are complete; the last one is so at the end of the stream.
+        """Return where the complete rounds end; at the end of the stream, the last round is complete too.
 
-        The first row must begin a round; a frame without columns has no number of rows, hence ``n_rows``. What is
-        returned does not depend on how a stream comes in pieces.
+        The first row must begin a round. A frame without columns has no height, hence ``n_rows``. The result does not
+        depend on the pieces in which a stream arrives.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Labels of a stream, for scoring only: how often the adapted model and the fixed one are wrong."""
+"""Scores against the labels of a stream: how often the adapted model and the fixed one are wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Scoring"]
 
 
 class Scoring:
-    """Counts errors; nothing is learned from a label.
+    """Counts errors; labels are never learned from.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Scoring:
     def count(
         self, frame: pl.DataFrame, batch: NDArray[np.float64], predicted: NDArray[np.int64], start: int, stop: int
     ) -> tuple[int, int, int]:
-        """Rows of a batch with a label, and how many of those the fixed model and the adapted one got wrong.
+        """Count the rows of a batch with a label, and the errors of the fixed and the adapted model on them.
 
         A label that the reference does not have counts as an error of both.
         """

@@ -1,6 +1,6 @@
-"""What a model's folder has to say about itself: written with the last save of a run, and shown without loading it.
+"""The summary of a table model: written with the last save of a run, and shown without loading the model.
 
-Nothing is imported here but when it is computed: reading it back takes no numerical library.
+Reading it back imports no numerical library.
 """
 
 from __future__ import annotations
@@ -11,37 +11,36 @@ from typing import TYPE_CHECKING, Any
 from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
-    from accous.tabular.folder import Pipeline
+    from accous.tabular.table_model import TableModel
 
-__all__ = ["read_pipeline_summary", "summarize_pipeline", "summarize_run"]
+__all__ = ["read_table_model_summary", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
 _VERSION = 1
 
 
-def summarize_pipeline(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the state of a model and the lines about its columns, as JSON has them.
+def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
+    """Return the state of a model and the lines about its columns, ready for JSON.
 
-    It is a function of what is saved, whether or not the run was interrupted. The estimated error costs as much as
-    several rounds.
+    The result depends only on what is saved, not on interruptions. Computing it costs as much as several rounds.
     """
     from accous.tabular.columns.summaries import shown_lines
 
-    return {"version": _VERSION, "state": _state(pipeline), "columns": shown_lines(pipeline.preparation.plans)}
+    return {"version": _VERSION, "state": _state(table_model), "columns": shown_lines(table_model.encoder.plans)}
 
 
-def read_pipeline_summary(folder: Path) -> dict[str, Any] | None:
-    """Return what `summarize_pipeline` returned at the last save.
+def read_table_model_summary(folder: Path) -> dict[str, Any] | None:
+    """Return what `summarize_table_model` returned at the last save.
 
-    None where there is no such record: the run is going on or was killed, or another version of accous has saved.
+    None if there is no such record: a run is in progress or was killed, or another version of accous saved.
     """
     summary = read_summary(folder)
     return summary if summary is not None and summary.get("version") == _VERSION else None
 
 
-def summarize_run(pipeline: Pipeline) -> dict[str, Any]:
-    """What a run has come to, as JSON has it."""
-    job, model = pipeline.job, pipeline.model
+def summarize_run(table_model: TableModel) -> dict[str, Any]:
+    """Return the results of a run, ready for JSON."""
+    job, model = table_model.job, table_model.model
     assert job is not None
     return {
         "stream": job.spec.stream,
@@ -60,22 +59,22 @@ def summarize_run(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _state(pipeline: Pipeline) -> dict[str, Any]:
-    model = pipeline.model
+def _state(table_model: TableModel) -> dict[str, Any]:
+    model = table_model.model
     risk = model.risk_estimate_
     learners = {}
     if hasattr(model.ratio_, "learner_lengths_"):
         weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
         learners = {str(length): weight for length, weight in weights}
     return {
-        "reference": pipeline.settings["reference"],
+        "reference": table_model.settings["reference"],
         "reference_rows": len(model.reference_weight_),
-        "label": pipeline.label,
+        "label": table_model.label,
         "classes": [str(label) for label in model.classes_],
-        "columns": pipeline.preparation.used_columns,
-        "features": len(pipeline.preparation.feature_names),
-        "ratio": pipeline.settings["ratio"],
-        "reference_accuracy": pipeline.settings["accuracy"],
+        "columns": table_model.encoder.used_columns,
+        "features": len(table_model.encoder.feature_names),
+        "ratio": table_model.settings["ratio"],
+        "reference_accuracy": table_model.settings["accuracy"],
         "rounds": model.n_rounds_,
         "refits": model.n_refits_,
         "effective_sample_size": model.effective_sample_size_,
@@ -85,7 +84,7 @@ def _state(pipeline: Pipeline) -> dict[str, Any]:
         "trust": model.trust_.verdict,
         "trust_reason": model.trust_.reason,
         "weight_of_interval_length": learners,
-        "last_run": None if pipeline.job is None else summarize_run(pipeline),
+        "last_run": None if table_model.job is None else summarize_run(table_model),
     }
 
 

@@ -19,7 +19,8 @@ def test_few_columns_have_a_line_each():
 def test_many_share_one_and_what_is_different_does_not():
     plans = [number("age"), *(number(f"v_{place}", place) for place in range(400))]
     plans[9] = LeftOutColumn("v_8", "always the same value")
-    plans += [CategoryColumn("v_400", ["a"], False, False, [], 0), number("w_401"), number("w_403")]
+    category = CategoryColumn(name="v_400", levels=["a"], has_other=False, has_missing=False, rare=[], n_rare=0)
+    plans += [category, number("w_401"), number("w_403")]
     lines = summarize(plans)
     assert [line.columns for line in lines] == ["age", "v_0 to v_399", "v_400", "w_401", "w_403"]
     assert lines[1].kind == "399 numbers"

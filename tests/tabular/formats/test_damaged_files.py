@@ -48,12 +48,12 @@ def test_whatever_numpy_stumbles_over_in_the_header_of_an_array_is_a_data_error(
 @pytest.mark.parametrize("line", ['{"a": "\\ud800"}', '{"\\ud800": 1}', '{"a": ' + "[" * 100_000])
 def test_json_that_python_reads_or_gives_up_on_but_is_no_table_is_a_bad_row(line):
     Path("rows.jsonl").write_text(line)
-    with pytest.raises(DataError, match=r"^rows\.jsonl, line 1: this is no JSON \("):
+    with pytest.raises(DataError, match=r"^rows\.jsonl, line 1: not valid JSON \("):
         open_table("rows.jsonl")
     Path("rows.jsonl").write_text(f'{{"a": 1}}\n{line}\n{{"a": 2}}')
     chunks = list(open_table("rows.jsonl").chunks(["a"], Position()))
     assert [row for chunk in chunks for row in chunk.frame["a"]] == ["1", "2"]
-    assert [(bad.line, bad.reason[:15]) for chunk in chunks for bad in chunk.bad_rows] == [(2, "this is no JSON")]
+    assert [(bad.line, bad.reason[:14]) for chunk in chunks for bad in chunk.bad_rows] == [(2, "not valid JSON")]
 
 
 def test_whole_surrogate_pairs_and_long_numbers_are_json():

@@ -88,7 +88,7 @@ def test_a_file_that_was_changed_is_noticed_when_it_is_taken_up():
     with pytest.raises(DataError, match=r"rows.npy is not the table that was read before: its row 4 has changed"):
         list(open_table("rows.npy").chunks(NAMES, position))
     np.save("rows.npy", ROWS[:2])
-    with pytest.raises(DataError, match="it has 2 rows, and 4 were read"):
+    with pytest.raises(DataError, match="it has 2 rows, but 4 were read"):
         list(open_table("rows.npy").chunks(NAMES, position))
 
 
@@ -115,11 +115,11 @@ def test_files_that_are_no_arrays_are_refused():
     Path("cut.npy").write_bytes(Path("rows.npy").read_bytes()[:-8])
     Path("text.npy").write_text("a,b\n1,2\n")
     for path in ("cut.npy", "text.npy"):
-        with pytest.raises(DataError, match=rf"{path} is no .npy file that can be read"):
+        with pytest.raises(DataError, match=rf"{path} is not a readable .npy file"):
             open_table(path)
     with pytest.raises(DataError, match=r"none.npy cannot be read: No such file"):
         open_table("none.npy")
-    with pytest.raises(ParameterError, match=r"rows.npz is an archive of arrays: save the one meant"):
+    with pytest.raises(ParameterError, match=r"rows.npz is an archive of arrays: save the array you need"):
         open_table("rows.npz")
     with pytest.raises(ParameterError, match=r"An .npy array is read from a finished file"):
         open_table("-", "npy")
@@ -139,10 +139,10 @@ def test_lists_stand_beside_ordinary_columns_and_other_lengths_are_bad_rows():
     chunks = list(table.chunks(["embedding_1", "id"], Position()))
     bad = [(each.line, each.column, each.reason) for chunk in chunks for each in chunk.bad_rows]
     assert bad == [
-        (3, "embedding", "2 numbers where 3 belong"),
+        (3, "embedding", "2 numbers instead of 3"),
         (4, "embedding", "the embedding is missing"),
         (7, "embedding_1", "nan is not a finite number"),
-        (10, "embedding", "0 numbers where 3 belong"),
+        (10, "embedding", "0 numbers instead of 3"),
     ]
     kept = [row for row in range(23) if row not in {2, 3, 6, 9}]
     assert np.array_equal(values_of(chunks), np.column_stack((ROWS[kept, 1], kept)))
@@ -157,14 +157,14 @@ def test_lists_of_different_lengths_are_no_embeddings():
 @pytest.mark.parametrize("order", [["embedding", "embedding_1"], ["embedding_1", "embedding"]])
 def test_names_that_clash_are_refused(order):
     pl.DataFrame({"embedding": ROWS.tolist(), "embedding_1": [0] * 23}).select(order).write_parquet("rows.parquet")
-    with pytest.raises(DataError, match="the lists in 'embedding' need the name 'embedding_1'; rename one"):
+    with pytest.raises(DataError, match="the lists in 'embedding' need the column name 'embedding_1'; rename one"):
         open_table("rows.parquet")
 
 
 def test_another_width_is_one_sentence_with_both():
     require_widths("stream.npy", {"embedding": 3}, {"embedding": 3})
     require_widths("stream.npy", {"embedding": 3}, {})
-    sentence = r"^stream.npy holds embeddings of 3 numbers \('embedding'\), and the model was fitted with 512: "
+    sentence = r"^stream.npy holds embeddings of 3 numbers \('embedding'\), but the model was fitted with 512: "
     with pytest.raises(ParameterError, match=sentence):
         require_widths("stream.npy", {"embedding": 3}, {"embedding": 512})
 
@@ -235,5 +235,5 @@ def test_a_column_of_labels_that_is_misspelt_is_a_wrong_argument():
 def test_a_text_has_its_labels_among_its_columns():
     pl.DataFrame({"a": [1, 2]}).write_csv("rows.csv")
     np.save("labels.npy", np.arange(2))
-    with pytest.raises(ParameterError, match=r"rows.csv is a text: its labels must be one of its columns"):
+    with pytest.raises(ParameterError, match=r"rows.csv is a text file: its labels must be one of its columns"):
         with_labels(open_table("rows.csv"), "labels.npy")

@@ -1,4 +1,4 @@
-"""Decides from the reference what is done with each column."""
+"""Decides from the reference how to encode each column."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CYCLE_DAYS = {"year": 365.0, "week": 7.0, "day": 1.0}
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user has decided.
+    """The user's decisions about columns.
 
     Attributes
     ----------
@@ -49,16 +49,16 @@ class Choices:
 
 
 def plan_column(column: pl.Series, choices: Choices) -> Any:
-    """Decide what is done with a column of the reference.
+    """Decide how to encode a column of the reference.
 
-    Values of which nine in ten are numbers make a column of numbers, and likewise dates; the others are bad rows. All
-    else are categories, unless nearly every value is another one.
+    If nine in ten values are numbers, it is a column of numbers, and the other values make their rows bad; the same
+    goes for dates. Everything else is a category, unless nearly every value is different.
     """
     name = column.name
     if name in choices.drop:
-        return LeftOutColumn(name, "as asked for")
+        return LeftOutColumn(name, "dropped with --drop")
     if not is_usable(column.dtype):
-        return LeftOutColumn(name, "objects, bytes, lengths of time and lists of different lengths cannot be used")
+        return LeftOutColumn(name, "objects, bytes, durations and lists of different lengths cannot be used")
     # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
     if name not in choices.categorical and column.dtype.is_numeric() and _are_mostly_finite(column):
         return _plan_number(column)
@@ -139,10 +139,17 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
     frequent = [level for level, count in ordered if count >= smallest][:_MOST_LEVELS]
     n_rare = len(ordered) - len(frequent)
     if not is_sure and n_values and sum(count for level, count in ordered if level in set(frequent)) < 0.5 * n_values:
-        return LeftOutColumn(name, f"text with {len(ordered)} different values; --categorical {name} would use it")
+        return LeftOutColumn(name, f"text with {len(ordered)} different values; use it with --categorical {name}")
     if len(ordered) == 1 and n_values == len(texts):
         return LeftOutColumn(name, "always the same value")
     if not frequent:
         return LeftOutColumn(name, f"text with {len(ordered)} different values, all of them rare")
     rare = sorted({level for level, _ in ordered} - set(frequent)) if n_rare <= _MOST_RARE else []
-    return CategoryColumn(name, frequent, n_rare > 0, texts.null_count() > 0, rare, n_rare)
+    return CategoryColumn(
+        name=name,
+        levels=frequent,
+        has_other=n_rare > 0,
+        has_missing=texts.null_count() > 0,
+        rare=rare,
+        n_rare=n_rare,
+    )

@@ -1,4 +1,4 @@
-"""What is done with a column: a number, a category, a date, or nothing."""
+"""How a column is encoded: as a number, a category, a date, or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Encoded:
     is_bad : array of shape (n_rows,)
         Values that cannot be read.
     reason : str
-        What is wrong with those, after the value itself.
+        What is wrong with them; messages put it after the value.
     is_missing, is_unknown : array of shape (n_rows,) or None
         Values that are missing, and categories that the reference does not have; None where there are none.
     """
@@ -51,7 +51,7 @@ class Encoded:
 
 
 class ColumnPlan(Protocol):
-    """What is done with one column."""
+    """How one column is encoded."""
 
     kind: ClassVar[str]
 
@@ -61,13 +61,13 @@ class ColumnPlan(Protocol):
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features it gives."""
+        """Names of its features."""
 
     def encode(self, column: pl.Series) -> Encoded:
         """Return the column as features."""
 
     def summary(self) -> str:
-        """Say in a line what is done."""
+        """Describe the encoding in one line."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class NumberColumn:
     ----------
     name : str
     median, mean, deviation : float
-        Of the reference; the last two after missing values are filled in.
+        Of the reference; mean and deviation after missing values are filled in.
     marks_missing : bool
-        Whether a second feature says that the value was missing; so where the reference has such rows.
+        Whether a second feature marks missing values; it does if the reference has any.
     """
 
     name: str
@@ -92,7 +92,7 @@ class NumberColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """The number and, where the reference has missing ones, whether it is missing."""
+        """The number and, if the reference has missing values, whether it is missing."""
         return [self.name, f"{self.name} is missing"] if self.marks_missing else [self.name]
 
     def encode(self, column: pl.Series) -> Encoded:
@@ -110,12 +110,12 @@ class NumberColumn:
         return Encoded(features, is_bad, "is not a number", is_missing if has_missing else None)
 
     def summary(self) -> str:
-        """Say in a line what is done."""
+        """Describe the encoding in one line."""
         marked = ", marked" if self.marks_missing else ""
         return f"(x - {self.mean:.4g}) / {self.deviation:.4g}; missing: {self.median:.4g}{marked}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CategoryColumn:
     """A category: one feature for each level that is frequent in the reference.
 
@@ -123,14 +123,14 @@ class CategoryColumn:
     ----------
     name : str
     levels : list of str
-        Frequent ones, the most frequent first.
+        The frequent levels, the most frequent first.
     has_other : bool
-        Whether one more feature stands for all that are rare in the reference; it takes unknown ones too, which
-        otherwise have no feature at all.
+        Whether one more feature stands for all levels that are rare in the reference, and for unknown levels. Without
+        it, unknown levels have no feature.
     has_missing : bool
         Whether one more feature stands for missing values.
     rare : list of str
-        The levels that share a feature, if they are not too many to be listed.
+        The levels that share a feature; empty if there are too many to list.
     n_rare : int
     """
 
@@ -152,7 +152,7 @@ class CategoryColumn:
         return [f"{self.name} = {level}" for level in self._all_levels]
 
     def encode(self, column: pl.Series) -> Encoded:
-        """Return zeros, with a 1 where the level is."""
+        """Return one-hot features."""
         texts, n_levels = to_texts(column), len(self.levels)
         codes = texts.replace_strict(self.levels, list(range(n_levels)), default=-1, return_dtype=pl.Int64).to_numpy()
         is_missing = texts.is_null().to_numpy()
@@ -164,18 +164,18 @@ class CategoryColumn:
         return Encoded(features, np.zeros(len(texts), dtype=bool), "", is_missing, is_unknown)
 
     def is_known(self, column: pl.Series) -> NDArray[np.bool_]:
-        """Which values are missing or in the reference; all of them where its rare levels are too many to be listed."""
+        """Which values are missing or in the reference; all, if the reference has too many rare levels to list."""
         if self.n_rare > len(self.rare):
             return np.ones(len(column), dtype=bool)
         texts = to_texts(column)
         return np.asarray((texts.is_in([*self.levels, *self.rare]) | texts.is_null()).fill_null(True).to_numpy())
 
     def summary(self) -> str:
-        """Say in a line what is done."""
+        """Describe the encoding in one line."""
         parts = [f"{len(self.levels)} levels, a feature each"]
         if self.has_other:
             rare = "1 rare level" if self.n_rare == 1 else f"{self.n_rare} rare levels"
-            parts.append(f"{rare} and unknown ones share one")
+            parts.append(f"{rare} and unknown levels share one")
         else:
             parts.append("unknown levels have none")
         if self.has_missing:
@@ -185,15 +185,15 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A date: where it stands in the cycles that the reference covers, each as a point on a circle.
+    """A date: its position in the cycles that the reference covers, each as a point on a circle.
 
-    The date itself is no feature: every date to come lies outside the reference, and no weighting could follow it.
+    The date itself is not a feature: every future date lies outside the reference, and no weighting could follow it.
 
     Attributes
     ----------
     name : str
     form : str
-        As ``strftime`` writes it; empty for a column of dates.
+        The format, as for ``strftime``; empty for a column of typed dates.
     cycles : list of str
         Of ``"year"``, ``"week"`` and ``"day"``.
     """
@@ -219,8 +219,8 @@ class DateColumn:
         return Encoded(np.column_stack(columns), is_bad, "is not a date like those of the reference", is_missing)
 
     def summary(self) -> str:
-        """Say in a line what is done."""
-        return f"place in the {', '.join(self.cycles)}, two features each; the date itself is left out"
+        """Describe the encoding in one line."""
+        return f"position in the {', '.join(self.cycles)}, two features each; the date itself is left out"
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class LeftOutColumn:
     kind: ClassVar[str] = "left out"
 
     def summary(self) -> str:
-        """Say in a line why."""
+        """Give the reason in one line."""
         return self.reason
 
 
@@ -245,7 +245,7 @@ _PLANS: dict[str, type[Any]] = {plan.kind: plan for plan in (NumberColumn, Categ
 
 
 def plan_to_json(plan: Any) -> dict[str, Any]:
-    """Return the plan as JSON has it."""
+    """Return the plan, ready for JSON."""
     return {"kind": plan.kind, **asdict(plan)}
 
 
@@ -255,7 +255,7 @@ def plan_from_json(content: dict[str, Any]) -> Any:
     cls = _PLANS.get(parts.pop("kind", ""))
     if cls is None:
         raise CheckpointError(
-            "The saved preprocessing has a kind of column that this accous does not know: upgrade it."
+            "The saved preprocessing has a kind of column that this version of accous does not know: upgrade accous."
         )
     return cls(**parts)
 

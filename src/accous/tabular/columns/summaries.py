@@ -1,4 +1,4 @@
-"""What is done with the columns, in lines that a person reads: many alike, such as an embedding's, in one."""
+"""The encoding of the columns as readable lines; similar columns, such as those of an embedding, share one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """One line about one column, or about many in a row.
+    """One line about one column, or about several consecutive ones.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class ColumnLine:
 
 
 def summarize(plans: Sequence[Any]) -> list[ColumnLine]:
-    """Return a line for each column; more than twelve numbered ones after each other share a line.
+    """Return one line per column; more than twelve consecutive numbered columns share one.
 
     Examples
     --------
@@ -54,19 +54,19 @@ def summarize(plans: Sequence[Any]) -> list[ColumnLine]:
 
 
 def shown_lines(plans: Sequence[Any]) -> list[list[str]]:
-    """Column, kind, number of features and what is done, in texts; the last of many lines stands for the rest."""
+    """Return column, kind, number of features and encoding as text; the last of many lines stands for the rest."""
     lines = summarize(plans)
     shown = [[line.columns, line.kind, str(line.n_features or "-"), line.what] for line in lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
         n_features = sum(line.n_features for line in lines[_MOST_LINES:])
         more = f"{len(lines) - _MOST_LINES:,} more"
-        what = "all are listed by accous fit --json and in manifest.json"
+        what = "accous fit --json and manifest.json list all"
         shown.append([more, "", str(n_features or "-"), what])
     return shown
 
 
 def _runs(plans: Sequence[Any]) -> Iterator[list[Any]]:
-    """Divide the plans where the next one is no number, or is not called like the one before but for its number."""
+    """Divide the plans into runs of columns whose names differ only by a counting number."""
     run: list[Any] = []
     for plan in plans:
         if run and not (_can_share(run[-1]) and _can_share(plan) and _follows(plan.name, run[-1].name)):

@@ -1,4 +1,4 @@
-"""What reading a table yields: pieces of it, with the place of every row, and the rows that could not be read."""
+"""The pieces in which a table is read: rows, their positions, and the rows that cannot be read."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class BadRow:
     line : int
         Its line in the file, or its number in a file without lines; counted from 1.
     column : str
-        The column at fault; empty where it is the whole row.
+        The column at fault; empty if it is the whole row.
     reason : str
         What is wrong.
     text : str
-        The row as it stands in the file, as far as that can be shown.
+        The row as in the file, as far as it can be shown.
     """
 
     end: int
@@ -45,7 +45,7 @@ class BadRow:
     text: str
 
     def error(self, table: str, unit: str) -> DataError:
-        """Return the error that stops at this row."""
+        """Return the error that this row causes."""
         where = f", column {self.column!r}" if self.column else ""
         return DataError(
             f"{table}, {unit} {self.line}{where}: {self.reason}; fix it, or set such rows aside with --on-bad-row skip."
@@ -54,18 +54,18 @@ class BadRow:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a table was read.
+    """How far a table has been read.
 
     Attributes
     ----------
     end : int
-        Bytes of the text in UTF-8 without a byte-order mark, or rows where there is no text.
+        Bytes of the text in UTF-8 without a byte-order mark, or rows if the file is not text.
     line : int
         Lines before it.
     tail_length : int
-        Length of the row that ends here, in bytes; 0 where it is unknown.
+        Length of the row that ends here, in bytes; 0 if unknown.
     tail_digest : str
-        Digest of that row, to recognise the table by.
+        Digest of that row, to recognize the table.
     """
 
     end: int = 0
@@ -74,14 +74,14 @@ class Position:
     tail_digest: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chunk:
     """Rows in the order of the table.
 
     Attributes
     ----------
     frame : polars.DataFrame
-        The columns asked for: texts, or typed columns where the file has types.
+        The requested columns: text, or typed columns if the file has types.
     lines, ends : array of shape (n_rows,)
         Line of each row, and where it ends.
     next_lines : array of shape (n_rows,)
@@ -106,22 +106,22 @@ class Chunk:
 
 
 def digest_of(content: bytes) -> str:
-    """Digest of a row, short: it tells tables apart and protects nothing."""
+    """Return a short digest of a row; it tells tables apart and is no protection."""
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
 
 
 def no_such_column(table: TableReader, name: str) -> ParameterError:
-    """Return the error for a column that was named and that a table does not have."""
+    """Return the error for a named column that the table does not have."""
     meant = did_you_mean(name, table.columns)
     return ParameterError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
 
 
 def require_usable(table: TableReader, names: list[str]) -> None:
-    """Raise a DataError for a column whose values are lists, objects, bytes or lengths of time."""
+    """Raise a DataError for a column whose values are lists, objects, bytes or durations."""
     for name, dtype in table.column_types(names).items():
         if not is_usable(dtype):
             raise DataError(
-                f"{table.name}, column {name!r}: values of the type {dtype} cannot be used; save numbers, texts, dates "
+                f"{table.name}, column {name!r}: values of the type {dtype} cannot be used; save numbers, text, dates "
                 "or booleans."
             )
 
@@ -150,16 +150,16 @@ class TableReader(Protocol):
     n_rows: int | None
 
     def read_as_numbers(self, names: list[str]) -> None:
-        """Allow columns to be read as numbers at once, where all of a piece are numbers; that is quicker."""
+        """Allow reading columns directly as numbers, which is faster, if all values of a piece are numbers."""
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rest of the table; None where nothing more is there yet."""
+        """Yield the rest of the table; None while there is nothing new yet."""
 
     def share_read(self) -> float | None:
         """Share of the table read so far, where its size is known."""
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
-        """Return the types of columns that have one; texts have none."""
+        """Return the types of columns that have one; text columns have none."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""

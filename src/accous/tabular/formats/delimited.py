@@ -1,4 +1,4 @@
-"""CSV and its relatives: a header, then one record a line."""
+"""CSV and similar formats: a header, then one record per line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DelimitedTable(TextTable):
     ----------
     source : TextSource
     separator : str, optional
-        None: the one of comma, semicolon, tab and bar that the header has most of.
+        None: the one of comma, semicolon, tab and bar that is most frequent in the header.
     """
 
     def __init__(self, source: TextSource, separator: str | None = None) -> None:
@@ -75,7 +75,7 @@ class DelimitedTable(TextTable):
         return frame, bad_rows + unread
 
     def read_as_numbers(self, names: list[str]) -> None:
-        """Read these columns as numbers wherever a whole piece of them can be."""
+        """Read these columns as numbers in every piece where all values are numbers."""
         self._numbers = frozenset(names)
 
     def _read_at_once(self, content: bytes, wanted: list[str]) -> pl.DataFrame | None:
@@ -95,12 +95,12 @@ class DelimitedTable(TextTable):
     def _read_one_by_one(
         self, records: Records, rows: NDArray[np.int64], wanted: list[str]
     ) -> tuple[pl.DataFrame, list[BadRow]]:
-        """Read records that have quotes where none belong."""
+        """Read records with misplaced quotes."""
         fields, bad_rows = [], []
         for row in rows.tolist():
             record = self._fields(records.text(row))
             if record is None:
-                bad_rows.append(self._bad(records, row, "", "there are quotes where none belong"))
+                bad_rows.append(self._bad(records, row, "", "misplaced quotes"))
             elif len(record) == len(self.columns):
                 fields.append(record)
             else:
@@ -117,7 +117,7 @@ class DelimitedTable(TextTable):
 
     def _wrong_width(self, records: Records, row: int, width: int) -> BadRow:
         fields = "1 field" if width == 1 else f"{width} fields"
-        return self._bad(records, row, "", f"the row has {fields} where the header has {len(self.columns)}")
+        return self._bad(records, row, "", f"the row has {fields}, but the header has {len(self.columns)}")
 
 
 def _texts(columns: dict[str, list[str | None]]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line."""
+"""JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["JsonLinesTable"]
 
 
 class JsonLinesTable(TextTable):
-    """A table of objects; the first one says which columns there are, and what a later one lacks is missing."""
+    """A table of objects; the first one defines the columns, and fields that a later one lacks are missing values."""
 
     def _is_first_data(self) -> bool:
         return True
@@ -27,7 +27,7 @@ class JsonLinesTable(TextTable):
         try:
             first = _parse_json(record)
         except ValueError as error:
-            raise DataError(f"{self.name}, line 1: this is no JSON ({error}).") from None
+            raise DataError(f"{self.name}, line 1: not valid JSON ({error}).") from None
         if not isinstance(first, dict):
             raise DataError(f'{self.name}, line 1: every line must be a JSON object, such as {{"age": 42}}.')
         self.columns = list(first)
@@ -39,14 +39,14 @@ class JsonLinesTable(TextTable):
             try:
                 record = _parse_json(records.raw(row).decode())
             except ValueError as error:
-                bad_rows.append(self._bad(records, row, "", f"this is no JSON ({error})"))
+                bad_rows.append(self._bad(records, row, "", f"not valid JSON ({error})"))
                 continue
             if not isinstance(record, dict):
-                bad_rows.append(self._bad(records, row, "", "this is no JSON object"))
+                bad_rows.append(self._bad(records, row, "", "not a JSON object"))
                 continue
             nested = next((name for name in wanted if isinstance(record.get(name), (dict, list))), None)
             if nested is not None:
-                bad_rows.append(self._bad(records, row, nested, "a list or an object stands where one value belongs"))
+                bad_rows.append(self._bad(records, row, nested, "a list or an object where a single value is expected"))
                 continue
             for name, values in columns.items():
                 values.append(_as_text(record.get(name)))
@@ -54,7 +54,7 @@ class JsonLinesTable(TextTable):
 
 
 def _parse_json(text: str) -> Any:
-    """Read JSON, numbers as the texts they are; a ValueError says why it cannot be used."""
+    """Parse JSON with numbers as text; raise a ValueError with the reason if it cannot be used."""
     try:
         record = json.loads(text, parse_float=str, parse_int=str)
     except RecursionError:

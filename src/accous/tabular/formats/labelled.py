@@ -1,8 +1,9 @@
-"""Labels in a file of their own, beside rows that have none: row 1 of the one belongs to row 1 of the other."""
+"""Labels in a separate file: its first row belongs to the first row of the table, and so on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,14 +45,14 @@ class LabelledTable:
         return self._table.column_types([name for name in wanted if name not in own]) | own
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rest of the table, the labels beside it."""
+        """Yield the rest of the table, with the labels."""
         has_label = self._labels.name in wanted
         for chunk in self._table.chunks([name for name in wanted if name != self._labels.name], start):
             if chunk is None or not has_label:
                 yield chunk
                 continue
             frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(exactly(wanted))
-            yield Chunk(frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, chunk.row_bytes)
+            yield replace(chunk, frame=frame)
 
 
 def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
@@ -76,22 +77,22 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
         return table, label  # whoever reads the column will miss it
     if table.n_rows is None:
         raise ParameterError(
-            f"--label {label} names a file, and {table.name} is a text: its labels must be one of its columns. Labels "
-            "in a file of their own go with .npy and Parquet."
+            f"--label {label} names a file, but {table.name} is a text file: its labels must be one of its columns. "
+            "Separate label files work with .npy and Parquet."
         )
     labels = _read_labels(*place)
     if len(labels) != table.n_rows:
         raise ParameterError(
-            f"{place[0]} has {len(labels)} labels for the {table.n_rows} rows of {table.name}: there must be one for "
-            "each row, in the same order."
+            f"{place[0]} has {len(labels)} labels for the {table.n_rows} rows of {table.name}: there must be one label "
+            "per row, in the same order."
         )
     if labels.name in table.columns:
-        raise ParameterError(f"{table.name} has a column {labels.name!r} of its own: rename that in {place[0]}.")
+        raise ParameterError(f"{table.name} already has a column {labels.name!r}: rename the one in {place[0]}.")
     return LabelledTable(table, labels), labels.name
 
 
 def place_of_labels(label: str) -> tuple[str, str] | None:
-    """File and column that are meant; None where no file is.
+    """Return the file and column of labels; None if ``label`` names no file.
 
     Examples
     --------

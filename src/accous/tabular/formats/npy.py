@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,14 @@ class NpyTable:
         kept = values[good] if faults else values
         frame = pl.DataFrame(kept, schema=self.columns, orient="row").select(exactly(wanted))
         chunk = chunk_of(frame, first, good, faults, {row: _text(values[row]) for row in faults})
-        return Chunk(
-            frame, chunk.lines, chunk.ends, chunk.next_lines, chunk.bad_rows, lambda row: _text(kept[row]).encode()
-        )
+        return replace(chunk, frame=frame, row_bytes=lambda row: _text(kept[row]).encode())
 
     def _require_same(self, start: Position) -> None:
         require_same_table(self.name, len(self._array), start)
         if start.tail_digest and start.tail_digest != digest_of(_text(self._array[start.end - 1]).encode()):
             raise DataError(
                 f"{self.name} is not the table that was read before: its row {start.end} has changed; restore it, or "
-                "begin a new run with --new."
+                "start a new run with --new."
             )
 
 
@@ -94,7 +93,7 @@ def open_array(path: str) -> NDArray[Any]:
                 f"{path} holds Python objects, which can only be unpickled and may run any code: save plain numbers or "
                 "texts, for example numpy.save(path, array.astype('float32')) or array.astype(str)."
             ) from None
-        raise DataError(f"{path} is no .npy file that can be read ({error}).") from None
+        raise DataError(f"{path} is not a readable .npy file ({error}).") from None
 
 
 def _require_rows_of_numbers(array: NDArray[Any], path: str) -> None:

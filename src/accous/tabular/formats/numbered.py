@@ -24,8 +24,8 @@ def require_same_table(name: str, n_rows: int, start: Position) -> None:
     """Raise a DataError for a table that has fewer rows than were read of it before."""
     if start.end > n_rows:
         raise DataError(
-            f"{name} is not the table that was read before: it has {n_rows} rows, and {start.end} were "
-            "read; restore it, or begin a new run with --new."
+            f"{name} is not the table that was read before: it has {n_rows} rows, but {start.end} were "
+            "read; restore it, or start a new run with --new."
         )
 
 
@@ -52,4 +52,4 @@ def chunk_of(
         BadRow(first + row + 1, first + row + 1, fault.column, fault.reason, texts.get(row, ""))
         for row, fault in sorted(faults.items())
     ]
-    return Chunk(frame, ends, ends, ends, bad_rows)
+    return Chunk(frame=frame, lines=ends, ends=ends, next_lines=ends, bad_rows=bad_rows)

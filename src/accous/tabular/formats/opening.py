@@ -88,12 +88,12 @@ def format_of(path: str, option: str) -> str:
         return "csv"
     suffix = _ending(path)
     if suffix == ".npz":
-        raise ParameterError(f"{path} is an archive of arrays: save the one meant with numpy.save, as .npy.")
+        raise ParameterError(f"{path} is an archive of arrays: save the array you need with numpy.save, as .npy.")
     known = _format_of_ending()
     if suffix not in known:
         *first, last = (each.endings[0] for each in FORMATS.values())
         raise ParameterError(
-            f"The name {path!r} does not say what is in the file: let it end in {', '.join(first)} or {last}, "
+            f"The name {path!r} does not tell the file format: use a name that ends in {', '.join(first)} or {last}, "
             f"or give {option}."
         )
     return known[suffix]
@@ -148,7 +148,5 @@ def open_table(
     name = format_of(path, "--format") if table_format is None else table_format
     chosen = FORMATS[require_choice("--format", name, tuple(FORMATS))]
     if chosen.whole_files and (path == STDIN or is_growing):
-        raise ParameterError(
-            f"{chosen.whole_files} is read from a finished file: neither from standard input nor with --follow."
-        )
+        raise ParameterError(f"{chosen.whole_files} must be a finished file: neither standard input nor --follow.")
     return chosen.open(Asked(path, encoding, separator, is_growing, widths))

@@ -1,4 +1,4 @@
-"""Panics of polars as errors: a damaged file may make its Rust code give up, which prints a backtrace by itself."""
+"""Panics of polars as errors: a damaged file can make its Rust code panic, which prints a backtrace."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["panics_as_errors"]
 
 @contextmanager
 def panics_as_errors() -> Iterator[None]:
-    """Turn a panic of polars into a ``ComputeError``, and keep its backtrace off the standard error.
+    """Turn a panic of polars into a ``ComputeError``, and keep its backtrace off standard error.
 
-    Rust writes the backtrace to the descriptor itself, so nothing in Python can hold it back: the descriptor leads
-    nowhere meanwhile.
+    Rust writes the backtrace to the file descriptor, so Python cannot intercept it: the descriptor points to the null
+    device meanwhile.
     """
     try:
         saved = os.dup(2)

@@ -44,7 +44,7 @@ class ParquetTable:
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}.") from None
         except pl.exceptions.PolarsError as error:
-            raise DataError(f"{path} is no Parquet file that can be read ({error}).") from None
+            raise DataError(f"{path} is not a readable Parquet file ({error}).") from None
         self.n_rows: int | None = self._n_rows
         self._source_of = self._find_sources()
         self.columns = list(self._source_of)
@@ -95,11 +95,13 @@ class ParquetTable:
         return chunk_of(spread[good] if faults else spread, first, good, faults, {})
 
     def _find_sources(self) -> dict[str, str]:
-        """Name the file's column that each of the table's comes from."""
+        """Map each column of the table to the column of the file that it comes from."""
         spread = {column: name for name, width in self.widths.items() for column in spread_names(name, width)}
         for name in self._schema:
             if name not in self.widths and name in spread:
-                raise DataError(f"{self.name}: the lists in {spread[name]!r} need the name {name!r}; rename one.")
+                raise DataError(
+                    f"{self.name}: the lists in {spread[name]!r} need the column name {name!r}; rename one."
+                )
         return {
             column: name
             for name in self._schema
@@ -112,7 +114,7 @@ class ParquetTable:
         return {name: width for name, width in widths.items() if width}
 
     def _find_width(self, name: str) -> int:
-        """Length of the lists in a column; 0 where they have several."""
+        """Return the length of the lists in a column; 0 if they have several lengths."""
         dtype = self._schema[name]
         if isinstance(dtype, pl.Array):
             return dtype.size

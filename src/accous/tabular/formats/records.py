@@ -14,7 +14,7 @@ _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _LONGEST_RECORD = 1 << 22
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """Whole records of a text.
 
@@ -52,7 +52,7 @@ class Records:
 
 
 class RecordCutter:
-    """Collects pieces of a text and gives the records that are whole.
+    """Collects pieces of a text and returns the complete records.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ class RecordCutter:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the record begun is so long that a quote must have been left open."""
+        """Whether the current record is so long that a quote must have been left open."""
         return len(self._rest) > _LONGEST_RECORD
 
     @property
     def has_rest(self) -> bool:
-        """Whether a record has begun and not ended."""
+        """Whether there is an incomplete record."""
         return bool(self._rest)
 
     def feed(self, piece: bytes) -> Records:
@@ -93,14 +93,22 @@ class RecordCutter:
         lines = np.searchsorted(newlines, starts) + self.line + 1
         # A record ends in the line it begins in, unless there are line ends inside quotes.
         next_lines = lines if is_outside is None else np.searchsorted(newlines, ends) + self.line + 1
-        records = Records(content[:n_used], starts, ends, widths, lines, next_lines, self.offset)
+        records = Records(
+            content=content[:n_used],
+            starts=starts,
+            ends=ends,
+            widths=widths,
+            lines=lines,
+            next_lines=next_lines,
+            offset=self.offset,
+        )
         self._rest = content[n_used:]
         self.offset += n_used
         self.line += int(np.searchsorted(newlines, n_used))
         return records
 
     def drop_line(self) -> tuple[bytes, Records]:
-        """Give up the line that a quote was left open in; return it, and the records that follow it."""
+        """Drop the line in which a quote was left open; return it, and the records after it."""
         line, _, rest = self._rest.partition(b"\n")
         self._rest = b""
         self.offset += len(line) + 1

@@ -1,4 +1,4 @@
-"""Bytes of a text in UTF-8, from a file, a pipe or a file that grows; gzip, other encodings and marks taken away."""
+"""Text as UTF-8 bytes, from a file, a pipe or a growing file; gzip, other encodings and byte order marks removed."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class TextSource:
 
     def _require_not_cut(self) -> None:
         if os.fstat(self._descriptor).st_size < self._n_raw:
-            raise DataError(f"{self.name} became shorter while it was followed: follow a file that only grows.")
+            raise DataError(f"{self.name} became shorter while it was followed: --follow needs a file that only grows.")
 
     def _decode(self, raw: bytes) -> bytes:
         is_last = not raw
@@ -183,7 +183,7 @@ class TextSource:
         parts = []
         try:
             if not raw and not self._inflate.eof:
-                raise DataError(f"{self.name} is cut off: its gzip data end too early.")
+                raise DataError(f"{self.name} is truncated: its gzip data end too early.")
             while raw:
                 if self._inflate.eof:  # several archives in a row are one text
                     self._inflate = zlib.decompressobj(wbits=31)

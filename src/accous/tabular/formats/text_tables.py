@@ -1,4 +1,4 @@
-"""What tables that are texts share: reading record by record, finding a place again, rows that are no text."""
+"""The base class of text tables: records, resuming at a position, rows that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TextTable"]
 
 
 class TextTable(ABC):
-    """A table of one record a line.
+    """A table with one record per line.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class TextTable(ABC):
 
     @abstractmethod
     def _parse(self, records: Records, rows: NDArray[np.int64], wanted: list[str]) -> tuple[pl.DataFrame, list[BadRow]]:
-        """Read these records; bad ones are left out of the frame and returned beside it."""
+        """Read these records; bad ones are left out of the frame and returned separately."""
 
     def close(self) -> None:
         """Close the file."""
@@ -58,15 +58,15 @@ class TextTable(ABC):
         return self._source.share_read()
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
-        """Return nothing: all columns are texts."""
+        """Return nothing: all columns are text."""
         return {}
 
     def read_as_numbers(self, names: list[str]) -> None:
-        """Leave texts what they are; subclasses may be quicker."""
+        """Do nothing: subclasses may read faster."""
         del names
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rest of the table; None where nothing more is there yet."""
+        """Yield the rest of the table; None while there is nothing new yet."""
         cutter, content = self._begin(start)
         has_ended = False
         while not has_ended:
@@ -86,8 +86,8 @@ class TextTable(ABC):
         content = rest or self._source.read()
         if digest_of(tail) != start.tail_digest or not (content or b"\n").startswith(b"\n"):
             raise DataError(
-                f"{self.name} is not the table that was read before: what stands before line {start.line + 1} has "
-                "changed; restore it, or begin a new run with --new."
+                f"{self.name} is not the table that was read before: the text before line {start.line + 1} has "
+                "changed; restore it, or start a new run with --new."
             )
         return RecordCutter(self._separator, start.end - 1, start.line - 1), content
 
@@ -102,7 +102,7 @@ class TextTable(ABC):
     _header_end: tuple[int, int] = (0, 0)
 
     def _read_first_record(self) -> bytes:
-        """Read until the first record that is not blank is whole."""
+        """Read up to the end of the first record that is not blank."""
         content = b""
         while True:
             piece = self._source.read()
@@ -141,7 +141,8 @@ class TextTable(ABC):
     def _only_bad(self, text: bytes, line: int, end: int, wanted: list[str]) -> Chunk:
         none = np.empty(0, dtype=np.int64)
         bad = BadRow(end, line, "", "a quote is opened and not closed", text.decode("utf-8", "replace"))
-        return Chunk(pl.DataFrame(schema=dict.fromkeys(wanted, pl.String)), none, none, none, [bad])
+        frame = pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
+        return Chunk(frame=frame, lines=none, ends=none, next_lines=none, bad_rows=[bad])
 
     def _read_records(self, records: Records, wanted: list[str]) -> Chunk:
         is_good = np.ones(len(records), dtype=bool)
@@ -159,7 +160,12 @@ class TextTable(ABC):
         bad_rows = sorted(bad_rows + unread, key=lambda bad: bad.end)
         ends = records.ends[rows] + 1 + records.offset
         return Chunk(
-            frame, records.lines[rows], ends, records.next_lines[rows], bad_rows, lambda row: records.raw(rows[row])
+            frame=frame,
+            lines=records.lines[rows],
+            ends=ends,
+            next_lines=records.next_lines[rows],
+            bad_rows=bad_rows,
+            row_bytes=lambda row: records.raw(rows[row]),
         )
 
     def _undecodable(self, records: Records) -> list[BadRow]:
@@ -167,7 +173,7 @@ class TextTable(ABC):
             records.content.decode()
         except UnicodeDecodeError:
             return [
-                self._bad(records, number, "", "the text is not UTF-8 (--encoding names another one)")
+                self._bad(records, number, "", "the text is not UTF-8 (name its encoding with --encoding)")
                 for number in range(len(records))
                 if not _is_utf8(records.raw(number))
             ]

@@ -1,4 +1,4 @@
-"""Texts and typed columns as numbers, categories or times; what cannot be read is marked."""
+"""Text and typed columns as numbers, categories or times; values that cannot be read are marked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_usable(dtype: Any) -> bool:
 
 
 def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return numbers, NaN where they are missing, and which values are no finite numbers."""
+    """Return numbers, NaN where they are missing, and which values are not finite numbers."""
     column = column.alias(_ANY_NAME)
     if column.dtype == pl.String:
         numbers = column.cast(pl.Float64, strict=False)
@@ -56,7 +56,7 @@ def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
 
 
 def to_texts(column: pl.Series) -> pl.Series:
-    """Return texts without blanks around them; null where they are missing."""
+    """Return text without surrounding blanks; null where it is missing."""
     column = column.alias(_ANY_NAME)
     texts = column if column.dtype == pl.String else column.cast(pl.String)
     texts = texts.str.strip_chars()
@@ -64,7 +64,7 @@ def to_texts(column: pl.Series) -> pl.Series:
 
 
 def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
-    """Return times (null where they are missing), and which values are no times of this form."""
+    """Return times (null where they are missing), and which values do not have this form."""
     column = column.alias(_ANY_NAME)
     if column.dtype in (pl.Date, pl.Datetime):
         times = column.cast(pl.Datetime("us"))

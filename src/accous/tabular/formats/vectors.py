@@ -12,14 +12,23 @@ from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
 
-__all__ = ["EMBEDDING", "Fault", "faults_of", "is_vector", "read_vectors", "require_widths", "spread_names"]
+__all__ = [
+    "EMBEDDING",
+    "Fault",
+    "faults_of",
+    "is_vector",
+    "read_vectors",
+    "require_widths",
+    "spread_names",
+    "spread_vectors",
+]
 
 EMBEDDING = "embedding"  # what the rows of an array are called, which has no names
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a row cannot be used."""
+    """The reason why a row cannot be used."""
 
     column: str
     reason: str
@@ -65,9 +74,30 @@ def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], di
     faults = faults_of(values, name)
     for row in np.flatnonzero(~is_whole.to_numpy()).tolist():
         length = lengths[row]
-        reason = "the embedding is missing" if length is None else f"{_numbers(length)} where {width} belong"
+        reason = "the embedding is missing" if length is None else f"{_numbers(length)} instead of {width}"
         faults[row] = Fault(name, reason)
     return values, faults
+
+
+def spread_vectors(frame: pl.DataFrame, widths: Mapping[str, int]) -> tuple[pl.DataFrame, dict[int, Fault]]:
+    """Spread the embeddings of a frame, by their names and widths; return what is wrong with some rows too.
+
+    A frame that has the spread columns instead, or no such column, is returned as it is.
+    """
+    faults: dict[int, Fault] = {}
+    parts: list[pl.DataFrame] = []
+    for column in frame:
+        is_empty = column.null_count() == len(column)  # whatever type it has then
+        if column.name not in widths or not (is_empty or is_vector(column.dtype)):
+            parts.append(column.to_frame())
+            continue
+        width = widths[column.name]
+        if is_empty:
+            column = pl.Series(column.name, [None] * len(column), dtype=pl.List(pl.Float64))
+        values, found = read_vectors(column, width)
+        faults = found | faults  # of two bad embeddings in a row, the first one is named
+        parts.append(pl.DataFrame(values, schema=spread_names(column.name, width), orient="row"))
+    return (pl.concat(parts, how="horizontal") if parts else frame), faults
 
 
 def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, int]) -> None:
@@ -75,7 +105,7 @@ def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, i
     for name, width in widths.items():
         if fitted.get(name, width) != width:
             raise ParameterError(
-                f"{table} holds embeddings of {_numbers(width)} ({name!r}), and the model was fitted with "
+                f"{table} holds embeddings of {_numbers(width)} ({name!r}), but the model was fitted with "
                 f"{fitted[name]}: embed both with the same network, or fit again."
             )
 

@@ -1,4 +1,4 @@
-"""Rows to a file that can be cut back to where it was: the position is part of what a run saves."""
+"""Output files that can be truncated to a saved position, which is part of what a run saves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RowsOutput", "finish_parquet", "partial_path"]
 
 
 class RowsOutput:
-    """A text of rows, one a line, appended to from a position on.
+    """A text file with one row per line, written from a position on.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class RowsOutput:
         self._file, self._is_file = (sys.stdout.buffer, False) if path == STDIN else self._open(Path(path), n_bytes)
 
     def write(self, frame: pl.DataFrame) -> None:
-        """Append rows; the first ones of a CSV with a header before them."""
+        """Append rows; a CSV file gets its header with the first ones."""
         content = io.BytesIO()
         if self._format == "jsonl":
             frame.write_ndjson(content)
@@ -47,7 +47,7 @@ class RowsOutput:
         self._append(content.getvalue())
 
     def flush(self) -> None:
-        """Hand everything to the operating system."""
+        """Flush the buffers."""
         try:
             self._file.flush()
         except BrokenPipeError:
@@ -56,7 +56,7 @@ class RowsOutput:
             raise self._cannot_write(error) from None
 
     def put_on_disk(self) -> int:
-        """Make sure that a crash loses nothing written so far; return how much that is."""
+        """Sync to disk, so that a crash loses nothing; return the number of bytes written."""
         self.flush()
         if self._is_file:
             try:
@@ -87,7 +87,7 @@ class RowsOutput:
             size = path.stat().st_size if path.exists() else 0
             if size < n_bytes:
                 raise DataError(
-                    f"{path} has {size} bytes where {n_bytes} were written: restore it, or begin a new run with --new."
+                    f"{path} has {size} bytes, but {n_bytes} were written: restore it, or start a new run with --new."
                 )
             file: Any = path.open("r+b" if path.exists() else "xb")
             file.truncate(n_bytes)
@@ -98,8 +98,8 @@ class RowsOutput:
 
     def _cannot_write(self, error: OSError) -> DataError:
         return DataError(
-            f"{self.name} cannot be written to ({error.strerror or error}); what was saved before is intact: free "
-            "space or change permissions, then run the same command again."
+            f"{self.name} cannot be written to ({error.strerror or error}); the last save is intact: free space or "
+            "change permissions, then run the same command again."
         )
 
 
@@ -109,7 +109,7 @@ def partial_path(path: str) -> str:
 
 
 def finish_parquet(path: str, schema: dict[str, Any]) -> None:
-    """Turn the rows collected beside a Parquet file into that file; it appears whole or not at all.
+    """Turn the rows collected for a Parquet file into that file, atomically.
 
     Parameters
     ----------

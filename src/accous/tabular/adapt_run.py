@@ -1,4 +1,4 @@
-"""The online stage over a table: predict, learn, write, save; killed at any moment it goes on where it was."""
+"""The online stage over a table: predict, learn, write, save. A run that is killed resumes where it was."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from accous.tabular.folder import Pipeline, save_pipeline
+from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, Position
 from accous.tabular.formats.values import exactly
 from accous.tabular.formats.writing import RowsOutput
-from accous.tabular.job import Job
-from accous.tabular.predictions import class_numbers, predictions_frame
-from accous.tabular.rejects import rejects_frame
+from accous.tabular.job_record import Job
+from accous.tabular.predictions import predictions_frame
+from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.rounds import RoundRule
-from accous.tabular.rows import RowReader, Rows
+from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.scoring import Scoring
+from accous.tabular.table_model import TableModel
 
 __all__ = ["AdaptRun", "SaveRule"]
 
@@ -28,9 +29,9 @@ _END = object()
 
 @dataclass(frozen=True)
 class SaveRule:
-    """When to save in the middle of a run: every so many rounds, or every so many seconds.
+    """When to save during a run: after a number of rounds, or after a number of seconds.
 
-    Neither changes what is written.
+    Neither changes the output.
     """
 
     rounds: int | None = None
@@ -48,13 +49,13 @@ class AdaptRun:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    table_model : TableModel
         With the job to carry out.
     folder : Path
         Where to save it.
     reader : RowReader
     output, rejects : RowsOutput
-        The second for rows that are set aside; None where there are none to be.
+        The second is for bad rows; None if they are not kept.
     rule : RoundRule
     save_rule : SaveRule
     kept : list of str
@@ -63,21 +64,21 @@ class AdaptRun:
         Column to score with.
     learns_first : bool
     should_stop : callable
-        Asked after every round; True saves and ends the run before the stream does.
+        Called after every round; if it returns True, the run is saved and ends early.
     on_round : callable
         Called after every round with the job so far.
     finish : callable
-        Called when all rows are on the disk and before the run is saved as finished.
+        Called when all rows are on disk, before the run is saved as finished.
     """
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        *,
+        table_model: TableModel,
         folder: Path,
         reader: RowReader,
         output: RowsOutput,
         rejects: RowsOutput | None,
-        *,
         rule: RoundRule,
         save_rule: SaveRule,
         kept: list[str],
@@ -87,15 +88,15 @@ class AdaptRun:
         on_round: Callable[[Job], None] = lambda _: None,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        assert pipeline.job is not None
-        self._pipeline, self._folder, self._reader = pipeline, folder, reader
+        assert table_model.job is not None
+        self._table_model, self._folder, self._reader = table_model, folder, reader
         self._output, self._rejects = output, rejects
         self._rule, self._save_rule = rule, save_rule
         self._kept, self._learns_first = kept, learns_first
         self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
-        self._job = pipeline.job
-        self._scoring = None if label is None else Scoring(pipeline.model, label)
-        self._last_save, self._last_saved_round = time.monotonic(), pipeline.model.n_rounds_
+        self._job = table_model.job
+        self._scoring = None if label is None else Scoring(table_model.model, label)
+        self._last_save, self._last_saved_round = time.monotonic(), table_model.model.n_rounds_
 
     def run(self) -> bool:
         """Follow the stream to its end; return whether that was reached."""
@@ -114,7 +115,7 @@ class AdaptRun:
         return self._finish(waiting)
 
     def _next(self, pieces: Iterator[Rows | None]) -> Any:
-        """Return what is read next; where that fails, the rounds before it are saved: all of their rows are written."""
+        """Return the next piece; if reading fails, save the rounds before it, whose rows are all written."""
         try:
             return next(pieces, _END)
         except Exception:
@@ -125,7 +126,7 @@ class AdaptRun:
         if self._should_stop():
             self._save(is_last=True)
             return True
-        is_news = self._pipeline.model.n_rounds_ != self._last_saved_round
+        is_news = self._table_model.model.n_rounds_ != self._last_saved_round
         if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
             self._save()
         return False
@@ -145,14 +146,14 @@ class AdaptRun:
         return True
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
-        """Play the rounds that are complete; return the rows left, and whether to stop."""
-        results = _Results(rows, self._pipeline.model)
+        """Play the complete rounds; return the remaining rows, and whether to stop."""
+        results = _Results(rows, self._table_model.model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
             self._play(rows, results, start, stop)
             start = stop
             is_stopped = self._should_stop()
-            if is_stopped or self._save_rule.is_due(self._pipeline.model.n_rounds_, self._last_save):
+            if is_stopped or self._save_rule.is_due(self._table_model.model.n_rounds_, self._last_save):
                 self._emit(rows, results, stop)
                 self._save(is_last=is_stopped)
                 if is_stopped:
@@ -162,34 +163,29 @@ class AdaptRun:
         return rows.after(start), False
 
     def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
-        model = self._pipeline.model
         batch = rows.X[start:stop]
-        if self._learns_first:
-            model.adapt(batch)
-        scores = model.decision_function(batch)
-        results.scores[start:stop] = scores
-        results.ratios[start:stop] = model.ratio_.predict_ratio(batch)
-        if not self._learns_first:
-            model.adapt(batch)
-        results.rounds[start:stop] = model.n_rounds_
-        counts = self._scoring.count(rows.frame, batch, class_numbers(scores), start, stop) if self._scoring else ()
-        self._pipeline.history.add(model, stop - start, *counts)
+        scoring = self._scoring
+        count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
+        played = self._table_model.play_round(batch, learns_first=self._learns_first, count_errors=count_errors)
+        results.rounds[start:stop] = played.number
+        results.scores[start:stop] = played.scores
+        results.ratios[start:stop] = played.ratios
+        n_scored, n_wrong_fixed, n_wrong = played.counts
         job = self._job
         job.n_rows += stop - start
         job.n_rounds += 1
-        if counts:
-            job.n_scored += counts[0]
-            job.n_wrong_fixed += counts[1]
-            job.n_wrong += counts[2]
+        job.n_scored += n_scored
+        job.n_wrong_fixed += n_wrong_fixed
+        job.n_wrong += n_wrong
 
     def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
-        """Write the rows up to one, and the bad ones before its end; remember the place."""
+        """Write the rows up to ``stop`` and the bad rows between them; record the position."""
         start, results.n_emitted = results.n_emitted, stop
         if start == stop:
             return
         part = slice(start, stop)
         kept = rows.frame[part].select(exactly(self._kept))
-        classes = self._pipeline.model.classes_
+        classes = self._table_model.model.classes_
         self._output.write(
             predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)
         )
@@ -210,12 +206,12 @@ class AdaptRun:
         job.n_output_bytes = self._output.put_on_disk()
         job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         job.is_finished = is_finished
-        save_pipeline(self._pipeline, self._folder, is_last=is_last)
-        self._last_save, self._last_saved_round = time.monotonic(), self._pipeline.model.n_rounds_
+        save_table_model(self._table_model, self._folder, is_last=is_last)
+        self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
 
 
 class _Results:
-    """What was computed of rows, round by round."""
+    """The results of rows, round by round."""
 
     def __init__(self, rows: Rows, model: Any) -> None:
         n_rows, n_classes = len(rows), len(model.classes_)

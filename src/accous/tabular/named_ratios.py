@@ -29,7 +29,7 @@ _RATIOS: dict[str, type[RatioEstimator]] = {
 
 
 def make_ratio(name: str, *, seed: int, **options: Any) -> RatioEstimator:
-    """Make a ratio estimator; options that are None stay at their defaults, others must be known to it.
+    """Make a ratio estimator; options that are None keep their defaults, and the estimator must know the others.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def make_ratio(name: str, *, seed: int, **options: Any) -> RatioEstimator:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in known:
-            raise ParameterError(f"--{option.replace('_', '-')} does not go with --ratio {name}: leave one out.")
+            raise ParameterError(f"--{option.replace('_', '-')} cannot be combined with --ratio {name}: leave one out.")
     if "random_state" in known:
         given["random_state"] = seed
     return cls(**given)

@@ -1,4 +1,4 @@
-"""A run over a stream: what it was asked to do, and how far it has come."""
+"""A run over a stream: its specification and its progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Job", "JobSpec", "absolute", "begin_or_resume", "require_free"]
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a run was asked to do: everything that its output depends on.
+    """The specification of a run: everything that its output depends on.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class JobSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
     def difference(self, other: JobSpec) -> str:
-        """Name one thing in which another one differs."""
+        """Name one difference from another specification."""
         for name in ("stream", "output", "rejects"):
             if getattr(self, name) != getattr(other, name):
                 return f"{name} {getattr(self, name)}"
@@ -42,18 +42,19 @@ class JobSpec:
         return ""
 
     def is_taken_up_by(self, other: JobSpec) -> bool:
-        """Whether another one goes on with this: it is the same, or sets the bad rows aside that ended this.
+        """Whether a run with another specification continues this one.
 
-        Up to there no row was a bad one, so what was written is the same either way.
+        It does if both are the same, or if the other one sets the bad rows aside that ended this one: there was no bad
+        row before, so the output so far is the same either way.
         """
         if self.options.get("on-bad-row") != "fail" or other.options.get("on-bad-row") != "skip":
             return self == other
         return replace(self, rejects=other.rejects, options={**self.options, "on-bad-row": "skip"}) == other
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Job:
-    """A run and its progress, which is written into as the run goes on.
+    """A run and its progress; it is updated during the run.
 
     Attributes
     ----------
@@ -87,7 +88,7 @@ class Job:
 
 
 def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrites: bool, folder: Path) -> Job:
-    """Return the job to carry out: the one before, if it was this one, or a new one.
+    """Return the job to carry out: the previous one, if it has the same specification, or a new one.
 
     Parameters
     ----------
@@ -110,27 +111,27 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
         return replace(before, spec=spec)
     if before is not None and not before.is_finished and not is_new and before.n_rounds:
         raise DataError(
-            f"{folder} is in the middle of a run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
-            "command again to finish it, or give it up with --new."
+            f"{folder} has an unfinished run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
+            "command again to finish it, or abandon it with --new."
         )
     is_own = before is not None and not before.is_finished and before.spec.output == spec.output
     if spec.output != STDIN and Path(spec.output).is_file() and not (overwrites or is_own):
         raise DataError(
-            f"{spec.output} exists and is not an unfinished output of this model: give another name, or --force to "
-            "replace it."
+            f"{spec.output} already exists and is not an unfinished output of this model: give another name, or use "
+            "--force to replace it."
         )
     is_own = before is not None and not before.is_finished and before.spec.rejects == spec.rejects
     if not (overwrites or is_own):
         require_free(spec.rejects)
-    return Job(spec)
+    return Job(spec=spec)
 
 
 def require_free(rejects: str) -> None:
-    """Raise a DataError where a file of rows set aside would replace another file."""
+    """Raise a DataError if the file for bad rows already exists."""
     if rejects and Path(rejects).is_file():
-        raise DataError(f"{rejects} exists: give bad rows another file with --rejects, or --force to replace it.")
+        raise DataError(f"{rejects} already exists: name another file with --rejects, or use --force to replace it.")
 
 
 def absolute(path: str) -> str:
-    """Return the path by which a file is known from every folder."""
+    """Return the absolute path; ``"-"`` stays as it is."""
     return path if path == STDIN else os.path.abspath(path)  # noqa: PTH100 (links stay as they are)

@@ -1,8 +1,9 @@
-"""The preprocessing as a whole: columns in, features out, bad values named."""
+"""The preprocessing: columns in, features out, and the values that cannot be used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,9 @@ from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
 from accous.tabular.columns.learning import Choices, plan_column
 from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.tabular.formats.vectors import Fault
 
-__all__ = ["BadValue", "Features", "Preparation"]
+__all__ = ["BadValue", "ColumnEncoder", "Features"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Features:
     X : array of shape (n_rows, n_features)
         Meaningless in the rows of bad values.
     bad_values : list of BadValue
-        At most one for each row, in the order of rows.
+        At most one per row, in the order of the rows.
     n_missing, n_unknown : array of shape (n_rows,)
         Values in each row that are missing, and categories that the reference does not have.
     """
@@ -45,10 +47,18 @@ class Features:
     n_missing: NDArray[np.int64]
     n_unknown: NDArray[np.int64]
 
+    def with_faults(self, faults: Mapping[int, Fault]) -> Features:
+        """Return the same with more bad values; in a row that has one already, the new one replaces it."""
+        if not faults:
+            return self
+        bad = {value.row: value for value in self.bad_values}
+        bad |= {row: BadValue(row, fault.column, fault.reason) for row, fault in faults.items()}
+        return replace(self, bad_values=[bad[row] for row in sorted(bad)])
+
 
 @dataclass(frozen=True)
-class Preparation:
-    """What is done with every column of the reference, in its order.
+class ColumnEncoder:
+    """Encodes the columns of a table as features, as learned from the reference.
 
     Attributes
     ----------
@@ -59,29 +69,29 @@ class Preparation:
 
     @classmethod
     def learn(cls, frame: pl.DataFrame, choices: Choices) -> Self:
-        """Decide by the columns of the reference."""
+        """Learn from the reference how to encode each column."""
         for name in (*choices.drop, *choices.categorical):
             if name not in frame.columns:
                 meant = did_you_mean(name, frame.columns)
                 raise DataError(
-                    f"There is no column {name!r}{meant} to drop or to read as a category: there are "
+                    f"There is no column {name!r}{meant} to drop or to read as a category: the columns are "
                     f"{listed(frame.columns)}."
                 )
-        preparation = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
-        if not preparation.used:
+        encoder = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
+        if not encoder.used:
             raise DataError(
                 "No column of the reference can be used as a feature: every one is constant, empty or text."
             )
-        return preparation
+        return encoder
 
     @property
     def used(self) -> list[ColumnPlan]:
-        """Plans of the columns that give features."""
+        """Plans of the columns that are used."""
         return [plan for plan in self.plans if not isinstance(plan, LeftOutColumn)]
 
     @property
     def used_columns(self) -> list[str]:
-        """Columns that give features."""
+        """Columns that are used."""
         return [plan.name for plan in self.used]
 
     @property
@@ -91,7 +101,7 @@ class Preparation:
 
     @property
     def column_of_feature(self) -> list[str]:
-        """The column that each feature was made of."""
+        """The column that each feature comes from."""
         return [plan.name for plan in self.used for _ in plan.feature_names]
 
     def encode(self, frame: pl.DataFrame, *, accepts_unknown: bool = True) -> Features:
@@ -102,7 +112,7 @@ class Preparation:
         frame : polars.DataFrame
             With the columns used, in any order.
         accepts_unknown : bool, optional
-            Whether categories that the reference does not have are used as such, or are bad values.
+            Whether categories that the reference does not have are accepted, or are bad values.
         """
         blocks: list[NDArray[np.float64]] = []
         bad: dict[int, BadValue] = {}
@@ -124,7 +134,7 @@ class Preparation:
         return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown)
 
     def require_columns(self, columns: list[str], table: str) -> None:
-        """Raise a DataError that names a column which a table lacks."""
+        """Raise a DataError that names the columns missing from a table."""
         lacking = [name for name in self.used_columns if name not in columns]
         if lacking:
             raise DataError(
@@ -132,7 +142,7 @@ class Preparation:
             )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return all plans as JSON has them."""
+        """Return all plans, ready for JSON."""
         return [plan_to_json(plan) for plan in self.plans]
 
     @classmethod

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
-from accous.tabular.columns.preparation import Preparation
 
 N_ROWS = 200
 
@@ -33,12 +33,12 @@ REFERENCE = pl.DataFrame(
 
 
 @pytest.fixture
-def preparation() -> Preparation:
-    return Preparation.learn(REFERENCE, Choices())
+def encoder() -> ColumnEncoder:
+    return ColumnEncoder.learn(REFERENCE, Choices())
 
 
-def test_columns_are_read_as_what_they_are(preparation):
-    plans = {plan.name: plan for plan in preparation.plans}
+def test_columns_are_read_as_what_they_are(encoder):
+    plans = {plan.name: plan for plan in encoder.plans}
     assert isinstance(plans["number"], NumberColumn)
     assert plans["number"].marks_missing
     assert isinstance(plans["level"], CategoryColumn)
@@ -54,47 +54,47 @@ def test_columns_are_read_as_what_they_are(preparation):
     }
 
 
-def test_features_are_finite_scaled_and_survive_json(preparation):
-    features = preparation.encode(REFERENCE)
-    assert features.X.shape == (N_ROWS, len(preparation.feature_names))
+def test_features_are_finite_scaled_and_survive_json(encoder):
+    features = encoder.encode(REFERENCE)
+    assert features.X.shape == (N_ROWS, len(encoder.feature_names))
     assert np.isfinite(features.X).all()
     assert features.X[:, 0].mean() == pytest.approx(0.0, abs=1e-12)
     assert features.X[:, 0].std() == pytest.approx(1.0)
-    again = Preparation.from_json(json.loads(json.dumps(preparation.to_json())))
-    assert again == preparation
+    again = ColumnEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
     assert np.array_equal(again.encode(REFERENCE).X, features.X)
 
 
-def test_rows_are_encoded_one_by_one_as_all_at_once(preparation):
-    whole = preparation.encode(REFERENCE).X
+def test_rows_are_encoded_one_by_one_as_all_at_once(encoder):
+    whole = encoder.encode(REFERENCE).X
     for row in range(0, N_ROWS, 23):
-        assert np.array_equal(preparation.encode(REFERENCE[row : row + 1]).X[0], whole[row])
+        assert np.array_equal(encoder.encode(REFERENCE[row : row + 1]).X[0], whole[row])
 
 
-def test_unknown_levels_share_the_feature_of_rare_ones(preparation):
+def test_unknown_levels_share_the_feature_of_rare_ones(encoder):
     row = REFERENCE[:1].with_columns(level=pl.lit("unheard of"))
-    features = preparation.encode(row)
-    names = preparation.feature_names
+    features = encoder.encode(row)
+    names = encoder.feature_names
     assert features.X[0, names.index("level = (other)")] == 1.0
     assert features.n_unknown.tolist() == [1]
-    assert preparation.encode(REFERENCE[:1]).n_unknown.tolist() == [0]
+    assert encoder.encode(REFERENCE[:1]).n_unknown.tolist() == [0]
 
 
 def test_dates_without_their_cycle_in_the_reference_are_left_out():
     frame = pl.DataFrame({"x": texts(range(40)), "day": texts([f"2024-01-0{1 + row % 3}" for row in range(40)])})
-    plan = Preparation.learn(frame, Choices()).plans[1]
+    plan = ColumnEncoder.learn(frame, Choices()).plans[1]
     assert plan == LeftOutColumn("day", "a date, and the reference spans only 2 days")
 
 
 def test_what_the_user_decides_is_done():
-    preparation = Preparation.learn(REFERENCE, Choices(drop=("level",), categorical=("number",)))
-    plans = {plan.name: plan for plan in preparation.plans}
+    encoder = ColumnEncoder.learn(REFERENCE, Choices(drop=("level",), categorical=("number",)))
+    plans = {plan.name: plan for plan in encoder.plans}
     assert isinstance(plans["number"], CategoryColumn)
-    assert plans["level"] == LeftOutColumn("level", "as asked for")
+    assert plans["level"] == LeftOutColumn("level", "dropped with --drop")
     with pytest.raises(DataError, match="There is no column 'more'"):
-        Preparation.learn(REFERENCE, Choices(drop=("more",)))
+        ColumnEncoder.learn(REFERENCE, Choices(drop=("more",)))
 
 
-def test_extreme_numbers_stay_finite(preparation):
+def test_extreme_numbers_stay_finite(encoder):
     row = REFERENCE[:1].with_columns(number=pl.lit("1e300"))
-    assert np.isfinite(preparation.encode(row).X).all()
+    assert np.isfinite(encoder.encode(row).X).all()

@@ -1,4 +1,4 @@
-"""Rows that were set aside, as a table of their own."""
+"""The bad rows that were set aside, as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["rejects_frame"]
 
 
 def rejects_frame(bad_rows: list[BadRow]) -> pl.DataFrame:
-    """Where each stands, what is wrong with it, and the row itself."""
+    """Return the line of each row, what is wrong with it, and its text."""
     columns = {
         "line": [bad.line for bad in bad_rows],
         "column": [bad.column or None for bad in bad_rows],

@@ -1,4 +1,4 @@
-"""Rows on their way from a table to a round: features, what is passed through, and where each row stands."""
+"""Rows on their way from a table to a round: features, copied columns, and the position of each row."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.plans import NumberColumn
-from accous.tabular.columns.preparation import Preparation
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly
 
 __all__ = ["RowReader", "Rows"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows that wait for their round.
+    """Rows that are waiting for their round.
 
     Attributes
     ----------
     X : array of shape (n_rows, n_features)
     frame : polars.DataFrame
-        The columns to pass through, to group by and to score with.
+        The columns to copy, to group by and to score with.
     bad_rows : list of BadRow
-        Those set aside among them and after them.
+        Bad rows between and after them.
     n_missing, n_unknown : array of shape (n_rows,)
         Values in each row that are missing, and categories that the reference does not have.
     """
@@ -54,33 +54,33 @@ class Rows:
         return chunk.position_after(row - first)
 
     def followed_by(self, others: Rows) -> Rows:
-        """Return both as one."""
+        """Return these rows and the others as one."""
         if not len(self) and not self.bad_rows:
             return others
         moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
         return Rows(
-            np.concatenate((self.X, others.X)),
-            pl.concat((self.frame, others.frame)),
-            self.bad_rows + others.bad_rows,
-            np.concatenate((self.n_missing, others.n_missing)),
-            np.concatenate((self.n_unknown, others.n_unknown)),
-            (*self._chunks, *moved),
+            X=np.concatenate((self.X, others.X)),
+            frame=pl.concat((self.frame, others.frame)),
+            bad_rows=self.bad_rows + others.bad_rows,
+            n_missing=np.concatenate((self.n_missing, others.n_missing)),
+            n_unknown=np.concatenate((self.n_unknown, others.n_unknown)),
+            _chunks=(*self._chunks, *moved),
         )
 
     def after(self, n_rows: int) -> Rows:
-        """Return the rows that are left when so many are used, with the bad rows that follow those."""
+        """Return the rows after the first ``n_rows``, with the bad rows that follow."""
         if n_rows == 0:
             return self
         end = self.end_of(n_rows - 1)
         # Of the chunks that are used up the last one stays as long as it has rows.
         chunks = tuple((first - n_rows, chunk) for first, chunk in self._chunks if first + len(chunk.ends) > n_rows)
         return Rows(
-            self.X[n_rows:],
-            self.frame[n_rows:],
-            [bad for bad in self.bad_rows if bad.end > end],
-            self.n_missing[n_rows:],
-            self.n_unknown[n_rows:],
-            chunks,
+            X=self.X[n_rows:],
+            frame=self.frame[n_rows:],
+            bad_rows=[bad for bad in self.bad_rows if bad.end > end],
+            n_missing=self.n_missing[n_rows:],
+            n_unknown=self.n_unknown[n_rows:],
+            _chunks=chunks,
         )
 
     def _chunk_of(self, row: int) -> tuple[int, Chunk]:
@@ -88,44 +88,44 @@ class Rows:
 
 
 class RowReader:
-    """Reads a table, prepares its rows, and sets bad ones aside or stops at the first.
+    """Reads a table, encodes its rows, and sets bad rows aside or stops at the first one.
 
     Parameters
     ----------
     table : TableReader
-    preparation : Preparation
+    encoder : ColumnEncoder
     passed : list of str
         Columns to read besides the features.
     skips_bad : bool
     accepts_unknown : bool
-        Whether categories that the reference does not have are used, or make a row a bad one.
+        Whether categories that the reference does not have are accepted, or make their rows bad.
     """
 
     def __init__(
-        self, table: TableReader, preparation: Preparation, passed: list[str], *, skips_bad: bool, accepts_unknown: bool
+        self, table: TableReader, encoder: ColumnEncoder, passed: list[str], *, skips_bad: bool, accepts_unknown: bool
     ) -> None:
         self._table = table
-        self._preparation = preparation
+        self._encoder = encoder
         self._passed = passed
         self._skips_bad = skips_bad
         self._accepts_unknown = accepts_unknown
-        preparation.require_columns(table.columns, table.name)
-        numbers = [plan.name for plan in preparation.used if isinstance(plan, NumberColumn)]
+        encoder.require_columns(table.columns, table.name)
+        numbers = [plan.name for plan in encoder.used if isinstance(plan, NumberColumn)]
         table.read_as_numbers([name for name in numbers if name not in passed])
         for name in passed:
             if name not in table.columns:
                 raise no_such_column(table, name)
-        require_usable(table, [*preparation.used_columns, *passed])
+        require_usable(table, [*encoder.used_columns, *passed])
 
     def read(self, start: Position) -> Iterator[Rows | None]:
-        """Yield the rows from a position on; None where nothing more is there yet.
+        """Yield the rows from a position on; None while there is nothing new yet.
 
         Raises
         ------
         DataError
-            At a bad row, where those are not skipped; the rows before it have been yielded then.
+            At a bad row, unless bad rows are skipped; the rows before it have been yielded.
         """
-        wanted = list(dict.fromkeys([*self._preparation.used_columns, *self._passed]))
+        wanted = list(dict.fromkeys([*self._encoder.used_columns, *self._passed]))
         for chunk in self._table.chunks(wanted, start):
             if chunk is None:
                 yield None
@@ -140,7 +140,7 @@ class RowReader:
             raise first_bad.error(self._table.name, self._table.unit)
 
     def _prepare(self, chunk: Chunk) -> Rows:
-        features = self._preparation.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
+        features = self._encoder.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
         if not features.bad_values:
             return self._rows(chunk, features.X, chunk.bad_rows, features)
         is_good = np.ones(len(chunk.lines), dtype=bool)
@@ -174,7 +174,14 @@ class RowReader:
         n_missing, n_unknown = features.n_missing, features.n_unknown
         if good is not None:
             n_missing, n_unknown = n_missing[good], n_unknown[good]
-        return Rows(X, chunk.frame.select(exactly(self._passed)), bad_rows, n_missing, n_unknown, ((0, chunk),))
+        return Rows(
+            X=X,
+            frame=chunk.frame.select(exactly(self._passed)),
+            bad_rows=bad_rows,
+            n_missing=n_missing,
+            n_unknown=n_unknown,
+            _chunks=((0, chunk),),
+        )
 
 
 def _head(rows: Rows, n_rows: int) -> Rows:

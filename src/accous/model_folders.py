@@ -1,0 +1,110 @@
+"""`accous.save` and `accous.load`: models of every kind, those on arrays and those on tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from accous.checkpoint import saving
+from accous.extras import require_extra
+
+__all__ = ["load", "save"]
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Save a fitted model to a folder, from which `load` resumes it bit for bit.
+
+    The reference is written once; saving again to the same folder writes only the state of the round. A crash at any
+    moment leaves the previous save whole. A model that another program saved there is replaced. Nothing is pickled: a
+    foreign ``estimator`` or ``feature_map`` is recorded by its class name, and you pass it to `load` again.
+
+    One process at a time may save to a folder, and not while the model is learning in another thread; any number of
+    processes may load from it meanwhile.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio, NoShift or TableModel
+    path : str or path
+        A folder: new, empty, or one that was saved to before.
+
+    Raises
+    ------
+    CheckpointError
+        If the model has parts that cannot be saved, or the folder holds something else or cannot be written to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import accous
+    >>> from accous.streams import GaussianStream, SquareShift
+    >>> stream = GaussianStream(SquareShift(period=50), n_rounds=20, batch_size=5)
+    >>> model = accous.AdaptiveClassifier().fit(*stream.reference())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for batch in stream:
+    ...         accous.save(model.adapt(batch.X), folder)
+    ...     accous.load(folder).n_rounds_
+    20
+    """
+    # There is no table model before its module is imported, which needs polars.
+    tables = sys.modules.get("accous.tabular.table_model")
+    if tables is None or not isinstance(model, tables.TableModel):
+        saving.save(model, path)
+        return
+    from accous.tabular.folder import save_table_model
+
+    save_table_model(model, Path(path))
+
+
+def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, **given: Any) -> Any:
+    """Load a saved model; it continues where the saved one stopped, bit for bit.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder that `save` or ``accous fit`` wrote.
+    estimator : classifier, optional
+        The ``estimator`` that the saved `AdaptiveClassifier` had, if it was not None; it is fitted again with the
+        weights of its last fit, so it must have the same class, parameters and seed.
+    feature_map : transformer, optional
+        The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
+        reference.
+    **given
+        Other parts that the saved model needs, as `accous.checkpoint.saving.load` takes them.
+
+    Returns
+    -------
+    AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio, NoShift or TableModel
+        A `TableModel` from a folder that ``accous fit`` made; the classifier in it is its attribute ``model``.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no saved model, if a file of it was changed, or if it needs another estimator or feature map.
+    MissingExtraError
+        If the model is a `TableModel` and polars is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import accous
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = accous.OnlineDensityRatio().fit(rng.normal(size=(50, 2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     accous.save(ratio, folder)
+    ...     resumed = accous.load(folder)
+    >>> batches = rng.normal(loc=1.0, size=(10, 5, 2))
+    >>> for batch in batches:
+    ...     _ = ratio.partial_fit(batch), resumed.partial_fit(batch)
+    >>> bool(np.all(ratio.coef_ == resumed.coef_))
+    True
+    """
+    model, attached, progress = saving.load_with(path, estimator=estimator, feature_map=feature_map, **given)
+    if attached is None or progress is None:
+        return model
+    require_extra("polars", f"The model in {path}, made by accous fit,")
+    from accous.tabular.folder import restore_table_model
+
+    return restore_table_model(model, attached, progress, Path(path))

@@ -1,0 +1,169 @@
+"""The job of ``accous adapt`` from files to files: open, begin or resume, follow the stream, finish the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from accous.tabular.adapt_request import AdaptRequest
+from accous.tabular.adapt_run import AdaptRun, SaveRule
+from accous.tabular.chosen_columns import chosen_columns
+from accous.tabular.folder import load_table_model, save_table_model
+from accous.tabular.formats.chunks import TableReader
+from accous.tabular.formats.labelled import with_labels
+from accous.tabular.formats.opening import open_table
+from accous.tabular.formats.vectors import require_widths
+from accous.tabular.formats.writing import RowsOutput, finish_parquet
+from accous.tabular.job_record import Job, begin_or_resume
+from accous.tabular.predictions import output_columns
+from accous.tabular.rounds import RoundRule
+from accous.tabular.row_reader import RowReader
+from accous.tabular.summary import summarize_run
+
+__all__ = ["AdaptJob"]
+
+
+class AdaptJob:
+    """Follows a stream from file to file with a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    request : AdaptRequest
+
+    Attributes
+    ----------
+    table_model : TableModel
+    table : TableReader
+        The stream.
+    n_rows_before : int
+        Rows that the job had predicted when it was begun here.
+    """
+
+    def __init__(self, request: AdaptRequest) -> None:
+        self._request = request
+        self.table_model = load_table_model(request.model)
+        request.require_separate_files()
+        self.table, self._label = self._open()
+        self._kept: list[str] = []
+        self.n_rows_before = 0
+
+    @property
+    def record(self) -> Job:
+        """The job and its progress."""
+        assert self.table_model.job is not None
+        return self.table_model.job
+
+    def begin(self) -> bool:
+        """Begin the job or resume it; return whether there is anything to do."""
+        request, table, table_model = self._request, self.table, self.table_model
+        self._kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
+        output_columns(self._kept, table_model.model.classes_)
+        before, spec = table_model.job, request.spec(self._kept)
+        is_finished = before is not None and before.is_finished and before.spec == spec
+        if is_finished and request.output_format == "parquet":
+            self._remove_partial()
+            return False
+        table_model.job = begin_or_resume(
+            spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
+        )
+        self.n_rows_before = self.record.n_rows
+        if self.record.n_output_bytes == 0:
+            # The job is saved before its output exists, so that the output is never taken for a foreign file.
+            save_table_model(table_model, request.model)
+        return True
+
+    def follow(
+        self,
+        save_rule: SaveRule,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[Job], None] = lambda _: None,
+    ) -> bool:
+        """Follow the stream to its end; return whether that was reached.
+
+        Parameters
+        ----------
+        save_rule : SaveRule
+        should_stop, on_round : callable
+            As for `AdaptRun`.
+        """
+        request, record = self._request, self.record
+        reader = self._reader()  # first: a column that is missing leaves no output behind
+        output = RowsOutput(request.text_output, request.text_format, record.n_output_bytes)
+        rejects = (
+            None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", record.n_reject_bytes)
+        )
+        run = AdaptRun(
+            table_model=self.table_model,
+            folder=request.model,
+            reader=reader,
+            output=output,
+            rejects=rejects,
+            rule=RoundRule(request.batch_size, request.by),
+            save_rule=save_rule,
+            kept=self._kept,
+            label=self._label,
+            learns_first=request.learns_first,
+            should_stop=should_stop,
+            on_round=on_round,
+            finish=self._finish_output,
+        )
+        try:
+            is_finished = run.run()
+        finally:
+            output.close()
+            if rejects is not None:
+                rejects.close()
+        if is_finished:
+            self._remove_partial()
+        return is_finished
+
+    def summary(self) -> dict[str, Any]:
+        """Return the results so far, ready for JSON."""
+        return summarize_run(self.table_model)
+
+    def _open(self) -> tuple[TableReader, str | None]:
+        """Open the stream; return it with the column of labels to score with."""
+        request = self._request
+        fitted_widths = self.table_model.settings.get("widths", {})
+        table = open_table(
+            request.stream,
+            request.table_format,
+            encoding=request.encoding,
+            separator=request.separator,
+            is_growing=request.follows,
+            widths=fitted_widths,
+        )
+        require_widths(table.name, table.widths, fitted_widths)
+        return (table, None) if request.label is None else with_labels(table, request.label)
+
+    def _reader(self) -> RowReader:
+        request = self._request
+        passed = list(dict.fromkeys([*self._kept, *filter(None, (request.by, self._label))]))
+        return RowReader(
+            self.table,
+            self.table_model.encoder,
+            passed,
+            skips_bad=request.skips_bad,
+            accepts_unknown=request.accepts_unknown,
+        )
+
+    def _finish_output(self) -> None:
+        """Turn the collected rows into a Parquet file, if the output is one."""
+        if self._request.output_format != "parquet":
+            return
+        classes = self.table_model.model.classes_
+        schema: dict[str, Any] = dict.fromkeys(output_columns(self._kept, classes), pl.Float64())
+        types = self.table.column_types(self._kept)
+        schema |= {name: types.get(name, pl.String()) for name in self._kept}
+        schema["round"] = pl.Int64()
+        schema["prediction"] = pl.Int64() if classes.dtype.kind == "i" else pl.String()
+        finish_parquet(self._request.output, schema)
+
+    def _remove_partial(self) -> None:
+        """Remove the rows collected for a Parquet file, once that is saved as finished."""
+        if self._request.output_format == "parquet":
+            Path(self._request.text_output).unlink(missing_ok=True)

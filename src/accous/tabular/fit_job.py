@@ -1,0 +1,188 @@
+"""The job of ``accous fit`` from a labelled table to a model's folder: read, cross-validate, fit, save."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accous.checkpoint.locks import exclusive_lock
+from accous.classifier.adaptation import AdaptiveClassifier
+from accous.exceptions import CheckpointError
+from accous.tabular.chosen_columns import chosen_columns
+from accous.tabular.columns.learning import Choices
+from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
+from accous.tabular.folder import save_table_model
+from accous.tabular.formats.chunks import BadRow
+from accous.tabular.formats.labelled import with_labels
+from accous.tabular.formats.opening import open_table
+from accous.tabular.formats.writing import RowsOutput
+from accous.tabular.job_record import require_free
+from accous.tabular.named_ratios import make_ratio
+from accous.tabular.rejected_rows import rejects_frame
+from accous.tabular.table_model import TableModel
+
+__all__ = ["FitJob", "FitRequest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRequest:
+    """A reference to fit on and how to fit.
+
+    Attributes
+    ----------
+    reference : str
+        A file, or ``"-"`` for standard input.
+    label : str
+        Its label column, or the file of its labels.
+    folder : Path
+        Where to save the model.
+    drop, categorical : list of str
+        Columns to leave out, and columns to read as categories.
+    ratio : str
+        Name of the ratio estimator.
+    feature_map, loss, max_ratio : optional
+        Parameters of the ratio estimator; None leaves its default.
+    C : float
+        Inverse regularization strength of the classifier.
+    seed : int
+    table_format, encoding, separator : str, optional
+        Of the reference, where they cannot be told from the file.
+    skips_bad : bool
+        Whether bad rows are set aside, or are an error.
+    rejects : str, optional
+        File for the rows set aside.
+    overwrites : bool
+        Whether existing files and models may be replaced.
+    """
+
+    reference: str
+    label: str
+    folder: Path
+    drop: list[str] = field(default_factory=list)
+    categorical: list[str] = field(default_factory=list)
+    ratio: str = "accous"
+    feature_map: str | None = None
+    loss: str | None = None
+    max_ratio: float | None = None
+    C: float = 1.0
+    seed: int = 0
+    table_format: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    skips_bad: bool = False
+    rejects: str | None = None
+    overwrites: bool = False
+
+    def require_free_places(self) -> None:
+        """Raise an error where a file or a model would be replaced without permission."""
+        if self.overwrites:
+            return
+        if self.rejects is not None:
+            require_free(self.rejects)
+        if (self.folder / "manifest.json").exists():
+            raise CheckpointError(
+                f"{self.folder} already holds a model: give another folder, or use --force to replace the model and "
+                "all it has learned"
+            )
+
+
+class FitJob:
+    """Fits a table model on a labelled table and saves it.
+
+    Parameters
+    ----------
+    request : FitRequest
+
+    Attributes
+    ----------
+    reference : ReferenceTable
+        The rows to fit on.
+    label : str
+        The label column.
+    unit : str
+        What rows are counted in: ``"line"`` or ``"row"``.
+    """
+
+    def __init__(self, request: FitRequest) -> None:
+        request.require_free_places()
+        self._request = request
+        self._ratio = make_ratio(
+            request.ratio,
+            seed=request.seed,
+            feature_map=request.feature_map,
+            loss=request.loss,
+            max_ratio=request.max_ratio,
+        )
+        table = open_table(
+            request.reference, request.table_format, encoding=request.encoding, separator=request.separator
+        )
+        table, self.label = with_labels(table, request.label)
+        self._choices = Choices(
+            tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
+            tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
+        )
+        self.unit, self._name, self._widths = table.unit, table.name, table.widths
+        self.reference: ReferenceTable = read_reference(table, self.label, self._choices, skips_bad=request.skips_bad)
+        if self.reference.bad_rows and request.rejects is not None:
+            _write_rejects(self.reference.bad_rows, request.rejects)
+
+    def cross_validate(self) -> float | None:
+        """Return the cross-validated accuracy; None where there are too few rows."""
+        with _without_warnings_about_classes():
+            return cross_validate(self.reference, self._choices, C=self._request.C, seed=self._request.seed)
+
+    def fit_and_save(self, accuracy: float | None) -> TableModel:
+        """Fit on the whole reference and save the model.
+
+        Parameters
+        ----------
+        accuracy : float, optional
+            The cross-validated one, to be saved with the model.
+        """
+        request, reference = self._request, self.reference
+        with _without_warnings_about_classes():
+            model = AdaptiveClassifier(ratio=self._ratio, C=request.C, random_state=request.seed)
+            model.fit(reference.X, reference.y)
+        table_model = TableModel(
+            model=model, encoder=reference.encoder, label=self.label, settings=self._settings(accuracy)
+        )
+        folder = request.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with exclusive_lock(folder, "accous fit"):
+                save_table_model(table_model, folder, is_last=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"Cannot write to {folder} ({error.strerror or error}): give another folder"
+            ) from None
+        return table_model
+
+    def _settings(self, accuracy: float | None) -> dict[str, Any]:
+        request, y = self._request, self.reference.y
+        settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
+        settings |= {"C": request.C, "seed": request.seed}
+        used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
+        if widths := {name: width for name, width in self._widths.items() if name in used}:
+            settings["widths"] = widths
+        settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
+        return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+
+
+def _write_rejects(bad_rows: list[BadRow], path: str) -> None:
+    file = RowsOutput(path, "csv", 0)
+    file.write(rejects_frame(bad_rows))
+    file.put_on_disk()
+    file.close()
+
+
+@contextmanager
+def _without_warnings_about_classes() -> Iterator[None]:
+    """Silence scikit-learn's warning about many classes, which every fit would repeat."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
+        yield

@@ -1,0 +1,202 @@
+"""`TableModel`: a classifier on a table's own columns; one frame in, one frame out, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.classifier.adaptation import AdaptiveClassifier
+from accous.exceptions import DataError
+from accous.tabular.columns.encoder import ColumnEncoder, Features
+from accous.tabular.formats.values import is_usable
+from accous.tabular.formats.vectors import spread_vectors
+from accous.tabular.frames import like, to_polars
+from accous.tabular.history import History
+from accous.tabular.job_record import Job
+from accous.tabular.predictions import class_numbers, predictions_frame
+
+__all__ = ["PlayedRound", "TableModel"]
+
+Frame = TypeVar("Frame")
+_NO_COUNTS = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """The result of one round.
+
+    Attributes
+    ----------
+    number : int
+        Rounds that the model has learned from, this one included.
+    scores : array of shape (n_rows,) or (n_rows, n_classes)
+        Decision function of each row.
+    ratios : array of shape (n_rows,)
+    counts : tuple of int
+        Rows with a label, errors of the fixed model and errors of the adapted one.
+    """
+
+    number: int
+    scores: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    counts: tuple[int, int, int]
+
+
+@dataclass(kw_only=True)
+class TableModel:
+    """An adaptive classifier that takes tables as they are: names, numbers, categories, dates, missing values.
+
+    ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
+    frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
+    The result is a frame of the same library with one row per input row: ``round``, ``prediction``, one probability
+    ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These are the
+    columns that ``accous adapt`` writes, with the same values.
+
+    Attributes
+    ----------
+    model : AdaptiveClassifier
+        The classifier on the encoded columns.
+    encoder : ColumnEncoder
+    label : str
+        The label column of the reference.
+    settings : dict
+        The settings of ``accous fit`` and its accuracy, ready for JSON.
+    history : History
+    job : Job, optional
+        The last run of ``accous adapt``.
+    """
+
+    model: AdaptiveClassifier
+    encoder: ColumnEncoder
+    label: str
+    settings: dict[str, Any]
+    history: History = field(default_factory=History)
+    job: Job | None = None
+
+    def prepare(self, frame: Any) -> Features:
+        """Encode the columns of a frame as the features of the classifier.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        Features
+            With the values that cannot be used (``bad_values``), and the numbers of missing values and new categories
+            in each row.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or has a type that cannot be used.
+        """
+        table, faults = spread_vectors(to_polars(frame), self.settings.get("widths", {}))
+        self.encoder.require_columns(table.columns, "The frame")
+        for name in self.encoder.used_columns:
+            if not is_usable(table.schema[name]):
+                raise DataError(
+                    f"Column {name!r} of the frame has the type {table.schema[name]}, which cannot be used; convert it "
+                    "to numbers, text, dates or booleans."
+                )
+        return self.encoder.encode(table).with_faults(faults)
+
+    def predict(self, frame: Frame) -> Frame:
+        """Predict rows without learning from them.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            As `step` returns it; ``round`` is the number of rounds learned so far.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used.
+        """
+        return self._as_frame(frame, self._result(self._usable_rows(frame)))
+
+    def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
+        """Play one round: predict the rows, then learn from them how the inputs drift.
+
+        An empty frame is not a round: the result is empty and nothing is learned.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+            The batch of this round.
+        learns_first : bool, default=False
+            Whether to learn from the rows before they are predicted. One-step ratios need it.
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            One row per input row, with the columns listed above. A pandas result has the index of the input.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
+        """
+        X = self._usable_rows(frame)
+        played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
+        return self._as_frame(frame, played)
+
+    def play_round(
+        self,
+        X: NDArray[np.float64],
+        *,
+        learns_first: bool = False,
+        count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
+    ) -> PlayedRound:
+        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            At least one row, without bad values.
+        learns_first : bool, default=False
+        count_errors : callable, optional
+            Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
+        """
+        if learns_first:
+            self.model.adapt(X)
+        scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
+        if not learns_first:
+            self.model.adapt(X)
+        counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
+        self.history.add(self.model, len(X), *counts)
+        return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
+        features = self.prepare(frame)
+        if features.bad_values:
+            bad = features.bad_values[0]
+            raise DataError(
+                f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
+                "row."
+            )
+        return features.X
+
+    def _result(self, X: NDArray[np.float64]) -> PlayedRound:
+        """Predict only; the classifier itself refuses a batch without rows."""
+        model, n_classes = self.model, len(self.model.classes_)
+        if not len(X):
+            return PlayedRound(
+                model.n_rounds_, np.zeros(0 if n_classes == 2 else (0, n_classes)), np.zeros(0), _NO_COUNTS
+            )
+        return PlayedRound(model.n_rounds_, model.decision_function(X), model.ratio_.predict_ratio(X), _NO_COUNTS)
+
+    def _as_frame(self, frame: Frame, played: PlayedRound) -> Frame:
+        rounds = np.full(len(played.ratios), played.number, dtype=np.int64)
+        predictions = predictions_frame(pl.DataFrame(), rounds, played.scores, played.ratios, self.model.classes_)
+        return like(frame, predictions)
