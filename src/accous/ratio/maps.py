@@ -1,7 +1,7 @@
 """The maps from input rows to feature columns: auto, identity, standardize, rbf, or any scikit-learn transformer.
 
-Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row. What scikit-learn
-fits them with is imported when they are fitted: a saved model goes on without.
+The built-in maps consist of arrays and arithmetic: there is nothing to unpickle, and no checks are repeated on every
+row. The scikit-learn classes that fit them are imported during fitting, so a saved model does not need them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RowMap(Protocol):
 
 @dataclass(frozen=True)
 class Identity:
-    """The rows as they are."""
+    """Leaves the rows unchanged."""
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
@@ -55,9 +55,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class Standardize:
-    """Columns centred on the reference and divided by their deviation there, times what ``"auto"`` shortens rows by.
+    """Centres columns on the reference and divides them by their deviation there, times the divisor of ``"auto"``.
 
-    Constant columns have the deviation 1.
+    Constant columns count as having deviation 1.
     """
 
     mean: FloatArray
@@ -88,13 +88,13 @@ class RadialBasis:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A scikit-learn transformer of the user's, fitted on the reference; frames reach it unconverted."""
+    """A user's scikit-learn transformer, fitted on the reference; it receives frames unconverted."""
 
     transformer: Any
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
-        # Of a copy: some transformers write into their input.
+        # Pass a copy: some transformers write into their input.
         mapped = self.transformer.transform(own_copy(X, X))
         dense = mapped.toarray() if hasattr(mapped, "toarray") else mapped
         try:
@@ -103,7 +103,7 @@ class Foreign:
             raise DataError(f"The feature_map returned values that are not numbers ({error}).") from error
         if rows.ndim != 2 or rows.shape[0] != count_rows(X) or rows.shape[1] == 0:
             raise DataError(
-                f"The feature_map must return a row of one or more numbers for each of the {count_rows(X)} rows, got "
+                f"The feature_map must return one or more numbers for each of the {count_rows(X)} rows, got "
                 f"an array of shape {rows.shape}."
             )
         require_finite(rows, mapped, what="The feature_map's output is not finite: ")
@@ -111,18 +111,18 @@ class Foreign:
 
 
 def map_to_plain(row_map: RowMap) -> dict[str, Any]:
-    """Describe a fitted map by names and arrays; a foreign transformer by its class name only."""
+    """Describe a fitted map by names and arrays, or a user's transformer by its class name only."""
     match row_map:
         case Foreign(transformer):
             return {"kind": "foreign", "class": type(transformer).__name__}
         case Identity() | Standardize() | RadialBasis():
             return {"kind": type(row_map).__name__, **asdict(row_map)}
         case _:
-            raise TypeError(f"{type(row_map).__name__} is not a feature map of ours.")
+            raise TypeError(f"{type(row_map).__name__} is not a built-in feature map.")
 
 
 def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
-    """Rebuild a map; a foreign transformer is fitted anew on the reference ``X``."""
+    """Rebuild a map; a user's transformer is refitted on the reference ``X``."""
     parts = {name: part for name, part in plain.items() if name != "kind"}
     match plain["kind"]:
         case "foreign":
@@ -138,7 +138,7 @@ def map_from_plain(plain: dict[str, Any], feature_map: Any, X: Any) -> RowMap:
 
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
-    """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
+    """Fit on the reference the map that the parameter names, or a clone of the transformer that it holds."""
     if hasattr(feature_map, "fit") and hasattr(feature_map, "transform") and not isinstance(feature_map, type):
         return Foreign(clone(feature_map).fit(own_copy(X, X)))
     if feature_map not in BUILT_IN_MAPS:
