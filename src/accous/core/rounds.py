@@ -1,4 +1,4 @@
-"""Which code plays the rounds: the one place that chooses between the plain and the compiled implementation."""
+"""Chooses between the plain and the compiled implementation of a round; no other module makes this choice."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from accous.core.wide.sketch import Sketch
 __all__ = ["DIAGONAL", "FULL", "LOW_RANK", "choose_rounds", "prepare_reference", "stack_from_plain", "start_learners"]
 
 FULL, DIAGONAL, LOW_RANK = "full", "diagonal", "low_rank"
-"""What a learner keeps of its matrix: all of it, its diagonal, or a ridge and a few directions."""
+"""What a learner keeps of its matrix: the whole matrix, its diagonal, or a ridge and a few directions."""
 
 
 def choose_rounds(settings: EnsembleSettings, reference: Reference) -> PaperRounds:
-    """Choose how the rounds of an ensemble on this reference are played; done once, by ``fit``."""
+    """Choose the implementation of an ensemble's rounds on this reference; ``fit`` calls this once."""
     start = partial(start_learners, ridge=settings.ridge, metric=settings.metric, rank=settings.rank)
     kind = CompiledRounds if settings.metric == FULL and is_narrow(len(settings.neutral)) else PaperRounds
     return kind(settings, reference, start)
 
 
 def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:
-    """Choose the code that reads this reference; single precision is for products of matrices only."""
+    """Choose the code that reads this reference; only matrix products can use single precision."""
     if is_narrow(features.shape[1]) and isinstance(loss, Logistic):
         return NarrowReference(features, to_blocks(features))
     return MatrixReference(features.astype(np.float32) if is_single else features, loss)
@@ -45,7 +45,7 @@ def start_learners(
     n_learners: int, coef: FloatArray, ridge: float, metric: str = FULL, rank: int | None = None
 ) -> LearnerStack:
     """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I; low rank needs a ``rank``."""
-    # Departs from the paper: it knows the whole matrix only, and d^2 numbers a learner are too many for very wide rows.
+    # Departs from the paper: it always keeps the whole matrix, but d^2 numbers per learner are too many for wide rows.
     if metric == DIAGONAL:
         return DiagonalStack.start(n_learners, coef, ridge)
     if metric == LOW_RANK:
@@ -57,7 +57,7 @@ def start_learners(
 
 
 def stack_from_plain(plain: dict[str, Any]) -> LearnerStack:
-    """Return the stack that was turned into nested dicts and lists of arrays."""
+    """Rebuild a stack from nested dicts and lists of arrays."""
     if "metrics" in plain:
         return WideStack(plain["coefs"], tuple(_metric_from_plain(metric) for metric in plain["metrics"]))
     if "diagonals" in plain:

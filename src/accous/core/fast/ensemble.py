@@ -23,7 +23,7 @@ __all__ = ["CompiledRounds"]
 
 
 class CompiledRounds(PaperRounds):
-    """Rounds of learners that keep dense matrices of few columns; the numbers are those of `PaperRounds`."""
+    """Rounds of learners that keep dense matrices of few columns; the results are those of `PaperRounds`."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class CompiledRounds(PaperRounds):
         start_learners: Callable[[int, FloatArray], LearnerStack],
     ) -> None:
         super().__init__(settings, reference, start_learners)
-        # From 64 columns on the learners' step alone is compiled: margins and weights are left to numpy.
+        # From 64 columns on, only the step of the learners is compiled; numpy computes margins and weights.
         self._is_one_loop = reference.is_free_of_blas
 
     def _move(self, state: EnsembleState, gradients: FloatArray, step_size: float) -> EnsembleState:
-        """Do what the plain version does, in one compiled loop."""
+        """Compute the same as the plain version, in one compiled loop."""
         if not self._is_one_loop:
             return super()._move(state, gradients, step_size)
         settings, learners, meta = self.settings, state.learners, state.meta
@@ -65,9 +65,9 @@ class CompiledRounds(PaperRounds):
         )
 
     def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
-        """Do what the plain version does, in place."""
+        """Compute the same as the plain version, in place."""
         assert isinstance(state.learners, CompiledStack)
-        # Writes into the state: it was made in this very round, and nobody has seen it yet.
+        # This modifies the state, which is safe: it was created in this round, and nothing else refers to it yet.
         arrays = (*state.learners.arrays, *state.meta.arrays, state.weights, state.coef)
         log_count = math.log(self._n_intervals(state.n_rounds + 1))
         restart_learners(n_starting, start, self.settings.ridge, log_count, *arrays)

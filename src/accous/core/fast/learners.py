@@ -1,4 +1,4 @@
-"""Learners of few columns, played by one compiled loop: from one state's arrays to the next one's."""
+"""Learners of few columns in one compiled loop: from the arrays of one state to those of the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CompiledStack(NewtonStack):
     __slots__ = ()
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
-        """Make one Newton step of learners that no meta-learner looks at; see ``NewtonStack.step``."""
+        """Make one Newton step of learners without a meta-learner; see ``NewtonStack.step``."""
         n_learners, n_columns = self.coefs.shape
         ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
         new_arrays, *_ = play_narrow(
@@ -53,14 +53,14 @@ def play_narrow(
     largest_margin: float,
     log_count: float,
 ) -> tuple[Arrays, Arrays, FloatArray, FloatArray, float]:
-    """Play one round of all learners.
+    """Run one round of all learners.
 
     Parameters
     ----------
     coef : array of shape (d,)
         The ensemble's theta.
     gradients : array of shape (n_learners + 1, d)
-        Each learner's and, after them, the ensemble's.
+        The gradient of each learner and, last, of the ensemble.
     stack : tuple of arrays
         As in ``NewtonStack``.
     meta : tuple of arrays
@@ -68,9 +68,9 @@ def play_narrow(
     step_size, radius, margin_bound, has_running_range : numbers
         As in ``EnsembleSettings``.
     smallest_range : float
-        A running range below this one is rounding: margins count as zero.
+        A running range below this value is only rounding error: margins then count as zero.
     largest_margin : float
-        So far.
+        Largest margin so far.
     log_count : float
         ln K.
 

@@ -1,6 +1,6 @@
 r"""The meta-learner, Adapt-ML-Prod, in log space (Algorithm 2).
 
-With margins :math:`m_{t,i}` (how much better learner i did than the ensemble, scaled),
+The margin :math:`m_{t,i}` says how much better learner i did than the ensemble, scaled:
 
 .. math::
     \epsilon_{t,i} = \min\Big\{\tfrac12, \sqrt{\ln K \big/ \big(1 + \textstyle\sum_\tau m_{\tau,i}^2\big)}\Big\}, \qquad
@@ -24,7 +24,7 @@ _SMALLEST_FACTOR = 1e-300
 
 @dataclass(frozen=True, slots=True)
 class MetaState:
-    """What Adapt-ML-Prod knows of each learner.
+    """The state of Adapt-ML-Prod for each learner.
 
     Attributes
     ----------
@@ -69,18 +69,18 @@ def start_meta(n_learners: int, n_intervals: int) -> MetaState:
 
 
 def meta_step(meta: MetaState, margins: FloatArray, n_intervals: int) -> MetaState:
-    """Update potentials and rates by one round's margins, which must lie in [-2, 2]."""
+    """Update potentials and rates with one round's margins, which must lie in [-2, 2]."""
     squares = meta.squares + margins * margins
     rates = np.minimum(0.5, np.sqrt(math.log(n_intervals) / (1.0 + squares)))
-    # A margin of -2 at rate 1/2 makes the factor 0: the floor keeps log v finite, the learner can still recover.
-    # Departs from the paper: it keeps v itself, which under- and overflows on long streams.
+    # A margin of -2 at rate 1/2 makes the factor 0. The floor keeps log v finite, so the learner can recover.
+    # Departs from the paper: it keeps v itself, which underflows or overflows on long streams.
     gains = np.log(np.maximum(1.0 + meta.rates * margins, _SMALLEST_FACTOR))
     log_potentials = (rates / meta.rates) * (meta.log_potentials + gains)
     return MetaState(log_potentials, rates, squares)
 
 
 def meta_weights(meta: MetaState) -> FloatArray:
-    """Weights p of the learners, summing to 1."""
+    """Return the weights p of the learners; they sum to 1."""
     logits = np.log(meta.rates) + meta.log_potentials
     weights = np.exp(logits - logits.max())
     return np.asarray(weights / weights.sum())
