@@ -1,4 +1,4 @@
-"""What a benchmark knows of a data set: which shifts its streams can have, and how one is made."""
+"""What a benchmark knows about a data set: which shifts its streams can have, and how to make a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "TUNED", "Problem", "Setting
 
 ALPHA_0 = 0.9
 NATURAL = "natural"
-TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
+TUNED = "_tuned"  # suffix of image problems whose backbone is trained on the reference
 SHIFTS: dict[str, Shift] = {
     "Lin": LinearShift(),
     "Squ": SquareShift(),
@@ -28,7 +28,7 @@ MIXED = ("Lin", "Squ", "Sin", "Ber", "none")
 
 
 class Stream(Protocol):
-    """What a run needs: a labelled reference and batches; ``reference_ratio`` and ``risk`` where they are known."""
+    """What a run needs: a labelled reference and batches, and ``reference_ratio`` and ``risk`` if they are known."""
 
     def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the labelled reference."""
@@ -40,7 +40,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a stream is made from."""
+    """The settings that a stream is made from."""
 
     shift: str
     batch_size: int
@@ -51,21 +51,21 @@ class Setting:
 
 @dataclass(frozen=True)
 class Problem:
-    """A data set with the streams that can be made of it.
+    """A data set, with the streams that can be made from it.
 
     Attributes
     ----------
     name, title : str
     shifts : tuple of str
-        The names of the shifts that it can have.
+        Names of the shifts that its streams can have.
     make : callable
-        Takes a `Setting` and gives a `Stream`.
+        Takes a `Setting` and returns a `Stream`.
     options : tuple of str
-        What a spec may set besides.
+        Further options that a spec may set.
     prepare : callable
-        Called once before any run; fetches the data, or says why it cannot.
+        Called once before any run; fetches the data, or raises an error that says why it cannot.
     patience : str
-        What is told before that, where it may take minutes.
+        Message to print before ``prepare`` if it may take minutes.
     """
 
     name: str
