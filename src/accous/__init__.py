@@ -2,7 +2,7 @@
 
 Online density-ratio estimation for continuous covariate shift, after Zhang, Zhang, Zhao and Sugiyama,
 "Adapting to Continuous Covariate Shift via Online Density Ratio Estimation" (NeurIPS 2023).
-The public names are loaded on first use, so that ``import accous`` costs nothing.
+The public names are loaded on first use, so ``import accous`` is fast.
 """
 
 from importlib import import_module
@@ -64,7 +64,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# Hidden from type checkers: they know the names from the imports above and report any other as missing.
+# Hidden from type checkers: they know the names from the imports above and report any other name as missing.
 if not TYPE_CHECKING:
 
     def __getattr__(name):

@@ -1,4 +1,4 @@
-"""The command ``accous``, also as ``python -m accous``: it starts the command line, or says what to install for it."""
+"""The command ``accous``, also available as ``python -m accous``: runs the command line or says what to install."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line on what was typed, and return its exit code; 1 where its packages are not installed."""
+    """Run the command line and return its exit code; return 1 if its packages are not installed."""
     try:
         from accous.cli import main as run
 

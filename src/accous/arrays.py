@@ -1,6 +1,6 @@
-"""Array types for signatures, and dataclasses of arrays as nested dicts for files.
+"""Array types for signatures, and conversion between dataclasses of arrays and nested dicts for files.
 
-`to_plain` and `from_plain` turn the states of this package into dicts, lists, arrays and numbers, and back.
+`to_plain` converts the states of this package into dicts, lists, arrays and numbers. `from_plain` converts them back.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ IntArray = NDArray[np.int64]
 
 
 def to_plain(value: Any) -> Any:
-    """Return dataclasses as dicts and tuples as lists, all the way down; the rest is returned as it is.
+    """Convert dataclasses to dicts and tuples to lists, recursively; other values are returned unchanged.
 
-    Fields that take no part in comparisons, such as caches, are left out.
+    Fields that are excluded from comparisons, such as caches, are left out.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The benchmark's earlier address: plugins may import ``accous.bench.contenders`` and ``accous.bench.problems``.
+"""The benchmark's former import path: plugins may import ``accous.bench.contenders`` and ``accous.bench.problems``.
 
-The benchmark is the package ``accous_bench``. The modules here are the same objects, so what a plugin registers under
-either address is known under both.
+The benchmark is now the package ``accous_bench``. The modules here are the same objects, so whatever a plugin registers
+under one path is available under both.
 """
 
 from __future__ import annotations

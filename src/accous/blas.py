@@ -1,4 +1,4 @@
-"""One BLAS thread inside a round or a reduction, so that the same seed gives the same bits on any number of cores."""
+"""Limits BLAS to one thread during a round or a reduction: the same seed gives the same bits on any number of cores."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class _Library(NamedTuple):
 
 
 class _Limit:
-    """How many are inside, and the numbers of BLAS threads to go back to when the last one leaves."""
+    """How many callers are inside the limit, and the numbers of BLAS threads to restore when the last one leaves."""
 
     def __init__(self) -> None:
         self._n_inside = 0
         self._before: list[int] = []
 
     def enter(self, libraries: list[_Library]) -> None:
-        """Limit the libraries to one thread, if this is the first one inside."""
+        """Limit the libraries to one thread if this is the first caller inside."""
         if self._n_inside == 0 and libraries:
             self._before = [library.get() for library in libraries]
             for library, count in zip(libraries, self._before, strict=True):
@@ -37,7 +37,7 @@ class _Limit:
         self._n_inside += 1
 
     def leave(self, libraries: list[_Library]) -> None:
-        """Restore the libraries, if this is the last one inside."""
+        """Restore the libraries if this is the last caller inside."""
         self._n_inside -= 1
         if self._n_inside == 0 and libraries:
             for library, count in zip(libraries, self._before, strict=True):
@@ -46,7 +46,7 @@ class _Limit:
 
 
 class _Thread(threading.local):
-    """How often this thread is inside, and the limit of the pools that belong to it alone."""
+    """How many times this thread has entered the limit, and the limit for pools that belong to this thread only."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -59,7 +59,7 @@ _this_thread = _Thread()
 
 
 class _OneBlasThread(AbstractContextManager[None]):
-    """Has no state of its own; a thread that is inside already only counts."""
+    """The context manager. It has no state of its own; a thread that is already inside only increments its counter."""
 
     def __enter__(self) -> None:
         _this_thread.depth += 1
@@ -86,17 +86,17 @@ _limit = _OneBlasThread()
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Limit BLAS to one thread; whoever leaves last restores what was set before.
+    """Limit BLAS to one thread; the last caller to leave restores the previous setting.
 
-    Most pools belong to the process: they are limited while any Python thread is inside, since two callers that overlap
-    in time would otherwise restore each other's limit. Pools of OpenMP belong to the thread that uses them.
+    Most thread pools belong to the process. They stay limited while any Python thread is inside, because two callers
+    that overlap in time would otherwise restore each other's limit. OpenMP pools belong to the thread that uses them.
     """
     return _limit
 
 
 @cache
 def _blas_libraries() -> tuple[list[_Library], list[_Library]]:
-    """BLAS libraries of this process with a pool for all threads, and those with one per thread."""
+    """Return the BLAS libraries of this process with one pool for all threads, and those with one pool per thread."""
     shared: list[_Library] = []
     per_thread: list[_Library] = []
     for controller in ThreadpoolController().select(user_api="blas").lib_controllers:
@@ -106,9 +106,9 @@ def _blas_libraries() -> tuple[list[_Library], list[_Library]]:
 
 
 def _bind(controller: Any) -> _Library:
-    """Look up the library's own functions once; threadpoolctl does so in every call."""
-    # threadpoolctl lets only the first thread that asks set a shared pool, and never takes that right back; here
-    # whoever comes first sets it and whoever leaves last restores it, and these need not be the same thread.
+    """Look up the library's functions once; threadpoolctl looks them up in every call."""
+    # threadpoolctl lets only the first thread that asks set a shared pool, and no other thread after that. Here the
+    # first caller to enter sets the pool and the last one to leave restores it, and these may be different threads.
     set_threads = getattr(controller, "_real_set_num_threads", controller.set_num_threads)
     find = getattr(controller, "_get_symbol", None)
     is_openblas = find is not None and getattr(controller, "threading_layer", None) != "openmp"

@@ -9,7 +9,7 @@
     └── CheckpointError
         └── LockedError
 
-Catch `AccousError` to catch everything the package raises on purpose; code that catches `ValueError`, as
+Catch `AccousError` to catch every error that the package raises on purpose. Code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working.
 """
 
@@ -21,11 +21,11 @@ class AccousError(Exception):
 
 
 class ParameterError(AccousError, ValueError):
-    """A constructor parameter is out of its domain."""
+    """A parameter has a value that is not allowed."""
 
 
 class DataError(AccousError, ValueError):
-    """The rows or columns given cannot be used."""
+    """The rows or columns cannot be used."""
 
 
 class MissingExtraError(AccousError, ImportError):
@@ -33,7 +33,7 @@ class MissingExtraError(AccousError, ImportError):
 
 
 class CheckpointError(AccousError):
-    """A model cannot be saved, or what was saved cannot be loaded."""
+    """A model cannot be saved, or a saved model cannot be loaded."""
 
 
 class LockedError(CheckpointError):

@@ -1,4 +1,4 @@
-"""Imports of packages that only an extra installs, with an error that names the extra where they are missing."""
+"""Imports packages that only an extra installs; if one is missing, the error names the extra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accous.exceptions import MissingExtraError
 
 __all__ = ["has_package", "import_extra", "missing_extra", "require_extra"]
 
-# Module: the name of its package, and what to install.
+# Module name: package name, and what to install.
 _PROVIDERS = {
     "torch": ("PyTorch", "accous[deep]"),
     "efficientnet_lite_pytorch": ("efficientnet-lite-pytorch", "accous[deep]"),
@@ -26,19 +26,19 @@ _PROVIDERS = {
 
 
 def import_extra(module: str, user: str) -> Any:
-    """Import a module that ``user`` needs; where a package of an extra is missing, say how to get it.
+    """Import a module that ``user`` needs; if a package of an extra is missing, say how to install it.
 
     Parameters
     ----------
     module : str
-        A module of the extra, or one of ours that imports such modules.
+        A module of the extra, or a module of accous that imports such modules.
     user : str
-        Subject of the message: who needs it.
+        Subject of the error message: what needs the module.
 
     Raises
     ------
     MissingExtraError
-        Where the package is not installed.
+        If the package is not installed.
     """
     try:
         return import_module(module)
@@ -50,7 +50,7 @@ def import_extra(module: str, user: str) -> Any:
 
 
 def require_extra(package: str, user: str) -> None:
-    """Raise a MissingExtraError where a package that ``user`` needs is not installed; nothing is imported."""
+    """Raise a MissingExtraError if a package that ``user`` needs is not installed, without importing it."""
     if not has_package(package):
         missing = missing_extra(ModuleNotFoundError(name=package), user)
         assert missing is not None
@@ -58,7 +58,7 @@ def require_extra(package: str, user: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, user: str) -> MissingExtraError | None:
-    """Return the error that says what to install, or None where no extra has the module that was not found."""
+    """Return the error that says what to install, or None if no extra provides the missing module."""
     name = (error.name or "").partition(".")[0]
     if name not in _PROVIDERS:
         return None
@@ -68,7 +68,7 @@ def missing_extra(error: ModuleNotFoundError, user: str) -> MissingExtraError | 
 
 
 def has_package(module: str) -> bool:
-    """Whether a module could be imported, without doing so."""
+    """Whether a module can be imported; does not import it."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

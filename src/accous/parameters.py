@@ -1,4 +1,4 @@
-"""Checks of parameters, and hints for misspelt names: one sentence that says what is wrong and what is allowed."""
+"""Parameter checks whose errors say in one sentence what is wrong and what is allowed, and hints for misspelt names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _MOST_NAMES = 12
-# Every comparison takes time: among thousands of columns only the first ones are compared.
+# Each comparison takes time, so only the first of many thousands of names are compared.
 _MOST_COMPARED = 4096
 
 
@@ -40,7 +40,7 @@ def require_number_in(name: str, value: Any, low: float, high: float) -> float:
 
 
 def require_integer(name: str, value: Any, *, at_least: int, or_else: str = "") -> int:
-    """Return ``value`` as an int not below a limit."""
+    """Return ``value`` as an int that is not below a limit."""
     if not _is_integer(value) or value < at_least:
         raise ParameterError(f"{name} must be an integer of at least {at_least}{or_else}, got {value!r}.")
     return int(value)
@@ -62,7 +62,7 @@ def require_choice(name: str, value: Any, choices: tuple[str, ...], *, or_else: 
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a remark with the known name that is nearest, to stand behind the wrong one; empty where none is near.
+    """Return a hint with the most similar known name, to append to the wrong one; empty if none is similar.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Name the first of many.
+    """Return the quoted names as a list in one string, cut off after the first ``_MOST_NAMES``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reading what users pass: arrays and frames in, float rows out, errors that name the column."""
+"""Validates user input: converts arrays and frames to float rows, with errors that name the column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FEW_VALUES = 64
 
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
-    """Return ``X`` as a finite float array of the right width; ``reset`` takes width and names from it."""
+    """Return ``X`` as a finite float array of the right width; ``reset`` sets the width and column names from ``X``."""
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
     else:
@@ -34,10 +34,10 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
 
 
 def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
-    """Return ``X`` unconverted, for a transformer that knows what to do with it; width and names are checked."""
+    """Return ``X`` unconverted, for a user's transformer, after checking its width and column names."""
     _require_two_dimensions(X)
     if count_rows(X) < min_rows:
-        raise DataError(f"At least {min_rows} rows are needed, got {count_rows(X)} sample(s).")
+        raise DataError(f"X must have at least {min_rows} rows, got {count_rows(X)} sample(s).")
     try:
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
     except ValueError as error:
@@ -50,9 +50,9 @@ def count_rows(X: Any) -> int:
 
 
 def own_copy(rows: Any, X: Any) -> Any:
-    """Return ``rows`` so that writing into the user's ``X`` later does not change them."""
+    """Return ``rows``, copied if later changes to the user's ``X`` could change them."""
     if isinstance(rows, np.ndarray):
-        # An array without a base owns its memory; a view may look into the user's array or frame.
+        # An array without a base owns its memory; a view may share memory with the user's array or frame.
         return np.array(rows, order="K") if rows is X or rows.base is not None else rows
     if hasattr(rows, "iloc"):
         return _copy_by_column(rows)
@@ -60,7 +60,7 @@ def own_copy(rows: Any, X: Any) -> Any:
 
 
 def _copy_by_column(frame: Any) -> Any:
-    """Copy a pandas frame so that it lies in memory column by column, however it came about: same values, same bits."""
+    """Copy a pandas frame into column-by-column memory order, so that equal values always give the same bits."""
     rows = frame.reset_index(drop=True)
     by_column = type(frame)({position: rows.iloc[:, position] for position in range(rows.shape[1])}, index=rows.index)
     by_column.index, by_column.columns = frame.index, frame.columns
@@ -69,8 +69,8 @@ def _copy_by_column(frame: Any) -> Any:
 
 def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     """Raise a DataError that names the first row and column with NaN or infinity."""
-    # A sum is finite nearly always and costs a fraction of the elementwise test; it may overflow, hence the test.
-    # Python's own sum of a few values is quicker than numpy's, and never warns.
+    # The sum is nearly always finite and costs a fraction of the elementwise test. It may overflow, so the elementwise
+    # test follows. For a few values, Python's own sum is faster than numpy's, and it never warns.
     if rows.size <= _FEW_VALUES:
         if math.isfinite(sum(rows.ravel().tolist())):
             return
@@ -85,13 +85,13 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
-        f"{what}{column_label(X, column)} holds {value} in row {row}; impute or drop such rows, or give the ratio "
-        "a transformer that imputes: OnlineDensityRatio(feature_map=...)."
+        f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or pass the ratio "
+        "estimator a transformer that imputes: OnlineDensityRatio(feature_map=...)."
     )
 
 
 def column_label(X: Any, column: int) -> str:
-    """Name a column of ``X`` for an error message."""
+    """Return the name of a column of ``X`` for an error message."""
     names = getattr(X, "columns", None)
     return f"Column {column}" if names is None else f"Column {list(names)[column]!r}"
 
@@ -99,7 +99,7 @@ def column_label(X: Any, column: int) -> str:
 def _require_two_dimensions(X: Any) -> None:
     if len(getattr(X, "shape", (0, 0))) == 1:
         raise DataError(
-            "Rows and columns are needed, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
+            "X must have rows and columns, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
             "frame.iloc[[0]]."
         )
 
@@ -108,13 +108,13 @@ def _require_no_images(X: Any) -> None:
     n_dimensions = len(getattr(X, "shape", ()))
     if n_dimensions > 2:
         raise DataError(
-            f"Found array with dim {n_dimensions}, but rows and columns are needed; if these are images, "
-            "accous.deep.BackboneFeatures makes rows of them."
+            f"Found array with dim {n_dimensions}, but X must have rows and columns. If these are images, "
+            "accous.deep.BackboneFeatures converts them to rows."
         )
 
 
 def _require_moderate(rows: FloatArray, X: Any) -> None:
-    """Raise a DataError that names the reference's column whose squares would overflow."""
+    """Raise a DataError that names a column of the reference whose squares would overflow."""
     largest = np.abs(rows).max(axis=0)
     if largest.max() > _LARGEST_REFERENCE_VALUE:
         column = int(largest.argmax())
@@ -125,7 +125,7 @@ def _require_moderate(rows: FloatArray, X: Any) -> None:
 
 
 def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
-    """Whether X can be used as it is: scikit-learn's checks cost more than a round does."""
+    """Whether X can be used without conversion: scikit-learn's checks cost more than a round."""
     return (
         type(X) is np.ndarray
         and X.dtype == np.float64
@@ -138,13 +138,13 @@ def _is_ready(estimator: BaseEstimator, X: Any, min_rows: int) -> bool:
 
 
 def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueError:
-    """Make scikit-learn's complaint ours; where it is about the order of columns, add the name of one."""
+    """Turn scikit-learn's error into a DataError; if the order of columns is wrong, name the first one."""
     names = list(getattr(X, "columns", ()))
     expected = list(getattr(estimator, "feature_names_in_", ()))
     if "must be in the same order" not in str(error) or len(names) != len(expected):
         return DataError(str(error))
     found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)
-    return DataError(f"{error}\nColumn {found!r} stands where the reference has {wanted!r}.")
+    return DataError(f"{error}\nFound column {found!r} in the position where the reference has {wanted!r}.")
 
 
 def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
@@ -155,7 +155,7 @@ def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) ->
             X,
             reset=reset,
             dtype=np.float64,
-            order="C",  # sums along another axis round differently: frames and arrays shall give the same bits
+            order="C",  # the memory order affects rounding, and frames and arrays must give the same bits
             ensure_all_finite=False,
             ensure_min_samples=min_rows,
         )
@@ -173,29 +173,29 @@ def _unreadable(X: Any, column: int, error: Exception) -> str:
     values = np.asarray(X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
     if values.ndim > 1 or any(np.ndim(value) for value in values[:1]):
         return (
-            f"{label} holds a list of numbers in each row, as embeddings are stored; give them as an array instead: "
+            f"{label} holds a list of numbers in each row, like stored embeddings. Pass them as an array instead: "
             "numpy.array(frame[column].to_list())."
         )
     return (
-        f"{label} cannot be read as numbers ({error}); encode or drop it, or give the ratio a transformer: "
+        f"{label} cannot be read as numbers ({error}). Encode or drop it, or pass the ratio estimator a transformer: "
         "OnlineDensityRatio(feature_map=...)."
     )
 
 
 def _require_no_times(X: Any) -> None:
-    """Raise a DataError that names the first column of dates or durations, which would convert silently."""
+    """Raise a DataError that names the first column of dates or durations, which numpy would convert silently."""
     dtypes = getattr(X, "dtypes", None)
     for column, dtype in enumerate([getattr(X, "dtype", None)] if dtypes is None else dtypes):
         is_polars = hasattr(dtype, "is_temporal")
         if dtype.is_temporal() if is_polars else getattr(dtype, "kind", None) in ("m", "M"):
             raise DataError(
-                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers; turn it into numbers, "
-                "drop it, or give the ratio a transformer: OnlineDensityRatio(feature_map=...)."
+                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers. Convert it to numbers, "
+                "drop it, or pass the ratio estimator a transformer: OnlineDensityRatio(feature_map=...)."
             )
 
 
 def _first_unreadable_column(X: Any) -> int | None:
-    """Position of the first column that does not convert to float, None where the columns are not at fault."""
+    """Return the position of the first column that does not convert to float, or None if no column is the cause."""
     if getattr(X, "ndim", 2) != 2 or not hasattr(X, "shape") or hasattr(X, "tocsr"):
         return None
     for position in range(X.shape[1]):

@@ -1,1 +1,1 @@
-"""What accous is measured against: the contenders by name, and DANN, which stands outside its own line of methods."""
+"""The benchmark of accous: contenders by name, streams, runs and reports."""

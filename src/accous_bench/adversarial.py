@@ -1,7 +1,8 @@
-r"""Training of the network with PyTorch: on the reference alone, and against a classifier of domains.
+r"""Trains the network with PyTorch: on the reference alone, and against a domain classifier.
 
-After Ganin et al., "Domain-Adversarial Training of Neural Networks" (JMLR 2016), whose network for tabular data has one
-hidden layer. With h the hidden features, reference rows i with weights w_i of mean 1 and batch rows j, the losses are
+This follows Ganin et al., "Domain-Adversarial Training of Neural Networks" (JMLR 2016), whose network for tabular data
+has one hidden layer. With hidden features h, reference rows i with weights w_i of mean 1, and batch rows j, the losses
+are
 
 .. math::
 
@@ -9,7 +10,7 @@ hidden layer. With h the hidden features, reference rows i with weights w_i of m
     L_d = \tfrac12 \big( \text{mean}_i \, w_i \log(1 + e^{s(x_i)}) + \text{mean}_j \log(1 + e^{-s(x_j)}) \big),
 
 where s(x) = h(x) u + z scores how much a row looks like the batch. V and c descend L_y, u and z descend L_d, and W and
-b descend L_y - lambda L_d: the features are to classify well and to hide which rows are the batch's.
+b descend L_y - lambda L_d: the features should classify well and hide which rows come from the batch.
 """
 
 from __future__ import annotations
@@ -38,32 +39,32 @@ _one_at_a_time = threading.Lock()
 
 
 class ReverseGradient(torch.autograd.Function):
-    """The identity on the way forward; on the way back the gradient times ``-strength``."""
+    """The identity in the forward pass; multiplies the gradient by ``-strength`` in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, strength: float) -> Tensor:
-        """Pass the features on."""
+        """Return the features unchanged."""
         ctx.strength = strength
         return features.view_as(features)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Turn the gradient round."""
+        """Reverse the gradient."""
         return -ctx.strength * gradient, None
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How to go downhill: gradient steps with momentum 0.9 from rest.
+    """Settings of the descent: gradient steps with momentum 0.9, starting at rest.
 
     Attributes
     ----------
     n_steps : int
     learning_rate : float
     penalty : float
-        rho, on the coefficients of both layers.
+        rho, the penalty on the coefficients of both layers.
     hidden_share : float
-        What the steps of W are multiplied by.
+        Factor for the steps of W.
     """
 
     n_steps: int
@@ -74,7 +75,7 @@ class Descent:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of the reference, then of the batch; weights sum to 1 over a loss, or to nothing where it has no say."""
+    """Rows of the reference, then of the batch; the weights of each loss sum to 1, or to 0 if the loss is unused."""
 
     X: Tensor
     labels: Tensor
@@ -86,7 +87,7 @@ class _Rows:
 def fit_network(
     X: FloatArray, labels: IntArray, weights: FloatArray, n_classes: int, n_hidden: int, descent: Descent, seed: int
 ) -> Network:
-    """Train a network on the reference: L_y on all rows in every step."""
+    """Train a network on the reference; every step uses L_y on all rows."""
     with _one_torch_thread():
         rows = _stack(X, labels, weights, X[:0])
         parameters = _draw_parameters(X.shape[1], n_hidden, n_classes, torch.Generator().manual_seed(seed))
@@ -105,10 +106,10 @@ def adapt_network(
     descent: Descent,
     seed: int,
 ) -> Network:
-    """Train a network further, against a classifier of domains that starts from nothing (u = 0, z = 0).
+    """Continue training a network, against a domain classifier that starts at zero (u = 0, z = 0).
 
-    Every step takes all rows of the reference and of the batch, or of the one that has more than ``max_rows`` so many,
-    drawn anew in every step.
+    Every step uses all rows of the reference and of the batch. If one of them has more than ``max_rows`` rows, every
+    step draws a new sample of that many.
     """
     with _one_torch_thread():
         next_rows = _draws(_stack(X, labels, weights, X_batch), len(X), max_rows, torch.Generator().manual_seed(seed))
@@ -127,9 +128,10 @@ def adapt_network(
 
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
-    """Compute on one thread, so that bits do not depend on the number of cores, and leave torch as it was.
+    """Compute on one thread, so that bits do not depend on the number of cores, and restore torch's setting after.
 
-    torch keeps one number of threads for all; one caller at a time, or they would restore each other's limit.
+    torch has one global number of threads. Only one caller at a time may change it, or callers would restore each
+    other's limit.
     """
     with _one_at_a_time:
         before = torch.get_num_threads()
@@ -142,7 +144,7 @@ def _one_torch_thread() -> Iterator[None]:
 
 
 def _descend(parameters: list[Tensor], loss: Callable[[], Tensor], descent: Descent) -> None:
-    """Write into the parameters; torch.optim would do the same, but its first use takes seconds to import."""
+    """Update the parameters in place; torch.optim would do the same, but takes seconds to import on first use."""
     for parameter in parameters:
         parameter.requires_grad_()
     speeds = [torch.zeros_like(parameter) for parameter in parameters]
@@ -177,7 +179,7 @@ def _domain_loss(domain_parameters: list[Tensor], features: Tensor, rows: _Rows)
 
 
 def _stack(X: FloatArray, labels: IntArray, weights: FloatArray, X_batch: FloatArray) -> _Rows:
-    """Reference and batch as one set of rows: one pass through the network instead of two."""
+    """Combine reference and batch into one set of rows: one pass through the network instead of two."""
     n_reference, n_batch = len(X), len(X_batch)
     share = weights / weights.sum()
     batch_share = np.full(n_batch, 1.0 / max(n_batch, 1))
@@ -191,11 +193,11 @@ def _stack(X: FloatArray, labels: IntArray, weights: FloatArray, X_batch: FloatA
 
 
 def _draws(rows: _Rows, n_reference: int, max_rows: int, generator: torch.Generator) -> Iterator[_Rows]:
-    """Rows of one step after the other."""
+    """Yield the rows of each step."""
     n_batch = len(rows.X) - n_reference
     if max(n_reference, n_batch) <= max_rows:
         yield from repeat(rows)
-    # A drawn row stands for as many as there are for each that is drawn.
+    # Each drawn row represents as many rows as the total divided by the number drawn.
     counts = np.maximum(1.0, np.array([n_reference, n_batch]) / max_rows)
     stands_for = torch.from_numpy(np.repeat(counts, [n_reference, n_batch]))
     rows = replace(rows, class_weight=rows.class_weight * stands_for, domain_weight=rows.domain_weight * stands_for)
@@ -207,7 +209,7 @@ def _draws(rows: _Rows, n_reference: int, max_rows: int, generator: torch.Genera
 
 
 def _draw_parameters(n_features: int, n_hidden: int, n_classes: int, generator: torch.Generator) -> list[Tensor]:
-    """Uniform up to one over the root of what a unit adds up; class scores start without an intercept."""
+    """Draw uniform values up to 1 / sqrt(number of inputs of a unit); class scores start without an intercept."""
 
     def uniform(shape: tuple[int, ...], n_inputs: int) -> Tensor:
         return (2.0 * torch.rand(shape, dtype=torch.float64, generator=generator) - 1.0) / n_inputs**0.5

@@ -1,6 +1,6 @@
-"""The contenders by name: the paper's eight, two variants of ours, the oracle, and those a user adds.
+"""The contenders by name: the paper's eight, two variants of Accous, the oracle, and those that users register.
 
-A contender is made by a factory, learns from ``fit(X, y)`` and ``adapt(X_batch)``, and answers ``predict(X)``.
+A factory makes a contender. It learns from ``fit(X, y)`` and ``adapt(X_batch)``, and predicts with ``predict(X)``.
 
 Examples
 --------
@@ -47,21 +47,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Contender:
-    """A factory with what a benchmark must know of it.
+    """A factory, with what a benchmark needs to know about it.
 
     Attributes
     ----------
     name : str
     make : callable
-        Takes a seed and gives a fresh classifier with ``fit``, ``adapt`` and ``predict``.
+        Takes a seed and returns a new classifier with ``fit``, ``adapt`` and ``predict``.
     learns_first : bool, default=False
-        Whether a round's batch is learned from before it is predicted, as methods that know one batch only need; the
-        theory of the online ones has it the other way round.
+        Whether it learns from a batch before it predicts the batch. Methods that use a single batch need this; the
+        theory of the online methods assumes the opposite order.
     is_told_ratio : bool, default=False
-        Whether it is told the true ratio of the reference's rows, by ``adapt_to``, in place of the batch: a bound, not
-        a contender.
+        Whether ``adapt_to`` passes it the true ratio of the reference rows instead of the batch. Such an entry is a
+        bound, not a real contender.
     needs_module : str or None, default=None
-        A module of the extra ``deep`` without which it cannot be run.
+        A module of the extra ``deep`` that it needs to run.
     """
 
     name: str
@@ -71,14 +71,14 @@ class Contender:
     needs_module: str | None = None
 
     def __call__(self, random_state: Any = 0) -> Any:
-        """Return a fresh classifier."""
+        """Return a new classifier."""
         return self.make(random_state)
 
 
 def _weighted_by(ratio: Callable[..., RatioEstimator], fallback: str = "none") -> Callable[[Any], AdaptiveClassifier]:
-    """Importance-weighted ERM with a ratio of this class in its default configuration.
+    """Return a factory for importance-weighted ERM with a ratio of this class in its default configuration.
 
-    The methods of the literature run as published, without our fallback.
+    The methods from the literature run as published, without the fallback of accous.
     """
 
     def make(random_state: Any) -> AdaptiveClassifier:
@@ -113,7 +113,7 @@ ORACLE = "oracle"
 _CONTENDERS |= {
     contender.name: contender
     for contender in (
-        # The method as published, without our fallback; and with it, but seeing the batch first like the one-step ones.
+        # The method as published, without the fallback; and with the fallback, but learning from the batch first.
         Contender("Accous (paper)", _weighted_by(OnlineDensityRatio), learns_first=False),
         Contender("Accous (batch first)", _weighted_by(OnlineDensityRatio, "auto"), learns_first=True),
         Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True),
@@ -123,12 +123,12 @@ _BUILT_IN = tuple(_CONTENDERS)
 
 
 def contender_names() -> tuple[str, ...]:
-    """All names: the paper's first and in its order, then variants and the oracle, then those registered."""
+    """Return all names: first the paper's in its order, then variants and the oracle, then registered ones."""
     return tuple(_CONTENDERS)
 
 
 def get_contender(name: str) -> Contender:
-    """Return the contender of that name."""
+    """Return the contender with this name."""
     if name not in _CONTENDERS:
         meant = did_you_mean(name, _CONTENDERS)
         raise ParameterError(
@@ -138,22 +138,22 @@ def get_contender(name: str) -> Contender:
 
 
 def make_contender(name: str, random_state: Any = 0) -> Any:
-    """Return a fresh classifier of that name."""
+    """Return a new classifier of the contender with this name."""
     return get_contender(name)(random_state)
 
 
 def register(contender: Contender) -> None:
-    """Add a contender of your own; a name that is taken is refused."""
+    """Add your own contender; raise a ParameterError if the name is taken."""
     if not isinstance(contender, Contender):
         raise ParameterError(f"register takes a Contender(name, make, learns_first), got {contender!r}.")
     if contender.name in _CONTENDERS:
-        raise ParameterError(f"There is a contender {contender.name!r} already: choose another name.")
+        raise ParameterError(f"A contender {contender.name!r} already exists: choose another name.")
     _CONTENDERS[contender.name] = contender
 
 
 def unregister(name: str) -> None:
-    """Take a contender that was registered away again; the paper's stay."""
+    """Remove a registered contender; built-in ones cannot be removed."""
     if name in _BUILT_IN:
-        raise ParameterError(f"{name!r} is built in, and stays.")
+        raise ParameterError(f"{name!r} is built in and cannot be removed.")
     get_contender(name)
     del _CONTENDERS[name]

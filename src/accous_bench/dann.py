@@ -1,4 +1,4 @@
-"""DANN: a network whose features are trained, round by round, to look the same in the reference and in the batch."""
+"""DANN: a network whose features are trained in every round to look the same in the reference and in the batch."""
 
 from __future__ import annotations
 
@@ -24,60 +24,60 @@ from accous_bench.network import Network
 
 __all__ = ["DANN"]
 
-_USUAL_COLUMNS = 12  # of the paper's synthetic data, on which the steps were found
+_USUAL_COLUMNS = 12  # as in the paper's synthetic data, on which the step sizes were chosen
 
 
 @dataclass(frozen=True)
 class DannState:
-    """What a round leaves behind; replaced as a whole, so that every reader sees one consistent model."""
+    """The state after a round. Each round replaces it as a whole, so every reader sees one consistent model."""
 
     n_rounds: int
     network: Network
 
 
 class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
-    r"""Domain-adversarial neural network of Ganin et al. (JMLR 2016), run anew on every batch.
+    r"""Domain-adversarial neural network of Ganin et al. (JMLR 2016), trained separately on every batch.
 
-    The network has one hidden layer, ``h(x) = tanh(x W + b)``, below a softmax. ``fit`` trains it on the reference:
-    the offline network. ``adapt`` takes the offline network and trains it further on the reference and the batch: W and
-    b descend the class loss and ascend, by a reversed gradient, the loss of a linear classifier that tells batch from
-    reference by h. A round knows nothing of the rounds before it.
+    The network has one hidden layer, ``h(x) = tanh(x W + b)``, below a softmax. ``fit`` trains the offline network on
+    the reference. ``adapt`` starts from the offline network and continues training on the reference and the batch: W
+    and b descend the class loss and, by a reversed gradient, ascend the loss of a linear classifier that distinguishes
+    batch from reference by h. A round does not use earlier rounds.
 
-    The settings are meant to stay the same for all data. All training is by gradient steps with momentum 0.9, in double
+    The settings are meant to stay the same for all data. All training uses gradient steps with momentum 0.9, in double
     precision and on one thread: the same seed gives the same bits. Needs PyTorch: ``pip install 'accous[deep]'``.
 
     Parameters
     ----------
     n_hidden : int, default=32
-        Hidden units.
+        Number of hidden units.
     n_fit_steps : int, default=300
-        Steps of ``fit``, each on the whole reference.
+        Number of steps of ``fit``, each on the whole reference.
     n_adapt_steps : int, default=20
-        Adversarial steps of each ``adapt``.
+        Number of adversarial steps of each ``adapt``.
     learning_rate : float, default=0.1
         Step size of ``fit``.
     adapt_learning_rate : float, default=0.03
-        Step size of ``adapt``. Classifier and features play against each other, and with larger steps, or many more,
-        they go round in circles instead of meeting. A step of W moves the hidden units of a row in proportion to the
-        row's squared length, which is d for d standardised columns: beyond 12 columns the steps of W are divided by
-        d / 12.
+        Step size of ``adapt``. Classifier and features work against each other. With larger steps, or many more of
+        them, they oscillate instead of converging. A step of W moves the hidden units of a row in proportion to the
+        row's squared length, which is d for d standardised columns. With more than 12 columns, the steps of W are
+        therefore divided by d / 12.
     adversarial_weight : float, default=1.0
-        lambda in [0, 100], by which the reversed gradient is multiplied; 0 leaves the batch out.
+        lambda in [0, 100], the factor for the reversed gradient; 0 ignores the batch.
     penalty : float, default=0.01
-        Squared length of both layers' coefficients times half of this, in [0, 100], is added to the class loss.
+        In [0, 100]; half of it times the squared length of both layers' coefficients is added to the class loss.
     max_rows_per_step : int, default=1000
-        A step of ``adapt`` uses no more rows than this of the reference and of the batch, drawn anew in each step where
-        there are more.
+        Maximum number of rows of the reference, and of the batch, in a step of ``adapt``. If there are more, each step
+        draws a new sample.
     random_state : int, RandomState or None, default=0
-        Seed of the first coefficients and of the draws, which are the same in every round.
+        Seed of the first coefficients and of the samples, which are the same in every round.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     n_rounds_ : int
-        Rounds played.
+        Number of rounds so far.
     network_, offline_network_ : Network
-        The network that predicts now, and that of ``fit``.
+        The network in use, and the one that ``fit`` trained.
     reference_ : array of shape (n_reference, n_features)
         The reference, standardised.
     n_features_in_, feature_names_in_
@@ -110,7 +110,7 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train the offline network on a labelled reference and forget all rounds.
+        """Train the offline network on a labelled reference and forget all earlier rounds.
 
         Parameters
         ----------
@@ -140,10 +140,10 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         return self
 
     def adapt(self, X_batch: Any) -> Self:
-        """Play one round: from the offline network, learn to classify while hiding which rows are the batch's.
+        """Run one round: starting from the offline network, learn to classify and to hide which rows are the batch's.
 
-        An empty batch changes nothing and is not counted. If anything fails, the model stays that of the round
-        before.
+        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
+        before the call.
 
         Parameters
         ----------
@@ -172,18 +172,18 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Most probable class of each row, by the current network; no rows in, no classes out."""
+        """Predict the most probable class of each row; an empty input gives an empty output."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Class probabilities of each row, by the current network."""
+        """Predict the class probabilities of each row."""
         check_is_fitted(self)
         rows = read_rows(self, X, reset=False, min_rows=0)
         return self.state_.network.predict_proba(self.standardize_.transform(rows))
 
     @property
     def n_rounds_(self) -> int:
-        """Rounds played."""
+        """Number of rounds so far."""
         return self.state_.n_rounds
 
     @property
@@ -204,7 +204,7 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
 
 
 def _load_training() -> Any:
-    """The module that needs PyTorch, so that this one does not."""
+    """Import the module that needs PyTorch only when it is used."""
     try:
         return import_module("accous_bench.adversarial")
     except ModuleNotFoundError as error:

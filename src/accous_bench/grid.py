@@ -1,4 +1,4 @@
-"""All runs of a grid, on this machine's cores or on a cluster, each written down as soon as it is finished."""
+"""Runs a grid on this machine's cores or on a cluster, and writes each run to a file as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["WorkerDiedError", "play_grid", "unfinished"]
 
 
 class WorkerDiedError(AccousError):
-    """A process that played a run died, as it does when memory runs out."""
+    """A worker process died during a run, for example because memory ran out."""
 
 
 def unfinished(runs: Sequence[Run], file: Path) -> list[Run]:
-    """Runs that are not among the file's finished ones; the file is mended if its last line is torn."""
+    """Return the runs that are not finished in the file; an incomplete last line of the file is removed."""
     repair(file)
     finished = finished_runs(read_rows(file)) if file.is_file() else set()
     return [run for run in runs if run.identity() not in finished]
@@ -35,7 +35,7 @@ def play_grid(
     dask: str | None = None,
     on_row: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> None:
-    """Play runs and append their records to a file, in the order in which they finish.
+    """Execute runs and append their records to a file, in the order in which they finish.
 
     The numbers do not depend on ``n_jobs`` or on the cluster: every run has its own seed and one BLAS thread.
 
@@ -44,9 +44,9 @@ def play_grid(
     runs : sequence of Run
     file : Path
     n_jobs : int, default=1
-        Processes on this machine.
+        Number of processes on this machine.
     dask : str, optional
-        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers play the runs instead.
+        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers execute the runs instead.
     on_row : callable, optional
         Called with each record after it has been written.
     """
@@ -72,7 +72,9 @@ def _backend(n_jobs: int, dask: str | None) -> Iterator[None]:
     try:
         client = Client(dask, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise AccousError(f"There is no Dask scheduler at {dask} ({error}): start one, or leave --dask out.") from error
+        raise AccousError(
+            f"There is no Dask scheduler at {dask} ({error}): start one, or run without --dask."
+        ) from error
     with client, parallel_config(backend="dask", client=client, wait_for_workers_timeout=60):
         yield
 
@@ -84,6 +86,6 @@ def _until_a_worker_dies(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, A
         yield from rows
     except TerminatedWorkerError as error:
         raise WorkerDiedError(
-            "A process that played a run was killed, perhaps for lack of memory: what was finished is kept, so run the "
-            "same command again, with fewer --jobs."
+            "A worker process was killed, perhaps because memory ran out. Finished runs are kept: run the "
+            "same command again with fewer --jobs."
         ) from error

@@ -38,11 +38,11 @@ _LOADERS: dict[str, Callable[[], Any]] = {
 
 
 def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
-    """Load files that nobody publishes, and never other images under their title."""
+    """Load files that are not published anywhere; never substitute other images under the same title."""
     if not datasets.has_cifar_cinic(part):
         raise DataError(
             f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
-            "cifar_cinic_full_tuned instead, which download the published ones."
+            "cifar_cinic_full_tuned instead, which download the published images."
         )
     return datasets.load_cifar_cinic(part)
 
@@ -62,12 +62,12 @@ def _all_images(name: str) -> NDArray[np.uint8]:
 
 @cache
 def _embeddings(name: str) -> NDArray[np.float32]:
-    """The frozen backbone's features of all images; computed once, then found in the user's cache."""
+    """Return the frozen backbone's features of all images; they are computed once and then read from the cache."""
     return embeddings_of(_all_images(name), cache=True)
 
 
 def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
-    """Features of all images as the reference shapes them; with ``fine_tune``, by a backbone trained on it."""
+    """Return features of all images, fitted on the reference; with ``fine_tune``, the backbone is trained on it too."""
     n_components = options.get("n_components", N_COMPONENTS)
     backbone = BackboneFeatures(n_components=n_components, random_state=seed)
     if options.get("fine_tune"):
@@ -77,7 +77,7 @@ def _features(name: str, reference: IntArray, labels: IntArray, seed: int, optio
     return fit_reduction(embeddings[reference], n_components, backbone.max_norm, seed).transform(embeddings)
 
 
-@lru_cache(maxsize=2)  # a seed's runs come one after the other, whatever their shifts and contenders
+@lru_cache(maxsize=2)  # the runs of a seed follow each other, whatever their shifts and contenders
 def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
     places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
     rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
@@ -93,7 +93,7 @@ def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
 def _mixture(
     name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
 ) -> MixtureStream:
-    """Mix the rows of both pools; which of them are the reference depends on the seed and on their number only."""
+    """Mix the rows of both pools; which rows are the reference depends only on the seed and the number of rows."""
     first, second = _pool_labels(name)
     return MixtureStream(
         (rows[: len(first)], first),
@@ -130,13 +130,13 @@ def _tuned(frozen: Problem) -> Problem:
         name=frozen.name + TUNED,
         title=f"{frozen.title}, tuned backbone",
         make=make,
-        prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # what is missing is said before any run
+        prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # report missing data before any run starts
         patience=TUNED_PATIENCE,
     )
 
 
 def _make_yearbook(setting: Setting) -> OrderedStream:
-    """Portraits in order of their years, in none within a year; another seed takes other nine tenths of them."""
+    """Return portraits in order of year, shuffled within a year; each seed takes a different nine tenths of them."""
     options = {"share": 0.9, **setting.options}
     features, labels, n_first = _portraits(setting.seed, options.pop("share"), tuple(sorted(options.items())))
     end = n_first + setting.n_rounds * setting.batch_size
@@ -145,11 +145,11 @@ def _make_yearbook(setting: Setting) -> OrderedStream:
 
 @lru_cache(maxsize=2)
 def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) -> tuple[FloatArray, IntArray, int]:
-    """Features and labels of the portraits that a seed takes, and how many of them are the reference."""
+    """Return features and labels of the portraits that a seed takes, and how many of them are the reference."""
     portraits = _images("yearbook")
     assert isinstance(portraits, ImageYears)
     generator = np.random.default_rng([seed, 4])
-    order = generator.permutation(len(portraits.years))  # in their files one sex comes after the other
+    order = generator.permutation(len(portraits.years))  # the files list one sex after the other
     order = order[np.argsort(portraits.years[order], kind="stable")]
     kept = order[generator.random(len(order)) < share]
     n_first = int(np.count_nonzero(portraits.years[kept] < YEARBOOK_FROM))

@@ -1,4 +1,4 @@
-"""A small classifying network as plain arrays: it predicts, pickles and compares without PyTorch."""
+"""A small classification network as plain arrays: prediction, pickling and comparison work without PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Network"]
 
 @dataclass(frozen=True)
 class Network:
-    """One hidden layer and a softmax on top: ``h(x) = tanh(x W + b)``, ``P(y | x) = softmax(h(x) V + c)``.
+    """A network with one hidden layer and a softmax: ``h(x) = tanh(x W + b)``, ``P(y | x) = softmax(h(x) V + c)``.
 
     Attributes
     ----------

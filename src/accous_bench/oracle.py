@@ -1,4 +1,4 @@
-"""The bound from below: weighted ERM with the true ratio, which in practice nobody has."""
+"""The oracle, a lower bound on the error: weighted ERM with the true ratio, which is unknown in practice."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Oracle"]
 
 
 class Oracle:
-    """Our own regression on the reference, weighted with the ratios it is told.
+    """The built-in regression on the reference, weighted with the ratios that ``adapt_to`` receives.
 
     Parameters
     ----------
     C : float, default=1.0
-        Inverse strength of the penalty, that of `AdaptiveClassifier`.
+        Inverse strength of the penalty, as in `AdaptiveClassifier`.
 
     Examples
     --------
@@ -43,14 +43,14 @@ class Oracle:
         return f"Oracle(C={self.C!r})"
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit on the reference as it is."""
+        """Fit on the unweighted reference."""
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.erm_ = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, self.classes_, self.C)
         self._weigh(np.ones(len(labels)), None)
         return self
 
     def adapt_to(self, ratio: NDArray[np.float64]) -> None:
-        """Fit anew, with these ratios of the reference's rows as weights."""
+        """Refit with these ratios of the reference rows as weights."""
         weights = ratio / ratio.mean()
         if not np.array_equal(weights, self.weights_):
             self._weigh(weights, self.estimator_)
@@ -61,7 +61,7 @@ class Oracle:
 
     @property
     def effective_sample_size_(self) -> float:
-        """Rows that the true ratio leaves."""
+        """Effective number of rows under the true ratio."""
         return effective_sample_size(self.weights_)
 
     def _weigh(self, weights: NDArray[np.float64], start: LinearPredictor | None) -> None:

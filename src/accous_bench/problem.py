@@ -1,4 +1,4 @@
-"""What a benchmark knows of a data set: which shifts its streams can have, and how one is made."""
+"""What a benchmark knows about a data set: which shifts its streams can have, and how to make a stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHIFTS = _MIXING | {"fixed path": LinearShift(), "growing path": SquareShift()}
 
 
 class Stream(Protocol):
-    """What a run needs: a labelled reference and batches; ``reference_ratio`` and ``risk`` where they are known."""
+    """What a run needs: a labelled reference and batches, and ``reference_ratio`` and ``risk`` if they are known."""
 
     def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the labelled reference."""
@@ -41,7 +41,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a stream is made from."""
+    """The settings that a stream is made from."""
 
     shift: str
     batch_size: int
@@ -52,21 +52,21 @@ class Setting:
 
 @dataclass(frozen=True)
 class Problem:
-    """A data set with the streams that can be made of it.
+    """A data set, with the streams that can be made from it.
 
     Attributes
     ----------
     name, title : str
     shifts : tuple of str
-        The names of the shifts that it can have.
+        Names of the shifts that its streams can have.
     make : callable
-        Takes a `Setting` and gives a `Stream`.
+        Takes a `Setting` and returns a `Stream`.
     options : tuple of str
-        What a spec may set besides.
+        Further options that a spec may set.
     prepare : callable
-        Called once before any run; fetches the data, or says why it cannot.
+        Called once before any run; fetches the data, or raises an error that says why it cannot.
     patience : str
-        What is told before that, where it may take minutes.
+        Message to print before ``prepare`` if it may take minutes.
     """
 
     name: str

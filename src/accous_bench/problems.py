@@ -1,4 +1,4 @@
-"""The streams of a benchmark by the name of their data set: simulated, mixed from real rows, or in order of time."""
+"""The streams of a benchmark by data set name: simulated, mixed from real rows, or in order of time."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _moving(setting: Setting) -> MovingGaussianStream:
 
 
 def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Twelve hours against twelve: two loads cannot tell 24 apart."""
+    """Reduce 24 hours to two classes of twelve hours each: two loads cannot distinguish 24 classes."""
     return ((hours >= 7) & (hours < 19)).astype(np.int64)
 
 
 @cache
 def _halves(name: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
-    """Two parts of a table such that a classifier trained on one generalises poorly to the other."""
+    """Split a table into two parts such that a classifier trained on one generalises poorly to the other."""
     table = datasets.load(name)
     is_second = datasets.split_in_two(table.X, table.y)
     return (table.X[~is_second], table.y[~is_second]), (table.X[is_second], table.y[is_second])
@@ -83,7 +83,7 @@ def _halved(name: str, title: str) -> Problem:
             **setting.options,
         }
         first, second = _halves(name)
-        # The columns are scaled by what the reference shows of them, and only then is the stream the real one.
+        # Scale the columns with statistics of the reference only, as in a real deployment.
         scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
         return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
@@ -99,14 +99,14 @@ def _ordered(
     group: str | None = None,
     label: Callable[[NDArray[np.int64]], NDArray[Any]] = lambda y: y,
 ) -> Problem:
-    """Take a random share of a table's rows, other rows for every seed, in their order."""
+    """Take a random share of a table's rows in their order; each seed takes different rows."""
 
     def make(setting: Setting) -> OrderedStream:
         table = datasets.load(name)
         options = {"share": share, "n_reference": 1000, **setting.options}
         generator = np.random.default_rng([setting.seed, 4])
         order = generator.permutation(len(table.y))
-        if group is not None:  # rows are in order of their group, and in none within it
+        if group is not None:  # rows are in order of their group, and shuffled within a group
             order = order[np.argsort(table.columns[group][order], kind="stable")]
         else:
             order = np.sort(order)
@@ -147,12 +147,12 @@ _PROBLEMS = {
 
 
 def problem_names() -> tuple[str, ...]:
-    """All names, in the order in which they are known."""
+    """Return all names, in order of registration."""
     return tuple(_PROBLEMS)
 
 
 def get_problem(name: str) -> Problem:
-    """Return the problem of that name."""
+    """Return the problem with this name."""
     if name not in _PROBLEMS:
         meant = did_you_mean(name, _PROBLEMS)
         raise ParameterError(
@@ -162,7 +162,7 @@ def get_problem(name: str) -> Problem:
 
 
 def register_problem(problem: Problem) -> None:
-    """Add a data set of your own; one of the same name is replaced."""
+    """Add your own data set; it replaces one with the same name."""
     if not isinstance(problem, Problem):
         raise ParameterError(f"register_problem takes a Problem(name, title, shifts, make), got {problem!r}.")
     _PROBLEMS[problem.name] = problem

@@ -1,4 +1,4 @@
-"""What a measurement was made with: versions, commit, kind of machine."""
+"""The origin of a measurement: versions, commit, kind of machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = ("accous", "numpy", "scipy", "scikit-learn", "numba", "torch")
 
 @cache
 def versions() -> dict[str, str]:
-    """Version of Python and of the packages that the numbers depend on, as far as they are installed."""
+    """Return the versions of Python and of the installed packages that the numbers depend on."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -28,7 +28,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """Short name of the commit that the package's files are of, with ``+`` if they differ from it; None elsewhere."""
+    """Return the short commit hash of the package's files, with ``+`` if they were changed; None outside a checkout."""
     folder = Path(__file__).resolve().parent
     try:
         name = _ask_git(folder, "rev-parse", "--short=12", "HEAD")
@@ -38,7 +38,7 @@ def commit() -> str | None:
 
 
 def machine() -> str:
-    """Kind of processor and number of cores."""
+    """Return the kind of processor and the number of cores."""
     return f"{platform.machine()}, {os.cpu_count()} cores"
 
 

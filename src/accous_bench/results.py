@@ -1,4 +1,4 @@
-"""Records of finished runs: one line of JSON each, appended as they come; a torn last line is mended."""
+"""Records of finished runs: one line of JSON per run, appended on completion; an incomplete last line is removed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["append_row", "finished_runs", "read_rows", "repair"]
 
 
 def repair(file: Path) -> int:
-    """Cut off what a killed process left of a last line; return the number of bytes cut.
+    """Remove an incomplete last line that a killed process left; return the number of bytes removed.
 
     Parameters
     ----------
     file : Path
-        Lines of JSON; need not exist.
+        File with lines of JSON; it need not exist.
     """
     if not file.is_file():
         return 0
@@ -27,7 +27,7 @@ def repair(file: Path) -> int:
     torn = content.rpartition(b"\n")[2]
     if not torn:
         return 0
-    if _is_record(torn):  # whole but for the end of its line
+    if _is_record(torn):  # complete except for the line break
         with file.open("ab") as stream:
             stream.write(b"\n")
         return 0
@@ -36,7 +36,7 @@ def repair(file: Path) -> int:
 
 
 def append_row(file: Path, row: dict[str, Any]) -> None:
-    """Add a record, and return when it is on the disk."""
+    """Append a record, and return once it is on disk."""
     line = json.dumps(row, allow_nan=False) + "\n"
     with file.open("a", encoding="utf-8") as stream:
         stream.write(line)
@@ -45,19 +45,19 @@ def append_row(file: Path, row: dict[str, Any]) -> None:
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """Last record of every run in all ``*.jsonl`` files of a folder, or in one file; a torn last line is left out.
+    """Return the last record of every run in a file or a folder's ``*.jsonl`` files; skip an incomplete last line.
 
     Raises
     ------
     DataError
-        Where any other line is no record, with its place.
+        If any other line is not a record; the message names the line.
     """
     files = [folder] if folder.is_file() else sorted(folder.glob("*.jsonl"))
     return list({row["run"]: row for file in files for row in _rows_of(file)}.values())
 
 
 def finished_runs(rows: Iterable[dict[str, Any]]) -> set[str]:
-    """Identities of the runs that need not be played again; failed ones get another chance."""
+    """Return the identities of finished runs; failed runs are not included, so they are tried again."""
     return {row["run"] for row in rows if row["status"] == "done"}
 
 
@@ -68,7 +68,7 @@ def _rows_of(file: Path) -> list[dict[str, Any]]:
         if _is_record(line):
             rows.append(json.loads(line))
         elif line.strip() and number < len(lines):
-            raise DataError(f"{file}, line {number}: not a record of a run; mend the line or remove it.")
+            raise DataError(f"{file}, line {number}: not a record of a run; fix the line or remove it.")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""One run: a contender on a stream, scored, as one record that can be written as a line of JSON."""
+"""One run: a contender on a stream, scored and returned as one record that fits into a line of JSON."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ N_FRESH_ROWS = 2000
 
 @dataclass(frozen=True)
 class Measures:
-    """How much is measured.
+    """What to measure.
 
     Attributes
     ----------
     score_every : int
-        Rounds from one scoring of risk, ratio and effective sample size to the next; errors are counted in all.
+        Number of rounds between two scorings of risk, ratio and effective sample size; errors are counted in all
+        rounds.
     n_points : int
-        Points of the curves, at most.
+        Maximum number of points of a curve.
     has_learner_weights : bool
-        Whether the weights of the ensemble's learners are noted.
+        Whether to record the weights of the ensemble's learners.
     has_regret : bool
-        Whether the excess of the expected loss is, on fresh rows of the reference's distribution.
+        Whether to record the excess of the expected loss, on new rows from the reference's distribution.
     """
 
     score_every: int
@@ -55,7 +56,7 @@ class Measures:
 class Run:
     """A cell of the grid, for one contender and one seed.
 
-    ``parameters`` are set on the contender's model, as by scikit-learn's ``set_params``.
+    ``parameters`` are set on the contender's model with scikit-learn's ``set_params``.
     """
 
     spec: str
@@ -80,16 +81,16 @@ class Run:
 
     @property
     def names(self) -> dict[str, Any]:
-        """The fields that say which run it is."""
+        """The fields that identify the run."""
         return dict(self._names)
 
     def model(self) -> Any:
-        """Return a fresh classifier with the run's seed and parameters."""
+        """Return a new classifier with the run's seed and parameters."""
         model = self.contender(self.setting.seed)
         return model.set_params(**self.parameters) if self.parameters else model
 
     def settings(self) -> dict[str, Any]:
-        """All that the numbers depend on besides the code."""
+        """Return everything, apart from the code, that the numbers depend on."""
         return {
             "contender": _parameters(self.model()),
             "learns_first": self.contender.learns_first,
@@ -98,10 +99,10 @@ class Run:
         }
 
     def identity(self) -> str:
-        """Sixteen hexadecimal digits that differ if anything in names or settings does.
+        """Return sixteen hexadecimal digits that change with any name or setting.
 
-        Of a contender's parameters those count that are not the default: a new one leaves finished runs finished. So
-        does a default that changes: rows that it concerns have to be deleted by hand.
+        Only parameters of a contender that differ from their default count. Finished runs therefore stay finished when
+        a new parameter is added. They also stay finished when a default changes: delete the affected rows by hand.
         """
         settings = {**self.settings(), "contender": _text(self.model())}
         text = json.dumps([FORMAT, self._names, settings], sort_keys=True)
@@ -109,12 +110,12 @@ class Run:
 
 
 def play(run: Run) -> dict[str, Any]:
-    """Let the contender follow the stream and return the record; a failure is recorded, not raised."""
+    """Run the contender on the stream and return the record; a failure is recorded, not raised."""
     started, started_on_cpu = time.perf_counter(), time.process_time()
     try:
         with one_blas_thread():
             stream = run.problem.make(run.setting)
-            # What the streams of a seed share is made by whichever run comes first, and is no cost of its contender.
+            # The first run of a seed makes what its streams share; this does not count as time of the contender.
             started, started_on_cpu = time.perf_counter(), time.process_time()
             outcome = _outcome(run, stream)
     except Exception as error:
@@ -137,7 +138,7 @@ def play(run: Run) -> dict[str, Any]:
 
 
 def _place(error: Exception) -> str:
-    """File and line where it was raised."""
+    """Return the file and line where the error was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}"
 
@@ -170,10 +171,10 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
 
 
 def _rounds(contender: Contender, model: Any, stream: Any) -> Iterator[Any]:
-    """Yield each batch when the model is to predict it.
+    """Yield each batch when it is time to predict it.
 
-    The online methods' theory fixes the model of a round before its batch is seen, so they learn from it afterwards;
-    the one-step methods and the oracle learn first.
+    The theory of the online methods fixes the model of a round before its batch arrives, so they learn from the batch
+    afterwards. The one-step methods and the oracle learn first.
     """
     for batch in stream:
         if contender.is_told_ratio:
@@ -193,7 +194,7 @@ def _true_ratio(stream: Any, alpha: float) -> FloatArray:
 
 
 class _Scorer:
-    """Scores a model in a round, as far as stream and model allow."""
+    """Scores a model in a round with every measure that the stream and the model allow."""
 
     def __init__(self, stream: Any, measures: Measures) -> None:
         self._stream = stream
@@ -232,12 +233,12 @@ class _Scorer:
 
 
 def _parameters(model: Any) -> dict[str, str]:
-    """Every parameter of a model, nested ones too, as text."""
+    """Return every parameter of a model as text, including nested ones."""
     if not hasattr(model, "get_params"):
         return {"": _text(model)}
     return {"": type(model).__name__, **{name: _text(value) for name, value in sorted(model.get_params().items())}}
 
 
 def _text(value: Any) -> str:
-    """The value's text, without the place in memory that some objects show."""
+    """Return the value as text, without the memory address that some objects show."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

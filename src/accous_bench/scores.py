@@ -1,4 +1,4 @@
-"""What is measured in a run: errors of every round, dearer scores of some rounds, in blocks of rounds."""
+"""The measurements of a run: errors in every round, more expensive scores in some rounds, averaged over blocks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ SCORES = ("risk", "estimator_loss", "ratio_error", "effective_sample_size", "exc
 
 
 def expected_excess_loss(ratio: FloatArray, true_ratio: FloatArray) -> float:
-    r"""Mean over rows of the reference's distribution of the excess of the expected logistic loss.
+    r"""Return the mean excess of the expected logistic loss over rows from the reference's distribution.
 
     .. math:: \tfrac12 E_{D_0} \big[ \log(1 + r) + r^* \log(1 + 1/r) - \log(1 + r^*) - r^* \log(1 + 1/r^*) \big]
 
-    the Bregman divergence of r from the true ratio (paper, section "Density Ratio Estimation"); no term is negative.
+    This is the Bregman divergence of r from the true ratio (paper, section "Density Ratio Estimation"). No term is
+    negative.
     """
 
     def loss(r: FloatArray) -> FloatArray:
@@ -37,7 +38,7 @@ class RoundScores:
     ----------
     n_rounds : int
     n_points : int
-        Blocks of rounds, at most, that curves are averaged over.
+        Maximum number of blocks of rounds that curves are averaged over.
     """
 
     def __init__(self, n_rounds: int, n_points: int) -> None:
@@ -54,18 +55,18 @@ class RoundScores:
         self._n_rows[this_round - 1] = len(is_wrong)
 
     def add(self, this_round: int, **scores: float | None) -> None:
-        """Note scores of a round; None is one that nobody knows."""
+        """Record scores of a round; None means that a score is unknown."""
         for name, score in scores.items():
             if score is not None:
                 self._scores[name][this_round - 1] = score
 
     def add_learner_weights(self, this_round: int, lengths: NDArray[Any], weights: FloatArray) -> None:
-        """Note the weight of every active interval's learner."""
+        """Record the weight of the learner of every active interval."""
         self._learner_weights.append((this_round, dict(zip(lengths.tolist(), weights.tolist(), strict=True))))
 
     @property
     def n_rows(self) -> int:
-        """Rows predicted."""
+        """Number of predicted rows."""
         return int(self._n_rows.sum())
 
     @property
@@ -74,17 +75,17 @@ class RoundScores:
         return float(self._n_wrong.sum() / self._n_rows.sum())
 
     def mean(self, name: str) -> float | None:
-        """Mean of a score over the rounds in which it is known; None if there are none."""
+        """Return the mean of a score over the rounds in which it is known, or None if there are none."""
         known = self._scores[name][~np.isnan(self._scores[name])]
         return float(known.mean()) if len(known) else None
 
     def total(self, name: str) -> float | None:
-        """Sum of a score over all rounds, those between two scored ones counting like their mean."""
+        """Return the sum of a score over all rounds; rounds between two scored ones count as their mean."""
         mean = self.mean(name)
         return None if mean is None else mean * len(self._n_rows)
 
     def curve(self) -> dict[str, list[Any] | None]:
-        """Means over blocks of rounds; ``round`` is the last of each block."""
+        """Return means over blocks of rounds; ``round`` is the last round of each block."""
         starts = np.concatenate(([0], self._ends[:-1]))
         errors = np.add.reduceat(self._n_wrong, starts) / np.add.reduceat(self._n_rows, starts)
         curve: dict[str, list[Any] | None] = {"round": self._ends.tolist(), "error": _rounded(errors)}
@@ -99,7 +100,7 @@ class RoundScores:
         return curve
 
     def learner_weights(self) -> dict[str, list[Any]] | None:
-        """Mean weight of the learners of each length over blocks of rounds; None if none were noted."""
+        """Return the mean weight of the learners of each length over blocks of rounds, or None without records."""
         if not self._learner_weights:
             return None
         lengths = sorted({length for _, weights in self._learner_weights for length in weights})
@@ -114,5 +115,5 @@ class RoundScores:
 
 
 def _rounded(values: FloatArray) -> list[float | None]:
-    """Six digits are enough to draw."""
+    """Round to six digits, which is enough for a plot."""
     return [None if np.isnan(value) else float(f"{value:.6g}") for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""A benchmark's specification: a grid written in TOML, checked before anything runs."""
+"""The specification of a benchmark: a grid in TOML, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCORED_ROUNDS = 2000
 
 @dataclass(frozen=True)
 class Spec:
-    """A grid of data set x shift x batch size x rounds x contender x seed, and what is measured.
+    """A grid of data set x shift x batch size x rounds x contender x seed, and what to measure.
 
     Attributes
     ----------
@@ -37,15 +37,15 @@ class Spec:
     datasets, shifts, contenders : tuple of str
     batch_sizes, rounds, seeds : tuple of int
     options : mapping
-        For a data set's name, what its streams are made with besides.
+        Further options of the streams, by data set name.
     parameters : mapping
-        For a contender's name, parameters to set on its model, such as ``refit`` or ``ratio__step_size``.
+        Parameters to set on a model, by contender name, such as ``refit`` or ``ratio__step_size``.
     score_every : int or None
         See `Measures`; None scores about 2,000 rounds of a stream.
     points : int
-        Points of the curves.
+        Number of points of the curves.
     record : tuple of str
-        What else is measured: "learner_weights", "regret".
+        Further measurements: "learner_weights", "regret".
     """
 
     name: str
@@ -69,7 +69,7 @@ class Spec:
         Raises
         ------
         ParameterError
-            Where an entry is not in the grid.
+            If an entry is not in the grid.
         """
         for key, entries in chosen.items():
             missing = [entry for entry in entries if entry not in getattr(self, key)]
@@ -84,7 +84,7 @@ class Spec:
         return replace(self, **parts)
 
     def runs(self) -> list[Run]:
-        """All runs: one seed after the other, so that what is finished early is a whole, if smaller, benchmark."""
+        """Return all runs, one seed after the other, so that the first results are a complete, smaller benchmark."""
         cells = itertools.product(
             self.seeds, self.datasets, self.batch_sizes, self.rounds, self.shifts, self.contenders
         )
@@ -110,19 +110,19 @@ class Spec:
 
 
 def spec_folder() -> Path:
-    """Where the specs are that come with accous: beside this file when installed, in ``benchmarks`` in a checkout."""
+    """Return the folder of the built-in specs: next to this file if installed, ``benchmarks`` in a checkout."""
     here = Path(__file__).resolve().parent
     installed = here / "specs"
     return installed if installed.is_dir() else here.parents[1] / "benchmarks" / "specs"
 
 
 def spec_names() -> list[str]:
-    """Names of the specs that come with accous."""
+    """Return the names of the built-in specs."""
     return sorted(path.stem for path in spec_folder().glob("*.toml"))
 
 
 def find_spec(name: str) -> Path:
-    """Path of a spec, given by its file or by its name."""
+    """Return the path of a spec, given its file or its name."""
     for path in (Path(name), spec_folder() / f"{name}.toml"):
         if path.is_file():
             return path
@@ -138,7 +138,7 @@ def read_spec(path: Path) -> Spec:
     Raises
     ------
     ParameterError
-        In one sentence, with file and line.
+        If the spec is invalid; the message names the file and line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -150,7 +150,7 @@ def read_spec(path: Path) -> Spec:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Turns a TOML file's content into a `Spec`; every complaint names the line."""
+    """Turns the content of a TOML file into a `Spec`; every error names the line."""
 
     path: Path
     text: str
@@ -159,7 +159,7 @@ class _Reader:
     def read(self) -> Spec:
         for key in self.content:
             if key not in _KEYS:
-                self._refuse(f"unknown setting {key!r}; known are {', '.join(_KEYS)}", key)
+                self._refuse(f"unknown setting {key!r}; the settings are {', '.join(_KEYS)}", key)
         self._load_plugins()
         spec = Spec(
             name=self.path.stem,
@@ -181,7 +181,7 @@ class _Reader:
         return spec
 
     def _check_pairs(self, spec: Spec) -> None:
-        """Refuse a data set that cannot have a shift, or a measure that it does not allow."""
+        """Raise an error if a data set does not support a shift or a measure."""
         for name, shift in itertools.product(spec.datasets, spec.shifts):
             problem = get_problem(name)
             if shift not in problem.shifts:
@@ -243,7 +243,7 @@ class _Reader:
         return int(count)
 
     def _seeds(self) -> tuple[int, ...]:
-        """A number of seeds, or a list of them."""
+        """Read a number of seeds, or a list of seeds."""
         given = self.content.get("seeds", 5)
         if isinstance(given, int) and not isinstance(given, bool):
             self._checked(partial(require_integer, "seeds", given, at_least=1), "seeds")
@@ -254,7 +254,7 @@ class _Reader:
         return tuple(seeds)
 
     def _list(self, key: str, kind: type, default: list[Any] | None) -> list[Any]:
-        """A list without repetitions; a single entry may stand without brackets."""
+        """Read a list without repetitions; a single entry needs no brackets."""
         if key not in self.content and default is None:
             raise ParameterError(f"{self.path}: {key} is missing.")
         given = self.content.get(key, default)
@@ -299,7 +299,7 @@ class _Reader:
 
 
 def prepare(spec: Spec, tell: Callable[[str], None] = lambda _: None) -> None:
-    """Have the data of every problem at hand, or say what is missing; tell before what may take long."""
+    """Prepare the data of every problem, or say what is missing; announce steps that may take long."""
     for name in spec.contenders:
         module = get_contender(name).needs_module
         if module and not _is_installed(module):
@@ -316,5 +316,5 @@ def prepare(spec: Spec, tell: Callable[[str], None] = lambda _: None) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a dotted name, whose package is missing
+    except ModuleNotFoundError:  # raised for a dotted name if its package is missing
         return False

@@ -1,4 +1,4 @@
-"""Where in a TOML text a setting stands, so that an error can name its line."""
+"""Finds the line of a setting in a TOML text, so that an error can name it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["line_of"]
 
 
 def line_of(text: str, path: tuple[str, ...], value: object = None) -> int | None:
-    r"""Line of a key, counted from 1; of a value inside its list, where one is given and found.
+    r"""Return the line of a key, counted from 1, or of a value in its list if one is given and found.
 
     Parameters
     ----------
     text : str
         Valid TOML.
     path : tuple of str
-        Names of the tables, then the key; a table's own header if the last one is a table.
+        Names of the tables, then the key; if the last name is a table, its header is found.
     value : object, optional
         An entry of the key's list.
 
@@ -43,7 +43,7 @@ def line_of(text: str, path: tuple[str, ...], value: object = None) -> int | Non
 
 
 def _line_of_entry(lines: list[str], first: int, value: object) -> int:
-    """Line of an entry of the list that begins at a line; that line where it is not found before the list ends."""
+    """Return the line of an entry of the list that begins at ``line``, or ``line`` if the list does not have it."""
     wanted = [f'"{value}"', f"'{value}'"] if isinstance(value, str) else [str(value)]
     for number in range(first, len(lines) + 1):
         if any(re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", lines[number - 1]) for text in wanted):

@@ -194,4 +194,4 @@ def test_what_is_done_with_many_columns_stands_in_one_line(capsys):
     assert main(["report", "model", "-o", "report.html"]) == 0
     page = Path("report.html").read_text()
     assert "embedding_0 to embedding_13" in page
-    assert "These are the first 12 of 13; together they have" in page
+    assert "The chart shows 12 of 13 columns; together they account for" in page

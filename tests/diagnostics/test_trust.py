@@ -62,5 +62,5 @@ def test_rules(changes: dict[str, float], verdict: str) -> None:
 
 def test_the_reason_says_that_nothing_moved_and_that_there_is_a_veto() -> None:
     assert "No shift" in verdict_of(exponent=0.0).reason
-    assert "fixed one answers" in verdict_of(is_vetoed=True).reason
+    assert "so the fixed model makes the predictions" in verdict_of(is_vetoed=True).reason
     assert "effective rows" in verdict_of().reason

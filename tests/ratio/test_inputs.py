@@ -170,7 +170,7 @@ NOT_ROWS = {
     "too wide": (np.ones((2, 4)), "4 features.* 3 features"),
     "too narrow": (np.ones((2, 2)), "2 features.* 3 features"),
     "1-D": (np.ones(3), "one dimension"),
-    "3-D": (np.ones((2, 3, 1)), "dim 3.*if these are images, accous.deep.BackboneFeatures"),
+    "3-D": (np.ones((2, 3, 1)), "dim 3.*If these are images, accous.deep.BackboneFeatures"),
     "scalar": (1.0, "2D array"),
     "None": (None, "2D array"),
     "empty list": ([], "2D array"),

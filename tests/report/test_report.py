@@ -63,7 +63,7 @@ def test_the_verdict_comes_first_and_everything_promised_follows(page):
         judge_in_words(follow(1.0)).headline,
         "How often it is wrong",
         "How much of the reference is in use",
-        "Changes of the inputs",
+        "Changes in the inputs",
         "How far back it looks",
         "What moved",
         "How the weights are distributed",
@@ -95,7 +95,7 @@ def test_the_note_counts_the_columns_that_the_chart_shows():
         history.add(model, 20, 0, 0, 0)
     page = render_page(Subject("model", model, history, [f"x{number}" for number in range(20)], {}, []))
     assert len(figures_of(page)["moved"]["data"][0]["y"]) == 5
-    assert "These are the first 5 of 20; together they have 100%." in page
+    assert "The chart shows 5 of 20 columns; together they account for 100%." in page
 
 
 def test_the_column_that_moved_leads(page):
@@ -106,7 +106,7 @@ def test_measured_errors_are_shown_only_where_there_were_labels():
     assert "measured" in render_page(follow(1.0))
     unlabelled = render_page(follow(1.0, has_labels=False))
     assert "measured with labels" not in unlabelled
-    assert "give some labels now and then" in unlabelled
+    assert "Only labels can confirm that" in unlabelled
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_measured_errors_are_shown_only_where_there_were_labels():
         (0.0, 0, "none", "Nothing to report yet"),
         (0.0, 60, "good", "look like the reference"),
         (1.0, 60, "good", "the model follows"),
-        (50.0, 60, "bad", "have left what the reference covers"),
+        (50.0, 60, "bad", "have left the range that the reference covers"),
     ],
 )
 def test_the_verdict_is_the_models_own(shift, n_rounds, tone, words):

@@ -1,4 +1,4 @@
-"""AdaptiveClassifier: a predictor that follows the drift by importance-weighted ERM over time."""
+"""AdaptiveClassifier: a classifier that follows drift by importance-weighted empirical risk minimisation (ERM)."""
 
 from __future__ import annotations
 
@@ -46,63 +46,66 @@ def _estimator_has(method: str) -> Any:
 
 
 class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
-    r"""A classifier that follows unlabelled drift: weighted ERM on the reference, with time-varying ratios.
+    r"""A classifier that adapts to drifting inputs without labels.
 
-    After every batch the predictor minimises
+    You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
+    predictor minimises the paper's importance-weighted empirical risk over the reference rows,
 
     .. math:: \sum_{i \in S_0} w_{t,i} \, \ell(f(x_i), y_i) + \text{penalty}, \qquad w_{t,i} \propto \hat r_t(x_i),
 
-    the paper's importance-weighted ERM. The weights have mean 1, so that C keeps its meaning.
+    where the weights come from an online estimate of the density ratio. The weights have mean 1, so C keeps its
+    meaning.
 
     Parameters
     ----------
     estimator : classifier, optional
-        Any scikit-learn classifier, or pipeline ending in one, whose ``fit`` takes ``sample_weight``; frames reach it
-        unconverted. None: our own warm-started logistic (two classes) or softmax regression, with the optimum of
-        ``LogisticRegression(C=C)``. With more than 100 coefficients only ``fit`` goes all the way to the optimum; a
-        round's refit makes a few steps towards it, and more after a jump.
+        Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
+        data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
+        regression, with the same optimum as ``LogisticRegression(C=C)``. With more than 100 coefficients, only ``fit``
+        goes all the way to the optimum. The refit of a round takes a few steps towards it, and more after a jump.
     ratio : ratio estimator, optional
-        None: ``OnlineDensityRatio()``.
+        None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
-        When to fit the predictor anew: in every round, every so many rounds, or (``"auto"``) when the total variation
-        between the current weights and those of the last fit exceeds ``0.16 (n_eff / n_reference)^(1/3)``, a quarter
-        of that for our own, cheap regression. n_eff is the effective sample size: the fewer rows carry the weight,
-        the more a fit depends on each.
+        When to refit the predictor. ``"always"`` refits in every round, and an integer n every n rounds. ``"auto"``
+        refits when the total variation between the current weights and those of the last fit exceeds
+        ``0.16 (n_eff / n_reference)^(1/3)``, or a quarter of that for the built-in regression, which is cheap to refit.
+        n_eff is the effective sample size: the fewer rows carry the weight, the more a fit depends on each of them.
     C : float, default=1.0
-        Inverse penalty of our own regression; not to be given beside an estimator.
+        Inverse penalty of the built-in regression. Do not set it together with ``estimator``.
     fallback : {"auto", "none"}, default="auto"
-        What keeps the adaptation from doing harm. ``"auto"`` tempers the ratio by its own past observed loss (r^tau
-        with tau 0, 1/2 or 1), and goes back to the fixed model while the adapted one is worse on the weighted,
-        cross-fitted reference by more than 1.5 standard errors; compared in every 32nd round (at every fifth refit for
-        an estimator given). ``"none"`` is the paper's method as it is, and what ``"auto"`` means for every ratio
-        estimator but ``OnlineDensityRatio``: those that know a single batch have no past, and the others are there to
-        be compared with.
+        How to keep the adaptation from doing harm. ``"auto"`` has two safeguards. It tempers the ratio according to its
+        past observed loss (r^tau with tau 0, 1/2 or 1). It also goes back to the fixed model while the adapted model is
+        worse than it by more than 1.5 standard errors on the weighted, cross-fitted reference. It compares the two in
+        every 32nd round, or at every fifth refit if you pass an ``estimator``. ``"none"`` is the paper's method
+        unchanged. With any ratio estimator other than ``OnlineDensityRatio``, ``"auto"`` is the same as ``"none"``:
+        estimators that use a single batch have no past to judge by, and the others serve as baselines.
     random_state : int, RandomState or None, default=None
-        Seed of the ratio estimator made for ``ratio=None``.
+        Seed of the ratio estimator if ``ratio`` is None.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     ratio_ : fitted ratio estimator
-    estimator_ : fitted predictor of the round to come
-        The adapted one, or the fixed one while the fallback says so.
+    estimator_ : fitted predictor for the next round
+        The adapted predictor, or the fixed one while the fallback is active.
     reference_weight_ : array of shape (n_reference,)
-        Current importance weights; mean 1, or with base weights b: b r over the mean of r weighted by b.
+        Current importance weights. They have mean 1; with base weights b they are b r divided by the mean of r weighted
+        by b.
     n_rounds_, n_refits_ : int
-        Rounds played, and fits after the first.
+        Number of rounds so far, and number of fits after the first.
     effective_sample_size_ : float
-        Rows that the weights leave, of ``n_reference``.
+        Effective number of reference rows under the current weights, at most ``n_reference``.
     risk_estimate_ : float
-        Label-free estimate of the predictor's current error; NaN where some class has fewer than two rows (fewer than
-        five where folds are used), so that no fit without a row can be had.
+        Label-free estimate of the predictor's current error. NaN if some class has fewer than two rows (fewer than five
+        if folds are used), because the estimate needs fits that leave rows out.
     risk_ : RiskEstimate
-        The same with an interval, and beside it the error of the model that never adapts.
+        The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
-        Whether the adaptation can be trusted (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
+        Whether you can trust the adaptation (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
     drift_attribution_ : array of shape (n_features_in_,)
-        Share of each input column in the log ratio of recent rounds; zeros while there was no shift.
+        Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent
-        The last hundred changes of the input distribution.
+        The last hundred changes in the input distribution.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -141,14 +144,14 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take a labelled reference and forget all rounds.
+        """Fit on a labelled reference and forget all earlier rounds.
 
         Parameters
         ----------
         X : array or frame of shape (n_reference, n_features)
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
-            Base weights b; importance weights multiply them.
+            Base weights b, which the importance weights multiply.
         """
         self._check_parameters()
         with unchanged_on_failure(self), one_blas_thread():
@@ -166,10 +169,10 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         return self
 
     def adapt(self, X_batch: Any) -> Self:
-        """Play one round: learn from an unlabelled batch of any size.
+        """Run one round: learn from an unlabelled batch of any size.
 
-        An empty batch changes nothing and is not counted. If anything fails, the model stays that of the round
-        before.
+        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
+        before the call.
 
         Parameters
         ----------
@@ -189,14 +192,14 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class of each row, by the current predictor; no rows in, no classes out."""
+        """Predict the class of each row with the current predictor; an empty input gives an empty output."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         return np.asarray(self.estimator_.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
-        """Class probabilities of each row, by the current predictor."""
+        """Predict the class probabilities of each row with the current predictor."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
@@ -205,7 +208,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores of each row, by the current predictor."""
+        """Return the scores of each row under the current predictor."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
@@ -229,17 +232,17 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
 
     @property
     def n_rounds_(self) -> int:
-        """Rounds played."""
+        """Number of rounds so far."""
         return self.state_.n_rounds
 
     @property
     def n_refits_(self) -> int:
-        """Fits of the predictor after the first."""
+        """Number of fits of the predictor after the first."""
         return self.state_.n_refits
 
     @property
     def effective_sample_size_(self) -> float:
-        """Rows that the current weights leave."""
+        """Effective number of reference rows under the current weights."""
         return effective_sample_size(self.state_.weights)
 
     def _names(self) -> list[str]:
@@ -254,7 +257,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         require_number("C", self.C)
         require_choice("fallback", self.fallback, ("auto", "none"))
         if self.estimator is not None and self.C != 1.0:
-            raise ParameterError("C belongs to our own regression; set it on the estimator given instead.")
+            raise ParameterError("C applies only to the built-in regression; set it on your estimator instead.")
         if self.ratio is not None and not isinstance(self.ratio, RatioEstimator):
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
 
@@ -268,7 +271,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             names=self._names,
             refit=self.refit,
             has_fallback=self.fallback == "auto",
-            # The same columns have been read already, unless they are for a transformer.
+            # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
             limits_blas=self.erm_.limits_blas and ratio.is_free_of_blas,
         )
@@ -279,12 +282,12 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
 
     def state_to_plain(self) -> dict[str, Any]:
-        """Return everything learned besides reference, labels and ratio, as nested dicts of arrays and numbers."""
+        """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
         fixed = self.fixed_.estimator if self.estimator is None else None
         return state_to_plain(self.state_, fixed)
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
-        """Take over what ``state_to_plain`` gave; an estimator of the user's is fitted anew with its last weights."""
+        """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
         self.erm_ = self._make_erm(self.classes_[self.labels_])
         estimator = fixed = None
         if self.estimator is None:
@@ -300,7 +303,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         if self.estimator is None:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
-        # What the ratio could not learn from is not predicted either.
+        # Rows that the ratio could not learn from are not predicted either.
         is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X)

@@ -1,4 +1,4 @@
-"""What the rounds show besides the predictor: rows out of bound, columns that moved, a log of changes."""
+"""What each round shows about the inputs: rows out of bound, columns that moved, a log of changes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from accous.diagnostics.tempering import HALF_LIFE
 __all__ = ["Watch", "start_watch", "watch_round"]
 
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
-# A standard deviation of the log ratio of a seventh in one look, and of less in several.
+# Reached by a log ratio with a standard deviation of 1/7 in one look, or a smaller one in several looks.
 _SMALLEST_VARIANCE = 0.02
 _LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What was noticed so far.
+    """What was observed so far.
 
     Attributes
     ----------
     n_recent : float
-        Rounds, discounted with a half-life of 64.
+        Number of rounds, discounted with a half-life of 64.
     n_recent_out : float
-        The sum of their shares of rows out of bound, discounted the same.
+        Sum over the rounds of the share of rows out of bound, with the same discount.
     column_parts : array of shape (n_features,)
-        What each column brought to the variance of the log ratio, summed over looks and discounted.
+        Contribution of each column to the variance of the log ratio, summed over looks and discounted.
     log : DriftLog or None
-        None where the ratio has no theta.
+        None if the ratio has no theta.
     """
 
     n_recent: float
@@ -46,20 +46,20 @@ class Watch:
 
     @property
     def column_shares(self) -> FloatArray:
-        """Share of each column; zeros where the log ratio of recent rounds hardly varied."""
+        """Share of each column; zeros if the log ratio of recent rounds hardly varied."""
         is_still = self.column_parts.sum() < _SMALLEST_VARIANCE
         return np.zeros_like(self.column_parts) if is_still else shares(self.column_parts)
 
     @property
     def share_out_of_bound(self) -> float:
-        """Share of recent rows that were longer than the bound; NaN where there is no bound."""
+        """Share of recent rows whose norm exceeds the bound; NaN if there is no bound."""
         if self.log is None:
             return float("nan")
         return self.n_recent_out / self.n_recent if self.n_recent else 0.0
 
 
 def start_watch(ratio: Any, n_features: int) -> Watch:
-    """Return a watch that has noticed nothing yet."""
+    """Return a watch that has observed nothing yet."""
     return Watch(0.0, 0.0, np.zeros(n_features), start_log(ratio.coef_) if ratio.has_scores else None)
 
 
@@ -74,7 +74,7 @@ def watch_round(
     columns: ReferenceColumns,
     names: Callable[[], list[str]],
 ) -> Watch:
-    """Take notice of a round, given the ratio before and after it; columns are looked at in every sixteenth."""
+    """Return the watch after a round, given the ratio before and after it; columns are examined every 16 rounds."""
     n_recent_out = watch.n_recent_out
     if watch.log is not None:
         n_recent_out = _ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
@@ -95,7 +95,7 @@ def _look_at_scores(
     columns: ReferenceColumns,
     names: Callable[[], list[str]],
 ) -> Watch:
-    """Look at a ratio that is a function of scores: its theta says what moved, and by how much."""
+    """Examine a ratio that is a function of scores: its theta shows what moved, and by how much."""
     assert watch.log is not None
     parts = _LOOK_DECAY * watch.column_parts
     change = exponent * (ratio.coef_ - ratio.neutral_coef_)
@@ -111,7 +111,7 @@ def _look_at_scores(
 
 
 def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: ReferenceColumns) -> Watch:
-    """Look at any other ratio: which columns go with its values on the reference."""
+    """Examine any other ratio: which columns correlate with its values on the reference."""
     parts = _LOOK_DECAY * watch.column_parts
     if exponent:
         log_ratios = np.log(np.maximum(np.asarray(ratio.reference_ratio_, dtype=np.float64), 0.01))

@@ -1,8 +1,8 @@
 """Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted.
 
-Two ways with one shape: our own warm-started logistic regression, and any scikit-learn classifier whose ``fit`` takes
-``sample_weight``. Both give, besides the fitted predictor, predictions for every reference row by a fit that did not
-see it, from which the current error is estimated.
+There are two implementations of one interface: a built-in, warm-started logistic regression, and any scikit-learn
+classifier whose ``fit`` takes ``sample_weight``. Besides the fitted predictor, both return predictions for every
+reference row from a fit without that row. The current error is estimated from these.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class WeightedErm(Protocol):
     refit_distance : float
         How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
     limits_blas : bool
-        Whether ``fit`` itself sees to it that BLAS runs on one thread, where it is used at all.
+        Whether ``fit`` limits BLAS to one thread itself, or does not use BLAS.
     refits_between_checks : int
-        Refits after which comparing the predictor with the one that never adapts is worth its cost again.
+        Number of refits after which it is worth comparing the predictor with the fixed predictor again.
     """
 
     refit_distance: ClassVar[float]
@@ -65,19 +65,19 @@ class WeightedErm(Protocol):
 
     @property
     def rounds_between_checks(self) -> int:
-        """Rounds after which such a comparison is worth its cost again."""
+        """Number of rounds after which it is worth comparing with the fixed predictor again."""
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
-        """Return a predictor fitted with these weights; ``previous`` is the one before, to start from."""
+        """Return a predictor fitted with these weights, starting from the ``previous`` one."""
 
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
-        """Class number of each row by a fit that did not see it; None where a class has too few rows.
+        """Class number of each row from a fit without that row; None if a class has too few rows.
 
-        ``is_quick`` allows less accurate fits where they are dear.
+        ``is_quick`` allows less accurate fits if accurate ones are expensive.
         """
 
     def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Class probabilities of each row by a fit that did not see it; None where a class has too few rows."""
+        """Class probabilities of each row from a fit without that row; None if a class has too few rows."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class LinearPredictor:
     intercept_ : array of shape (1 or n_classes,)
     classes_ : array of shape (n_classes,)
     point : Point or None
-        Where the fit ended, for the next one to start from; None where coefficients are few.
+        Where the fit ended, so that the next one can start there; None if there are few coefficients.
     """
 
     coef_: FloatArray
@@ -100,20 +100,20 @@ class LinearPredictor:
 
     @classmethod
     def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
-        """Make a predictor of coefficients whose last column is the intercept."""
-        # Copies, not views: products of them have the same bits after the model was saved and loaded.
+        """Make a predictor from coefficients whose last column is the intercept."""
+        # Copies, not views: their products then have the same bits after the model was saved and loaded.
         predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes)
         predictor.__dict__["coefs"] = coefs
         return predictor
 
     @cached_property
     def coefs(self) -> FloatArray:
-        """Coefficients with the intercept as last column."""
+        """Coefficients with the intercept as the last column."""
         return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
 
     def decision_function(self, X: FloatArray) -> FloatArray:
-        """Scores: one per row for two classes, else one per row and class."""
-        # Far enough out to change no answer, near enough for sums not to overflow.
+        """Return scores: one per row for two classes, otherwise one per row and class."""
+        # The limit is large enough to change no answer and small enough that sums do not overflow.
         scores = np.clip(X, -1e100, 1e100) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -128,7 +128,7 @@ class LinearPredictor:
 
 
 class LogisticErm:
-    """Our own warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
+    """Built-in, warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class LogisticErm:
     def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
         self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
         self._classes = classes
-        # Leaving out every row once costs time in the square of the number of coefficients, a round in their number.
+        # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
         self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
 
@@ -159,19 +159,19 @@ class LogisticErm:
             return self._descend(weights, previous)
 
     def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
-        # Departs from the paper: with many coefficients a round goes towards the optimum, not all the way.
+        # Departs from the paper: with many coefficients a round takes steps towards the optimum but does not reach it.
         effort = FULL if previous is None else ONE_ROUND
         point = descend_from(self._problem, weights, self._start(previous), effort)
         coefs = self._problem.from_design(point.coefs)
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
-        """Approximate leave-one-out; folds where its Hessian would be too large."""
+        """Return approximate leave-one-out predictions, or predictions from folds if the Hessian would be too large."""
         scores = self._cross_fitted_scores(weights, fitted, _N_QUICK_FOLDS if is_quick else _N_FOLDS)
         return None if scores is None else _class_numbers(scores)
 
     def cross_fitted_probabilities(self, weights: FloatArray, fitted: LinearPredictor) -> FloatArray | None:
-        """Probabilities of the same fits."""
+        """Return the probabilities from the same fits."""
         scores = self._cross_fitted_scores(weights, fitted, _N_FOLDS)
         return None if scores is None else _to_probabilities(scores)
 
@@ -203,7 +203,7 @@ class ForeignErm:
 
     refit_distance: ClassVar[float] = 0.16
     limits_blas: ClassVar[bool] = False
-    # Two fits on half of the rows for every five on all of them.
+    # Two fits on half of the rows for every five fits on all rows.
     refits_between_checks: ClassVar[int] = 5
     rounds_between_checks: ClassVar[int] = 1
 
@@ -216,7 +216,7 @@ class ForeignErm:
         return self._fit_clone(self._X, self._y, weights)
 
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
-        """Stratified folds: five, or two."""
+        """Return predictions from stratified folds: five, or two if ``is_quick``."""
 
         def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
             part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
@@ -225,7 +225,7 @@ class ForeignErm:
         return _by_folds(self._labels, _N_QUICK_FOLDS if is_quick else _N_FOLDS, predict_rest)
 
     def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Stratified folds; every fold holds all classes, so that the columns are the classes."""
+        """Return probabilities from stratified folds; every fold holds all classes, so the columns are the classes."""
 
         def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
             part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
@@ -235,27 +235,27 @@ class ForeignErm:
 
     def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
         estimator = clone(self._estimator)
-        # Of copies: some estimators write into their input. By the step's name the weights reach the last step only,
-        # whatever earlier steps would make of them.
+        # Fit on copies: some estimators write into their input. Passing the weights by the step's name sends them to
+        # the last step only.
         with config_context(enable_metadata_routing=False):
             return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
 
 
 def require_sample_weight(estimator: Any) -> None:
-    """Refuse, by name, what is not a classifier or takes no ``sample_weight`` in ``fit``."""
+    """Raise a ParameterError if the estimator is not a classifier or its ``fit`` takes no ``sample_weight``."""
     last = _last_step(estimator)
     if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
         name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
         raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
     if not _takes_sample_weight(last):
         raise ParameterError(
-            f"estimator must take sample_weight in fit, and {type(last).__name__} does not: importance weights "
-            "could not reach it. Take one that does, such as LogisticRegression or RandomForestClassifier."
+            f"estimator must take sample_weight in fit, and {type(last).__name__} does not, so it cannot use "
+            "importance weights. Use one that does, such as LogisticRegression or RandomForestClassifier."
         )
 
 
 def _takes_sample_weight(estimator: Any) -> bool:
-    """Whether ``fit`` names sample_weight, or passes all on to estimators that do, as ensembles and searches do."""
+    """Whether ``fit`` names sample_weight, or forwards it to estimators that do, as ensembles and searches do."""
     if has_fit_parameter(estimator, "sample_weight"):
         return True
     parameters = signature(estimator.fit).parameters.values()
@@ -282,21 +282,21 @@ def _is_pipeline(estimator: Any) -> bool:
 
 
 def _to_probabilities(scores: FloatArray) -> FloatArray:
-    """Probabilities of all classes from one score a row or one for every class."""
+    """Return the probabilities of all classes from one score per row, or from one score per row and class."""
     if scores.shape[1] == 1:
         scores = np.concatenate((np.zeros_like(scores), scores), axis=1)
     return np.asarray(softmax(scores, axis=1))
 
 
 def _class_numbers(scores: FloatArray) -> IntArray:
-    """Class by the sign of one score a row, or by the largest of several."""
+    """Return the class by the sign of one score per row, or by the largest of several scores."""
     if scores.ndim == 1 or scores.shape[1] == 1:
         return (scores.reshape(-1) > 0.0).astype(np.int64)
     return scores.argmax(axis=1)
 
 
 def _by_folds(labels: IntArray, n_folds: int, answer_rest: Any) -> Any:
-    """What fits on the other folds say of each fold's rows, in the order of the rows."""
+    """Return predictions for each fold's rows by fits on the other folds, in the order of the rows."""
     if np.bincount(labels).min() < _N_FOLDS:
         return None
     from sklearn.model_selection import StratifiedKFold

@@ -1,9 +1,9 @@
-"""Never hurt: hold the adaptation back while its own record, or the reference's labels, speak against it.
+"""The fallback: hold the adaptation back while past batches or the reference's labels are evidence against it.
 
-Two safeguards, both from what is there anyway. Tempering needs no labels: the ratio counts only as far as it did better
-than ratio 1 on past batches (`accous.diagnostics.tempering`). The veto uses the labels of the reference: while the
-cross-fitted, weighted error of the adapted predictor exceeds that of the fixed one by more than 1.5 standard errors,
-the fixed one answers.
+There are two safeguards, and neither needs extra data. Tempering needs no labels: it uses the ratio only as far as it
+did better than ratio 1 on past batches (`accous.diagnostics.tempering`). The veto uses the labels of the reference:
+while the cross-fitted, weighted error of the adapted predictor exceeds that of the fixed one by more than 1.5 standard
+errors, the fixed one makes the predictions.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
     "start_fallback",
 ]
 
-# Departs from the paper: it adapts in every round, come what may.
+# Departs from the paper: it adapts in every round, without any safeguard.
 VETO_STANDARD_ERRORS = 1.5
 
 
 class FixedModel:
-    """The predictor that never adapts, and its cross-fitted errors; made when first needed."""
+    """The fixed predictor, which never adapts, and its cross-fitted errors; both are computed on first use."""
 
     def __init__(self, erm: WeightedErm, weights: FloatArray, labels: IntArray, estimator: Any = None) -> None:
         self._erm, self._weights, self._labels = erm, weights, labels
@@ -53,7 +53,7 @@ class FixedModel:
             return self._erm.fit(self._weights, None)
 
     def is_wrong(self, *, is_quick: bool = False) -> NDArray[np.bool_] | None:
-        """Which reference rows are misclassified by a fit without them; None where no such fit can be had."""
+        """Which reference rows are misclassified by a fit without them; None if a class has too few rows."""
         if is_quick not in self._is_wrong:
             predicted = self._erm.cross_fitted(self._weights, self.estimator, is_quick=is_quick)
             self._is_wrong[is_quick] = None if predicted is None else predicted != self._labels
@@ -62,16 +62,17 @@ class FixedModel:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What the last comparison of adapted and fixed predictor gave.
+    """Result of the last comparison of the adapted and the fixed predictor.
 
     Attributes
     ----------
     is_held : bool
-        Whether the fixed one answers.
+        Whether the fixed predictor makes the predictions.
     excess, standard_error : float
-        Weighted error of the adapted minus that of the fixed predictor; NaN before the first comparison.
+        Weighted error of the adapted predictor minus that of the fixed one, and its standard error; NaN before the
+        first comparison.
     n_rounds, n_refits : int
-        When it was made.
+        Round and number of refits at that comparison.
     """
 
     is_held: bool
@@ -88,14 +89,14 @@ class Veto:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Both safeguards."""
+    """The state of both safeguards."""
 
     tempering: Tempering
     veto: Veto
 
 
 def start_fallback(ratio: RatioEstimator) -> Fallback:
-    """Nothing is known: no veto, and where the ratio can be tempered, ratio 1."""
+    """Return the state before the first round: no veto, and ratio 1 if the ratio can be tempered."""
     tempering = start_tempering() if ratio.keeps_record else replace(start_tempering(), exponent=1.0)
     return Fallback(tempering, Veto(False, float("nan"), float("nan"), 0, 0))
 
@@ -103,7 +104,7 @@ def start_fallback(ratio: RatioEstimator) -> Fallback:
 def compare(
     erm: WeightedErm, fixed: FixedModel, labels: IntArray, weights: FloatArray, fitted: tuple[Any, FloatArray]
 ) -> tuple[float, float]:
-    """Weighted error of the adapted minus that of the fixed predictor, and its standard error; NaN where unknown.
+    """Return the weighted error of the adapted minus the fixed predictor, and its standard error; NaN if unknown.
 
     Parameters
     ----------
@@ -111,9 +112,9 @@ def compare(
     fixed : FixedModel
     labels : array of shape (n_reference,)
     weights : array of shape (n_reference,)
-        The current ones.
+        Current importance weights.
     fitted : tuple
-        The adapted predictor, and the weights that it was fitted with.
+        The adapted predictor, and the weights it was fitted with.
     """
     predicted = erm.cross_fitted(fitted[1], fitted[0], is_quick=True)
     is_wrong = fixed.is_wrong(is_quick=True)

@@ -1,4 +1,4 @@
-"""Reading what comes beside the rows of a reference: their labels and their base weights."""
+"""Reads the labels and base weights that come with the rows of a reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["read_base_weights", "read_known_labels", "read_labels"]
 
 
 def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntArray]:
-    """Return the classes in order and the class number of each row; ``reader`` is named where there is no y."""
+    """Return the sorted classes and the class number of each row; the error for a missing y names ``reader``."""
     if y is None:
         raise DataError(f"{reader} requires y to be passed, but the target y is None.")
     labels = column_or_1d(y, warn=True)
@@ -31,7 +31,7 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
 
 
 def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
-    """Return the class number of each row; a label that is none of the classes is refused."""
+    """Return the class number of each row; raise a DataError for a label that is not among the classes."""
     labels = column_or_1d(y, warn=True)
     if len(labels) != n_rows:
         raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
@@ -43,7 +43,7 @@ def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
 
 
 def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:
-    """Return a copy of the base weights, ones for None."""
+    """Return a copy of the base weights, or ones for None."""
     base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
     if not np.isfinite(base).all() or base.min() < 0.0 or base.sum() <= 0.0:
         raise DataError("sample_weight must be finite, non-negative and not all zero.")

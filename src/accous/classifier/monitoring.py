@@ -1,6 +1,6 @@
-"""What an adaptive classifier tells of itself without labels, and what late labels tell of it.
+"""Monitoring of an adaptive classifier: estimates that need no labels, and an audit for labels that arrive late.
 
-Everything here is computed when it is read, from the state of the round; nothing here changes the model.
+Everything here is computed from the current state when you read it. Nothing here changes the model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Monitoring"]
 
 
 class Monitoring:
-    """Attributes and methods of `accous.AdaptiveClassifier` that look at it; the class itself learns nothing."""
+    """Attributes and methods that monitor an `accous.AdaptiveClassifier`; none of them learns anything."""
 
     state_: Any
     erm_: WeightedErm
@@ -48,7 +48,7 @@ class Monitoring:
 
     @property
     def trust_(self) -> Trust:
-        """Whether the adaptation can be trusted, why, and the evidence."""
+        """Whether you can trust the adaptation, why, and the evidence."""
         state = self.state_
         if "trust" not in state.cache:
             ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
@@ -65,7 +65,7 @@ class Monitoring:
 
     @property
     def risk_(self) -> RiskEstimate:
-        """Label-free estimates of the current errors of the predictor in use and of the fixed one."""
+        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor."""
         state = self.state_
         if "risk" not in state.cache:
             with one_blas_thread():
@@ -89,7 +89,7 @@ class Monitoring:
 
     @property
     def risk_estimate_(self) -> float:
-        """Label-free estimate of the current error, computed when first read in a round."""
+        """Label-free estimate of the current error, computed on the first read in a round."""
         state = self.state_
         with one_blas_thread():
             is_wrong = self._is_wrong(state)
@@ -97,38 +97,38 @@ class Monitoring:
 
     @property
     def drift_attribution_(self) -> FloatArray:
-        """Share of each input column in the log ratio of recent rounds; zeros while there was no shift."""
+        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
         parts: FloatArray = self.state_.watch.column_shares
         return parts
 
     @property
     def history_in_use_(self) -> float:
-        """Mean interval length of the learners in use, by their weights, in rounds."""
+        """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
         history: float = self.state_.ratio.history_in_use(self.state_.n_rounds)
         return history
 
     @property
     def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The last hundred changes of the input distribution, in order."""
+        """The last hundred changes in the input distribution, in order."""
         log = self.state_.watch.log
         return () if log is None else log.events
 
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
-        """Classes of each row such that the true one is among them with probability 1 - alpha.
+        """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
 
-        Conformal sets, weighted by the current ratios, from leave-one-out scores of the reference (cross-fitted ones
-        of a foreign estimator, which must have ``predict_proba``).
+        The sets are conformal sets, weighted by the current ratios. They use leave-one-out scores of the reference, or
+        cross-fitted scores if you passed an ``estimator``, which must have ``predict_proba``.
 
         Parameters
         ----------
         X : array or frame of shape (n_rows, n_features)
         alpha : float, default=0.1
-            Share of rows whose class may be left out, above 0 and below 1.
+            Share of rows whose true class may be missing from the set, above 0 and below 1.
 
         Returns
         -------
         array of bool of shape (n_rows, n_classes)
-            In the order of ``classes_``.
+            Columns are in the order of ``classes_``.
         """
         self._require_fitted("state_")
         require_number_in("alpha", alpha, 0.0, 1.0)
@@ -147,9 +147,10 @@ class Monitoring:
             return conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
 
     def audit(self, X: Any, y: Any) -> Audit:
-        """Compare the error on labelled rows with what the reference lets expect; never learns from them.
+        """Compare the error on labelled rows with the error to expect from the reference.
 
-        The rows may be of any round: they are compared with the reference weighted like themselves.
+        The rows may come from any round: they are compared with the reference weighted to match them. The model does
+        not learn from them.
 
         Parameters
         ----------
@@ -168,23 +169,23 @@ class Monitoring:
             is_reference_wrong = self._is_wrong(state)
             if is_reference_wrong is None:
                 raise DataError(
-                    "audit needs more rows of every class in the reference: no fit without a row is possible."
+                    "audit needs more rows of every class in the reference, because it fits without some rows."
                 )
             is_wrong = np.asarray(self._predictor(state).predict(rows)) != self.classes_[labels]
             of_rows, of_reference = self._audit_features(state, rows, X)
             return audit_errors(is_wrong, of_rows, is_reference_wrong, of_reference, self.base_weight_)
 
-    # --- what these are made of -----------------------------------------------------------------------------------
+    # --- how these are computed -----------------------------------------------------------------------------------
 
     def _predictor(self, state: Any) -> Any:
-        """The predictor in use: the fixed one under a veto."""
+        """The predictor in use: the fixed predictor under a veto."""
         return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
 
     def _exponent_in_use(self, state: Any) -> float:
         return float(state.fallback.tempering.exponent) if self.fallback == "auto" else 1.0
 
     def _is_wrong(self, state: Any) -> NDArray[np.bool_] | None:
-        """Which reference rows the predictor in use misclassifies in fits without them."""
+        """Which reference rows the predictor in use misclassifies when fitted without them."""
         if state.fallback.veto.is_held:
             return self.fixed_.is_wrong()
         if "is_wrong" not in state.cache:
@@ -194,36 +195,36 @@ class Monitoring:
         return is_wrong
 
     def _excess(self, state: Any) -> tuple[float, float]:
-        """Adapted minus fixed now; the veto's own comparison may be a few rounds old."""
+        """Current error of the adapted minus the fixed predictor; the veto's own comparison may be a few rounds old."""
         if not state.n_refits:
             return 0.0, 0.0
         with one_blas_thread():
             return compare(self.erm_, self.fixed_, self.labels_, state.weights, (state.estimator, state.fitted_weights))
 
     def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
-        """Importance weights by each active learner's ratio, and their meta weights."""
+        """Importance weights from each active learner's ratio, and the meta weights of the learners."""
         ratios, learner_weights = state.ratio.learner_ratios()
         tempered = [temper(each, self._exponent_in_use(state)) for each in ratios]
-        # A ratio of zero everywhere, which some losses allow, says nothing.
+        # A ratio of zero everywhere, which some losses allow, carries no information.
         weights = self.base_weight_ * np.maximum(np.reshape(tempered, ratios.shape), 1e-12)
         return weights, learner_weights
 
     def _reference_scores(self, state: Any) -> FloatArray:
-        """One minus the probability of each reference row's own label, by a fit without it."""
+        """One minus the probability of each reference row's own label, from a fit without the row."""
         is_fixed = state.fallback.veto.is_held
         weights = self.base_weight_ if is_fixed else state.fitted_weights
         if "scores" not in state.cache:
             probabilities = self.erm_.cross_fitted_probabilities(weights, self._predictor(state))
             if probabilities is None:
                 raise DataError(
-                    "predict_set needs more rows of every class in the reference: no fit without a row is possible."
+                    "predict_set needs more rows of every class in the reference, because it fits without some rows."
                 )
             state.cache["scores"] = 1.0 - probabilities[np.arange(len(self.labels_)), self.labels_]
         scores: FloatArray = state.cache["scores"]
         return scores
 
     def _row_weights(self, state: Any, X: Any) -> FloatArray:
-        """Weights of new rows, on the scale of the reference's."""
+        """Weights of new rows, on the scale of the reference weights."""
         exponent = self._exponent_in_use(state)
         of_reference = temper(np.asarray(state.ratio.reference_ratio_, dtype=np.float64), exponent)
         total = float(self.base_weight_ @ of_reference)
@@ -232,7 +233,7 @@ class Monitoring:
         return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)
 
     def _audit_features(self, state: Any, rows: Any, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Features of audited and of reference rows in which their densities and errors are compared."""
+        """Features in which the densities and errors of audited and reference rows are compared."""
         features: tuple[FloatArray, FloatArray] | None = state.ratio.comparison_features(X)
         if features is not None:
             return features

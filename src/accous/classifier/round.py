@@ -1,6 +1,6 @@
-r"""One round of `accous.AdaptiveClassifier`: play, temper, weigh, refit if due, veto if due, watch.
+r"""One round of `accous.AdaptiveClassifier`: update the ratio, temper, weigh, refit if due, veto if due, watch.
 
-Every step is a function of values that returns a value; `play_round` puts them in order and makes the next state.
+Every step is a pure function. `play_round` calls them in order and returns the next state.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _REFIT_SENSITIVITY = 1.0 / 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRules:
-    """What ``fit`` made and no round changes.
+    """What ``fit`` sets up and no round changes.
 
     Attributes
     ----------
     erm : WeightedErm
-        How the predictor is fitted.
+        How to fit the predictor.
     fixed : FixedModel
-        The predictor that never adapts.
+        The fixed predictor, which never adapts.
     labels : array of shape (n_reference,)
         Class numbers of the reference rows.
     base_weight : array of shape (n_reference,)
@@ -46,11 +46,11 @@ class RoundRules:
         Returns the names of the input columns.
     refit : {"auto", "always"} or int
     has_fallback : bool
-        Whether the adaptation is held back while the evidence speaks against it.
+        Whether the adaptation is held back while there is evidence against it.
     shares_rows : bool
-        Whether the ratio reads the same rows as the predictor, so that they are read once.
+        Whether the ratio reads the same rows as the predictor, so that one read is enough.
     limits_blas : bool
-        Whether the steps of a round see to it themselves that BLAS runs on one thread, where they use it at all.
+        Whether the steps of a round limit BLAS to one thread themselves, or do not use BLAS.
     """
 
     erm: WeightedErm
@@ -66,7 +66,7 @@ class RoundRules:
 
 
 class Fit(NamedTuple):
-    """A predictor, the weights it was fitted with, and when that was."""
+    """A predictor, the weights it was fitted with, and the round of that fit."""
 
     estimator: Any
     weights: FloatArray
@@ -81,16 +81,16 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
     ----------
     rules : RoundRules
     before : AdaptationState
-        Left as it is.
+        The state before the round; it is not changed.
     rows : array or frame
         The batch as the predictor reads it.
     X_batch : array or frame
-        The batch as it came.
+        The batch as the user passed it.
     n_rows : int
-        Rows of the batch.
+        Number of rows in the batch.
     """
     this_round = before.n_rounds + 1
-    # Ratio estimators replace what they have learned and never write into it: a shallow copy learns apart.
+    # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
     ratio = copy(before.ratio)
     batch_ratios = ratio.play(rows if rules.shares_rows else ratio.read(X_batch))
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
@@ -124,18 +124,18 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
 
 
 def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArray:
-    """Importance weights of the reference: base weights times ratios, brought to the mean of the base weights."""
+    """Importance weights of the reference: base weights times ratios, scaled to the mean of the base weights."""
     weights = np.empty(len(rules.base_weight))
-    # A ratio that vanishes on the whole reference says nothing about its rows: keep the weights there are.
+    # A ratio that is zero on the whole reference carries no information about its rows: keep the current weights.
     return weights if normalise_weights(rules.base_weight, ratios, weights) else before
 
 
 def _fit_and_veto(
     rules: RoundRules, before: AdaptationState, this_round: int, tempering: Tempering, weights: FloatArray
 ) -> tuple[Fit, Veto]:
-    """Refit if due, and compare with the predictor that never adapts if due."""
+    """Refit if due, and compare with the fixed predictor if due."""
     if rules.has_fallback and tempering.exponent == 0.0:
-        # Nothing to adapt to: no fit is needed, and there is nothing to compare.
+        # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         return fixed, next_veto(0.0, 0.0, this_round, before.n_refits)
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
@@ -151,11 +151,11 @@ def _fit_and_veto(
 
 
 def is_refit_due(rules: RoundRules, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
-    """Whether the weights have moved enough, or enough rounds have passed, to fit the predictor anew."""
+    """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed."""
     if rules.refit == "always":
         return True
     if rules.refit == "auto":
-        # Departs from the paper: it refits in every round, which most predictors could not afford.
+        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
         # The fewer rows carry the weight, the more a fit depends on each of them.
         share = effective_sample_size(weights) / len(weights)
         limit = rules.erm.refit_distance * share**_REFIT_SENSITIVITY

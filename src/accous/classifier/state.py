@@ -1,4 +1,4 @@
-"""What a round of `accous.AdaptiveClassifier` leaves behind, and how it is stored."""
+"""The state of `accous.AdaptiveClassifier` after a round, and how to store it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _STORED_AS_THEY_ARE = ("n_rounds", "weights", "fitted_weights", "n_refits", "las
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptationState:
-    """What a round leaves behind; replaced as a whole, so that every reader sees one consistent model.
+    """The state after a round. Each round replaces it as a whole, so every reader sees one consistent model.
 
     Attributes
     ----------
     n_rounds : int
     ratio : RatioEstimator
     weights : array of shape (n_reference,)
-        Importance weights of the reference now.
+        Current importance weights of the reference.
     estimator : object
-        The adapted predictor; under a veto the fixed one answers in its place.
+        The adapted predictor. Under a veto, the fixed predictor makes the predictions instead.
     fitted_weights : array of shape (n_reference,)
-        The weights it was fitted with.
+        The weights the adapted predictor was fitted with.
     n_refits : int
-        Fits after the first.
+        Number of fits after the first.
     last_refit : int
         Round of the last fit.
     fallback : Fallback
-        What holds the adaptation back.
+        The safeguards that hold the adaptation back.
     watch : Watch
-        What the rounds showed besides.
+        What the rounds showed about the inputs.
     cache : dict
-        What was computed from this state when it was read.
+        Values computed from this state on first read.
     """
 
     n_rounds: int
@@ -58,7 +58,7 @@ class AdaptationState:
 
 
 def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_features: int) -> AdaptationState:
-    """Return the state after ``fit``: no round yet, and the weights that the reference came with."""
+    """Return the state after ``fit``: no round yet, and the base weights of the reference."""
     return AdaptationState(
         n_rounds=0,
         ratio=ratio,
@@ -73,7 +73,7 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
 
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
-    """Return all but the ratio as nested dicts; predictors only where they are our own (``fixed`` is given then)."""
+    """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
     plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
     plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
     if fixed is not None:
@@ -104,7 +104,7 @@ def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple
 
 
 def _watch_to_plain(watch: Watch) -> dict[str, Any]:
-    """Store the events beside the log that they belong to: files keep them so."""
+    """Store the events next to their log instead of inside it, as the file format requires."""
     plain: dict[str, Any] = to_plain(watch)
     plain["events"] = [] if plain["log"] is None else plain["log"].pop("events")
     return plain

@@ -1,4 +1,4 @@
-"""Which code plays the rounds: the one place that chooses between the plain and the compiled implementation."""
+"""Chooses between the plain and the compiled implementation of a round; no other module makes this choice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accous.core.wide.newton import WideStack
 __all__ = ["DIAGONAL", "FULL", "LOW_RANK", "AnyStack", "choose_rounds", "prepare_reference", "start_learners"]
 
 FULL, DIAGONAL, LOW_RANK = "full", "diagonal", "low_rank"
-"""What a learner keeps of its matrix: all of it, its diagonal, or a ridge and a few directions."""
+"""What a learner keeps of its matrix: the whole matrix, its diagonal, or a ridge and a few directions."""
 
 AnyStack = CompiledStack | DiagonalStack | WideStack
 """Every kind of stack that ``start_learners`` returns; `accous.arrays.from_plain` tells them apart."""
@@ -42,7 +42,7 @@ def choose_rounds(
 
 
 def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:
-    """Choose the code that reads this reference; single precision is for products of matrices only."""
+    """Choose the code that reads this reference; only matrix products can use single precision."""
     if is_narrow(features.shape[1]) and isinstance(loss, Logistic):
         return NarrowReference(features, to_blocks(features))
     return MatrixReference(features.astype(np.float32) if is_single else features, loss)
@@ -52,7 +52,7 @@ def start_learners(
     n_learners: int, coef: FloatArray, ridge: float, metric: str = FULL, rank: int | None = None
 ) -> LearnerStack:
     """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I; low rank needs a ``rank``."""
-    # Departs from the paper: it knows the whole matrix only, and d^2 numbers a learner are too many for very wide rows.
+    # Departs from the paper: it always keeps the whole matrix, but d^2 numbers per learner are too many for wide rows.
     if metric == DIAGONAL:
         return DiagonalStack.start(n_learners, coef, ridge)
     if metric == LOW_RANK:

@@ -1,1 +1,1 @@
-"""What weights and labels of the reference tell about the current round; arrays in, numbers out."""
+"""What the weights and labels of the reference show about the current round; arrays in, numbers out."""

@@ -1,12 +1,12 @@
-r"""Which input columns the ratio moves with.
+r"""Attributes the log ratio to the input columns.
 
-The log ratio is :math:`z = \phi(x)^\top \theta` up to its sign. Where every feature is an input column of its own, the
-variance of z over the reference splits without rest into what each column brings:
+The log ratio is :math:`z = \phi(x)^\top \theta` up to its sign. If each feature is one input column, the variance of z
+over the reference is the sum of the columns' contributions:
 
 .. math:: \mathrm{var}(z) = \sum_j \theta_j \, \mathrm{cov}(\phi_j, z) .
 
-Where features mix columns, column j brings :math:`\rho_j^2 \, \mathrm{var}(z)` with the squared correlation between
-the column and z (for categories: the share of the variance between them).
+If features mix columns, column j contributes :math:`\rho_j^2 \, \mathrm{var}(z)`, where :math:`\rho_j^2` is the squared
+correlation between the column and z (for categories: the share of the variance between them).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ __all__ = ["ReferenceColumns", "linear_parts", "shares"]
 
 
 def linear_parts(coef: FloatArray, covariances: FloatArray) -> FloatArray:
-    """What each feature brings to the variance of the score, given its covariance with the score.
+    """Return the contribution of each feature to the variance of the score, given its covariance with the score.
 
-    Features that work against it count as nothing.
+    Negative contributions count as zero.
     """
     return np.maximum(coef * covariances, 0.0)
 
 
 def shares(parts: FloatArray) -> FloatArray:
-    """Parts over their sum; zeros where there is nothing to share."""
+    """Divide the parts by their sum; return zeros if the sum is zero."""
     total = parts.sum()
     return parts / total if total > 0.0 else np.zeros_like(parts)
 
 
 class ReferenceColumns:
-    """The columns of a reference, as numbers or as categories; looked at when first needed."""
+    """The columns of a reference, as numbers or as categories; read on first use."""
 
     def __init__(self, reference: Any) -> None:
         self._reference = reference
         self._columns: list[FloatArray | IntArray] | None = None
 
     def parts(self, log_ratio: FloatArray) -> FloatArray:
-        """What each column by itself explains of the variance of the log ratio."""
+        """Return the variance of the log ratio that each column explains on its own."""
         if self._columns is None:
             self._columns = [_as_numbers_or_codes(column) for column in _columns_of(self._reference)]
         deviations = log_ratio - log_ratio.mean()
@@ -57,7 +57,7 @@ def _columns_of(reference: Any) -> list[NDArray[Any]]:
 
 
 def _as_numbers_or_codes(column: NDArray[Any]) -> FloatArray | IntArray:
-    """Numbers centred and scaled, missing ones at the mean; anything else as codes."""
+    """Return numbers centred and scaled, with the mean for missing values; return anything else as codes."""
     if column.dtype.kind in "mM":
         column = column.astype(np.int64)
     if column.dtype.kind not in "biuf":

@@ -1,13 +1,13 @@
-r"""What late labels show: whether P(y | x) seems to have changed, the one thing that unlabelled rows cannot.
+r"""Tests with late labels whether P(y | x) has changed, which unlabelled rows cannot show.
 
-With e = 1 where a prediction is wrong, q(x) a regression of e on the reference, and v the reference's weights by a
-ratio fitted to the audited rows themselves,
+Let e be 1 where a prediction is wrong and 0 elsewhere, q(x) a regression of e on the reference, and v the weights of
+the reference under a ratio fitted to the audited rows. Then
 
 .. math:: \hat R = \operatorname*{mean}_{\text{audit}} q(x) + \sum_i v_i \big(e_i - q(x_i)\big), \qquad
           Z = \frac{\operatorname*{mean}_{\text{audit}} e - \hat R}{\mathrm{se}} .
 
-While P(y | x) stays, :math:`\hat R` is right if either the ratio or the regression is (it is doubly robust), whatever
-round the rows are from, and Z is near a standard normal.
+While P(y | x) stays the same, :math:`\hat R` is right if either the ratio or the regression is right (it is doubly
+robust), and Z is close to a standard normal. This holds for rows of any round.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ _LARGEST_SCORE = math.log(100.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Observed error of the predictor on labelled rows, beside what the reference lets expect.
+    """Observed error of the predictor on labelled rows, and the error to expect from the reference.
 
     Attributes
     ----------
     n_rows : int
+        Number of labelled rows.
     observed : float
         Share of the rows that the current predictor gets wrong.
     estimate : float
-        Expected share if P(y | x) is that of the reference.
+        Expected share if P(y | x) is still that of the reference.
     estimate_low, estimate_high : float
-        Where 90 % of the observed shares would lie then.
+        Interval that holds 90 % of the observed shares in that case.
     p_value : float
-        Of the two-sided test of that.
+        p-value of the two-sided test of that hypothesis.
     concept_changed : bool
         Whether the p-value is below 0.01.
     text : str
-        The same in a sentence.
+        The result as one sentence.
     """
 
     n_rows: int
@@ -77,9 +78,9 @@ def audit_errors(
     ----------
     is_wrong : array of shape (n_rows,)
     features : array of shape (n_rows, d)
-        What the ratio and the regression are fitted in; no constant column is needed.
+        Features that the ratio and the regression are fitted on; no constant column is needed.
     is_reference_wrong : array of shape (n_reference,)
-        By predictions that did not see the row.
+        Errors of predictions by models that were fitted without the row.
     reference_features : array of shape (n_reference, d)
     base_weights : array of shape (n_reference,)
     """
@@ -104,10 +105,10 @@ def _report(n_rows: int, observed: float, estimate: float, standard_error: float
     conclusion = (
         "P(y | x) seems to have changed: label a new reference and fit again."
         if has_changed
-        else "nothing speaks against P(y | x) being that of the reference."
+        else "there is no evidence that P(y | x) differs from the reference."
     )
     text = (
-        f"The error on {n_rows} labelled rows is {observed:.1%}, expected were {estimate:.1%} "
+        f"The error on {n_rows} labelled rows is {observed:.1%}; the expected error is {estimate:.1%} "
         f"({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclusion}"
     )
     return Audit(
@@ -123,13 +124,16 @@ def _report(n_rows: int, observed: float, estimate: float, standard_error: float
 
 
 def _sampling_variance(is_wrong: NDArray[np.bool_], expected: FloatArray) -> float:
-    """Variance of the mean of e - q: as observed or as q has it, whichever is larger; one row shows no spread."""
+    """Variance of the mean of e - q: the observed one or the one q implies, whichever is larger.
+
+    A single row has no observed spread.
+    """
     observed = float(np.var(is_wrong - expected))
     return max(observed, float(np.mean(expected * (1.0 - expected)))) / len(expected)
 
 
 def _ratio_to(reference: FloatArray, rows: FloatArray) -> FloatArray:
-    """Ratio of the audited rows' density over the reference's, at the reference."""
+    """Ratio of the density of the audited rows to that of the reference, at the reference rows."""
     theta = fit_ratio_regression(
         _with_constant(reference), _with_constant(rows), _RIDGE / len(rows), np.zeros(rows.shape[1] + 1), _MAX_STEPS
     )
@@ -139,7 +143,7 @@ def _ratio_to(reference: FloatArray, rows: FloatArray) -> FloatArray:
 def _expected_errors(
     reference: FloatArray, is_wrong: NDArray[np.bool_], weights: FloatArray, rows: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Probability of an error, by a logistic regression on the reference, for its rows and for the audited ones."""
+    """Probability of an error for reference and audited rows, by a logistic regression fitted on the reference."""
     # The smallest probability of an error that this many rows can support.
     floor = 0.5 / len(reference)
     if is_wrong.all() or not is_wrong.any():
@@ -155,7 +159,7 @@ def _expected_errors(
 def _standardised(reference: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean, scale = reference.mean(axis=0), reference.std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    # Far rows are brought back: one of them must not decide on the ratio.
+    # Clip distant rows: a single one must not determine the ratio.
     return (reference - mean) / scale, np.clip((rows - mean) / scale, -5.0, 5.0)
 
 

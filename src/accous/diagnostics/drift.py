@@ -1,4 +1,4 @@
-"""A log of changes: when the ratio moved, how far, with which columns, and how long that took."""
+"""A log of changes: when the ratio moved, how far, in which columns, and how long the change took."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS_BETWEEN_LOOKS = 16
 MAX_EVENTS = 100
 _SMOOTHING = 0.5
 _SMALLEST_CHANGE = 0.2
-# A change has come to rest when its size has varied by no more than this over so many looks.
+# A change is over when its size has varied by at most _RESTING_RANGE over _RESTING_LOOKS looks.
 _RESTING_LOOKS = 4
 _RESTING_RANGE = 0.1
 _MOST_LOOKS = 32
@@ -30,13 +30,13 @@ class DriftEvent:
     Attributes
     ----------
     round : int
-        Round in which it was noticed.
+        Round in which the change was detected.
     size : float
-        Total variation between the reference's weights before and after it, in [0, 1].
+        Total variation between the reference's weights before and after the change, in [0, 1].
     features : tuple of str
-        The columns that carry half of the change, the largest first, at most five.
+        The columns that carry half of the change, largest first, at most five.
     rounds_to_adapt : int or None
-        Rounds from then on until the weights had made nine tenths of the way; None while they move.
+        Rounds from detection until the weights had covered nine tenths of the change; None while they still move.
     """
 
     round: int
@@ -47,20 +47,20 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True)
 class DriftLog:
-    """The changes so far, and what the next one is told from.
+    """The changes so far, and the state needed to detect the next one.
 
     Attributes
     ----------
     coef : array of shape (d,)
         Smoothed, tempered theta.
     settled_coef : array of shape (d,)
-        The same where the last change ended.
+        The value of ``coef`` when the last change ended.
     events : tuple of DriftEvent
-        The last ``MAX_EVENTS``; the last of them may be still going on.
+        The last ``MAX_EVENTS`` events; the latest may still be in progress.
     sizes : tuple of float
-        Distances from where the last change ended, one for each look at a change that is still going on.
+        Distances from ``settled_coef``, one for each look at the change in progress.
     settled_weights : array of shape (n_reference,) or None
-        The reference's weights there, if they have been computed; no part of the state.
+        The reference's weights at ``settled_coef`` if they have been computed; a cache, not part of the state.
     """
 
     coef: FloatArray
@@ -71,7 +71,7 @@ class DriftLog:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the last change has not come to rest."""
+        """Whether the last change is still in progress."""
         return bool(self.events) and self.events[-1].rounds_to_adapt is None
 
     def look(
@@ -81,7 +81,7 @@ class DriftLog:
         weigh: Callable[[FloatArray], FloatArray],
         name: Callable[[FloatArray], tuple[str, ...]],
     ) -> DriftLog:
-        """Look at the theta of a round.
+        """Return the log after a look at the theta of a round.
 
         Parameters
         ----------
@@ -89,9 +89,9 @@ class DriftLog:
         coef : array of shape (d,)
             Tempered theta.
         weigh : callable
-            Gives the reference's weights by a theta.
+            Returns the reference's weights for a theta.
         name : callable
-            Gives the main columns of a difference of thetas.
+            Returns the main columns of a difference between two thetas.
         """
         smoothed = self.coef + _SMOOTHING * (coef - self.coef)
         if (smoothed == self.settled_coef).all():
@@ -116,12 +116,12 @@ class DriftLog:
 
 
 def start_log(neutral: FloatArray) -> DriftLog:
-    """No change yet, at the theta whose ratio is 1."""
+    """Return an empty log that starts at the theta whose ratio is 1."""
     return DriftLog(neutral, neutral, ())
 
 
 def main_columns(column_shares: FloatArray, names: list[str]) -> tuple[str, ...]:
-    """Names of the columns that together carry half, the largest first, at most five.
+    """Return the names of the columns that together carry half of the change, largest first, at most five.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Pictures of what a model tells of itself; they need matplotlib (extra ``plot``).
+"""Plots of a model's diagnostics; they need matplotlib (extra ``plot``).
 
-Every function takes arrays and returns a matplotlib ``Figure``, to be saved with ``figure.savefig(path)``.
+Every function takes arrays and returns a matplotlib ``Figure``. Save it with ``figure.savefig(path)``.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from accous.exceptions import DataError, MissingExtraError
 
 __all__ = ["plot_attribution", "plot_history", "plot_risk"]
 
-# Okabe and Ito's colours, told apart with any kind of colour vision.
+# Okabe and Ito's colours are distinguishable with any kind of colour vision.
 _ADAPTED, _FIXED, _EVENT = "#0072B2", "#D55E00", "#999999"
 _MOST_COLUMNS = 30
 
 
 def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> Any:
-    """Draw the share of each input column in the drift.
+    """Draw how much each input column contributes to the drift.
 
     Parameters
     ----------
     shares : array of shape (n_features,) or (n_times, n_features)
-        ``drift_attribution_`` of a model: bars, the largest first, at most thirty. Several of them, one below the
-        other: a map over time.
+        ``drift_attribution_`` of a model. One dimension gives bars, largest first, at most thirty. Two dimensions, with
+        one row per time, give a heat map over time.
     names : sequence of str, optional
-        Of the columns.
+        Names of the columns.
     """
     values = np.asarray(shares, dtype=np.float64)
     if values.ndim not in (1, 2) or values.size == 0:
         raise DataError(f"shares must have shape (n_features,) or (n_times, n_features), got {values.shape}.")
     labels = [f"x{column}" for column in range(values.shape[-1])] if names is None else [str(name) for name in names]
     if len(labels) != values.shape[-1]:
-        raise DataError(f"shares are of {values.shape[-1]} columns, but names has {len(labels)}.")
+        raise DataError(f"shares has {values.shape[-1]} columns, but names has {len(labels)}.")
     mean = values if values.ndim == 1 else values.mean(axis=0)
     order = np.argsort(-mean, kind="stable")[:_MOST_COLUMNS]
     figure, axes = _make_figure(height=1.2 + 0.28 * len(order))
     ticks = np.arange(len(order))
     if values.ndim == 1:
         axes.barh(ticks, 100.0 * values[order], color=_ADAPTED)
-        axes.set_xlabel("share in the log ratio of recent rounds (%)")
+        axes.set_xlabel("share of the log ratio in recent rounds (%)")
         axes.invert_yaxis()
     else:
         image = axes.imshow(100.0 * values[:, order].T, aspect="auto", cmap="Blues", interpolation="nearest")
-        figure.colorbar(image, label="share in the log ratio (%)")
+        figure.colorbar(image, label="share of the log ratio (%)")
         axes.set_xlabel("time")
     axes.set_yticks(ticks, [labels[column] for column in order.tolist()])
     axes.set_title("What moved", loc="left", fontweight="bold")
@@ -57,7 +57,7 @@ def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> A
 
 
 def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEvent] = ()) -> Any:
-    """Draw how much history is in use, with the changes that were noticed.
+    """Draw how much history is in use, and mark the detected changes.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEv
     figure, axes = _make_figure()
     axes.plot(x, y, color=_ADAPTED)
     for number, event in enumerate(events):
-        label = "change noticed" if number == 0 else None
+        label = "change detected" if number == 0 else None
         axes.axvline(event.round, color=_EVENT, linestyle="--", linewidth=1.0, label=label)
     axes.set_xlabel("round")
     axes.set_ylabel("rounds of history in use")
@@ -88,7 +88,7 @@ def plot_risk(
     true_adapted: ArrayLike | None = None,
     true_fixed: ArrayLike | None = None,
 ) -> Any:
-    """Draw estimated errors with their intervals, and the true ones where they are known.
+    """Draw estimated errors with their intervals, and the true errors if they are known.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def plot_risk(
     risks : sequence of RiskEstimate
         ``risk_`` after each of these rounds.
     true_adapted, true_fixed : arrays of shape (n_times,), optional
-        Known or observed errors to compare with.
+        Known or observed errors, for comparison.
     """
     x, _ = _same_length("rounds", rounds, "risks", np.zeros(len(risks)))
     figure, axes = _make_figure()
@@ -119,7 +119,7 @@ def plot_risk(
 def _same_length(name: str, first: ArrayLike, other: str, second: ArrayLike) -> tuple[Any, Any]:
     x, y = np.asarray(first), np.asarray(second, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or x.size == 0:
-        raise DataError(f"{name} and {other} must be of one length, at least 1, got {x.shape} and {y.shape}.")
+        raise DataError(f"{name} and {other} must have the same length, at least 1, got {x.shape} and {y.shape}.")
     return x, y
 
 

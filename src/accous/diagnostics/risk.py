@@ -1,4 +1,4 @@
-"""Label-free estimates of current errors: the reference's own errors, weighted like the current inputs."""
+"""Label-free estimates of current errors: the errors on the reference, weighted to match the current inputs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RiskEstimate:
     Attributes
     ----------
     adapted, adapted_low, adapted_high : float
-        Error of the predictor in use; NaN where no fit without a row can be had.
+        Error of the predictor in use; NaN if a class has too few rows to leave any out.
     fixed, fixed_low, fixed_high : float
-        Error of the predictor that never adapts, as ``fit`` made it.
+        Error of the fixed predictor, which ``fit`` made and which never adapts.
     level : float
         Nominal coverage of both intervals.
     """
@@ -43,7 +43,7 @@ class RiskEstimate:
 def weighted_error(is_wrong: NDArray[np.bool_], weights: FloatArray) -> float:
     r"""Self-normalised importance-weighted error, :math:`\sum_i w_i 1[\hat y_i \ne y_i] / \sum_i w_i`.
 
-    ``is_wrong`` should come from predictions that did not see the row they are scored on.
+    ``is_wrong`` should come from models that were fitted without the row they are scored on.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def error_difference(
 ) -> tuple[float, float]:
     r"""Weighted error of one predictor minus that of another, and its standard error by the delta method.
 
-    With :math:`d_i` in {-1, 0, 1}, the difference of the two on row i, and q the weights over their sum,
+    Let :math:`d_i` in {-1, 0, 1} be the difference between the two on row i, and q the weights divided by their sum:
 
     .. math:: D = \sum_i q_i d_i, \qquad \mathrm{se}^2 = \sum_i q_i^2 (d_i - D)^2 .
 
@@ -80,21 +80,22 @@ def error_interval(
 ) -> tuple[float, float, float]:
     r"""Weighted error with an interval of nominal coverage 90 %.
 
-    The half-width adds what the reference leaves open to what the ratio leaves open:
+    The half-width is the sum of the uncertainty of the reference and the uncertainty of the ratio:
 
-    .. math:: z_{0.95} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K),
+    .. math:: z_{0.95} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K) .
 
-    the first by the delta method, the second from the estimates :math:`R_k` that each active learner's ratio gives on
-    its own, under the meta weights p. Learners of different intervals disagree where the stream has just moved.
+    The first term comes from the delta method. The second is the spread, under the meta weights p, of the estimates
+    :math:`R_k` that each active learner's ratio gives on its own. Learners of different intervals disagree just after
+    the stream has moved.
 
     Parameters
     ----------
     is_wrong : array of shape (n_reference,)
     weights : array of shape (n_reference,)
     learner_weights : array of shape (n_learners, n_reference)
-        Importance weights by each learner's ratio; no rows where there are no learners.
+        Importance weights from each learner's ratio; has no rows if there are no learners.
     learner_shares : array of shape (n_learners,)
-        p.
+        The meta weights p.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Prediction sets: all classes that conform to the reference, weighted like the current inputs."""
+"""Prediction sets: all classes that conform to the reference, weighted to match the current inputs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def conformal_sets(
 
     Class k is in the set of row x if its score is at most the smallest s with
 
-    .. math:: \sum_{i: s_i \le s} w_i \;\ge\; (1 - \alpha) \Big( \sum_i w_i + w(x) \Big),
+    .. math:: \sum_{i: s_i \le s} w_i \;\ge\; (1 - \alpha) \Big( \sum_i w_i + w(x) \Big) .
 
-    and every class is where there is no such s: the row weighs too much for the reference to say anything.
+    If there is no such s, every class is in the set: the row weighs too much for the reference to exclude any class.
 
     Parameters
     ----------
     scores : array of shape (n_reference,)
-        How little each reference row conforms to its label, by a fit that did not see it.
+        Nonconformity of each reference row to its label, from a fit without that row.
     weights : array of shape (n_reference,)
     row_scores : array of shape (n_rows, n_classes)
-        How little each row conforms to each class.
+        Nonconformity of each row to each class.
     row_weights : array of shape (n_rows,)
         Weights on the same scale as those of the reference.
     alpha : float
-        Share of rows whose class may be left out.
+        Share of rows whose true class may be missing from the set.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def conformal_sets(
     """
     order = np.argsort(scores, kind="stable")
     reached = np.cumsum(weights[order])
-    # A hair less: the sum in another order may differ in the last bit.
+    # Slightly less: a sum in another order may differ in the last bit.
     wanted = (1.0 - alpha) * (reached[-1] + row_weights) * (1.0 - 1e-12)
     places = np.searchsorted(reached, wanted)
     limits = np.append(scores[order], np.inf)[places]

@@ -1,13 +1,14 @@
-r"""Tempering: how far a ratio estimate may be believed, judged by its own past.
+r"""Tempering: how much of a ratio estimate to use, judged by its past losses.
 
-The observed loss of the tempered ratio :math:`r^\tau` in a round, before anything is learned from its batch, is
+The observed loss of the tempered ratio :math:`r^\tau` in a round, before the estimator learns from the batch, is
 
 .. math:: \ell_t(\tau) = \operatorname*{mean}_{S_0} \log(1 + r_t^\tau)
           + \operatorname*{mean}_{S_t} \log(1 + r_t^{-\tau}),
 
 twice the paper's logistic loss. Neither term needs a label. The exponent in use is the one of 0, 1/2, 1 with the
-smallest sum of past losses, discounted with a half-life of 64 rounds: where the stream stands still, every ratio but 1
-does worse than 1, and the exponent is 0; where it has moved, the estimate does better than 1, and the exponent is 1.
+smallest sum of past losses, discounted with a half-life of 64 rounds. While the stream does not move, every ratio does
+worse than ratio 1, and the exponent is 0. When it has moved, the estimate does better than ratio 1, and the exponent
+is 1.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ _DECAY = 0.5 ** (1.0 / HALF_LIFE)
 
 @dataclass(frozen=True, slots=True)
 class Tempering:
-    """What is known of every exponent.
+    """The past losses of every exponent.
 
     Attributes
     ----------
     losses : array of shape (3,)
         Discounted losses of the rounds so far.
     reference_terms : array of shape (3,)
-        The reference's part of the loss of the round to come.
+        The reference's part of the loss of the next round.
     exponent : float
-        The one in use.
+        The exponent in use.
     """
 
     losses: FloatArray
@@ -44,16 +45,16 @@ class Tempering:
     exponent: float
 
     def after_round(self, batch_ratios: FloatArray, reference_ratios: FloatArray, max_ratio: float) -> Tempering:
-        """Count the loss of a round and prepare for the next.
+        """Return the state after adding the loss of a round and preparing the next.
 
         Parameters
         ----------
         batch_ratios : array of shape (n_batch,)
-            Ratios that the batch had before anything was learned from it.
+            Ratios of the batch before the estimator learned from it.
         reference_ratios : array of shape (n_reference,)
-            Ratios for the round to come.
+            Ratios of the reference for the next round.
         max_ratio : float
-            What larger ones count as, and its inverse what lower ones of the batch do.
+            Larger ratios count as this value. Batch ratios below its inverse count as its inverse.
         """
         losses, terms = np.empty(len(EXPONENTS)), np.empty(len(EXPONENTS))
         best = discount_losses(self.losses, self.reference_terms, batch_ratios, 1.0 / max_ratio, _DECAY, losses)
@@ -62,12 +63,12 @@ class Tempering:
 
 
 def start_tempering() -> Tempering:
-    """No loss yet and a ratio of 1, whose powers are all the same."""
+    """Return a state with no losses and a ratio of 1, whose powers are all equal."""
     return Tempering(np.zeros(len(EXPONENTS)), np.full(len(EXPONENTS), np.log(2.0)), 0.0)
 
 
 def temper(ratios: FloatArray, exponent: float) -> FloatArray:
-    """Ratios to the power of one of the exponents."""
+    """Raise ratios to the power of one of the exponents."""
     if exponent == 1.0:
         return ratios
     if exponent == 0.0:

@@ -20,20 +20,20 @@ LARGEST_ERROR = 0.06
 
 @dataclass(frozen=True)
 class WeightEvidence:
-    """What the weights of the reference show by themselves.
+    """What the weights of the reference show on their own.
 
     Attributes
     ----------
     effective_sample_size : float
-        Rows that the weights leave, ``(sum w)^2 / sum w^2``.
+        Number of equally weighted rows that carry as much information, ``(sum w)^2 / sum w^2``.
     design_effect : float
-        Rows of the reference for every effective one.
+        Reference rows per effective row.
     largest_weight : float
-        Where the mean weight is 1.
+        Largest weight, on a scale where the mean weight is 1.
     mean_weight : float
-        Mean ratio of the reference before it was tempered and brought to mean 1; the true ratio has mean 1.
+        Mean ratio over the reference, before tempering and before scaling to mean 1. The true ratio has mean 1.
     share_cut : float
-        Share of reference rows whose ratio was cut at ``max_ratio``.
+        Share of reference rows whose ratio was clipped at ``max_ratio``.
     """
 
     effective_sample_size: float
@@ -44,7 +44,7 @@ class WeightEvidence:
 
     @classmethod
     def of(cls, weights: FloatArray, ratios: FloatArray, base: FloatArray, max_ratio: float) -> WeightEvidence:
-        """Look at the weights in use and at the ratios they come from."""
+        """Measure the weights in use and the ratios they come from."""
         n_effective = effective_sample_size(weights)
         return cls(
             effective_sample_size=n_effective,
@@ -67,15 +67,15 @@ class Trust:
     effective_sample_size, design_effect, largest_weight, mean_weight, share_cut : float
         See :class:`WeightEvidence`.
     share_out_of_bound : float
-        Share of recent batch rows longer than ``feature_bound_``, the 99 % quantile of the reference by default; recent
-        means a half-life of 64 rounds. NaN where the ratio estimator has no such bound.
+        Share of recent batch rows whose norm exceeds ``feature_bound_``, by default the 99 % quantile of the reference.
+        "Recent" means a half-life of 64 rounds. NaN if the ratio estimator has no such bound.
     exponent : float
-        tau of the tempered ratio in use; 0 means that the ratio is taken to be 1.
+        Exponent tau of the tempered ratio in use; 0 means that the ratio is set to 1.
     is_vetoed : bool
-        Whether predictions are those of the fixed model, because the adapted one did worse on the reference.
+        Whether the fixed model makes the predictions, because the adapted model did worse on the reference.
     excess_error, excess_standard_error : float
-        Cross-fitted, weighted error of the adapted minus that of the fixed model, and its standard error; NaN where
-        there is none.
+        Cross-fitted, weighted error of the adapted model minus that of the fixed model, and its standard error; NaN if
+        they cannot be computed.
     """
 
     verdict: str
@@ -100,18 +100,19 @@ def judge(
     is_vetoed: bool,
     excess: tuple[float, float],
 ) -> Trust:
-    """Give the verdict by the first rule that applies.
+    """Return the verdict of the first rule that applies.
 
-    "no overlap": more than half of the recent rows lie outside the reference, or the ratio's mean over the reference is
-    below 0.3 (nearly all of the stream's mass is where the reference has no rows), or fewer than 10 rows are left.
-    "thin": the standard error of "adapted minus fixed" exceeds 6 points, so that a gain could not be told from a loss.
+    "no overlap": more than half of the recent rows lie outside the reference; or the ratio's mean over the reference is
+    below 0.3, so nearly all of the stream's mass is where the reference has no rows; or there are fewer than 10
+    effective rows.
+    "thin": the standard error of "adapted minus fixed" exceeds 6 points, so a gain cannot be distinguished from a loss.
     "good": none of these.
     """
     verdict, reason = _verdict(evidence, share_out_of_bound, excess[1])
     if verdict == "good" and exponent == 0.0:
-        reason = "No shift is to be seen: the ratio is taken to be 1, and the predictor is the fixed one."
+        reason = "No shift is visible: the ratio is set to 1, and the fixed model makes the predictions."
     if is_vetoed:
-        reason += " The adapted predictor did worse on the weighted reference, so the fixed one answers."
+        reason += " The adapted model did worse on the weighted reference, so the fixed model makes the predictions."
     return Trust(
         verdict=verdict,
         reason=reason,
@@ -137,7 +138,7 @@ def _verdict(evidence: WeightEvidence, share_out_of_bound: float, standard_error
         return "no overlap", f"The weights leave {n_effective:.0f} effective rows of the reference."
     if standard_error > LARGEST_ERROR:
         return "thin", (
-            f"The weights leave {n_effective:.0f} effective rows, on which adapted and fixed predictor can be told "
-            f"apart to ±{100.0 * standard_error:.0f} points only."
+            f"The weights leave {n_effective:.0f} effective rows: the errors of the adapted and the fixed model can be "
+            f"compared only to within ±{100.0 * standard_error:.0f} points."
         )
     return "good", f"The weights leave {n_effective:.0f} effective rows of the reference."

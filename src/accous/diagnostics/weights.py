@@ -1,4 +1,4 @@
-"""How far importance weights have moved, and how many rows they leave."""
+"""How far importance weights have moved, and how many effective rows they leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def effective_sample_size(weights: FloatArray) -> float:
     >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
     2.0
     """
-    shares = weights / weights.max()  # neither squares nor sums of these over- or underflow
+    shares = weights / weights.max()  # squares and sums of these neither overflow nor underflow
     return float(shares.sum() ** 2 / (shares @ shares))
 
 

@@ -1,4 +1,4 @@
-"""The contract of ratio estimators: what the rest of accous asks of them, and how to write your own."""
+"""The interface of ratio estimators: what the rest of accous needs from them, and how to write your own."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MIN_REFERENCE_ROWS = 2
 
 
 def unchanged_on_failure(estimator: BaseEstimator) -> AbstractContextManager[None]:
-    """Give the estimator its old attributes back if anything is raised.
+    """Restore the estimator's old attributes if an exception is raised.
 
-    Estimators replace what they have learned and never write into it, so the old attributes are the old state.
+    Estimators replace what they have learned and never modify it, so the old attributes are the old state.
     """
     return _OldAttributes(estimator)
 
@@ -39,17 +39,17 @@ class _OldAttributes(AbstractContextManager[None]):
 
 
 class LearnedAttributes:
-    """Says that ``fit`` is missing where a learned attribute is asked for too early."""
+    """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
 
     def __getattr__(self, name: str) -> Any:
-        """Called where an attribute is not found; NotFittedError is an AttributeError, so ``hasattr`` is False."""
+        """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""
         is_learned = name.endswith("_") and not name.endswith("__")
         if is_learned and "reference_" not in vars(self):
             raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _require_fitted(self, attribute: str) -> None:
-        # scikit-learn's own check looks through all attributes; it is only asked for its words.
+        # scikit-learn's own check goes through all attributes, so it is called only for its error message.
         if attribute not in vars(self):
             check_is_fitted(self, attribute)
 
@@ -57,17 +57,17 @@ class LearnedAttributes:
 class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
-    This is the contract between ratio estimators and the rest of accous. A subclass of your own that keeps it is taken
-    by `accous.AdaptiveClassifier` like the built-in ones, with weights, fallback, trust and saving.
+    This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
+    `accous.AdaptiveClassifier` and use weights, fallback, trust and saving as with the built-in estimators.
 
-    Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. Reading input, empty batches and BLAS threads
-    are dealt with here. Replace what is learned and never write into it: a shallow copy must be able to learn apart.
-    Then override what applies:
+    Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
+    batches and limits BLAS threads for you. Replace learned attributes and never modify them: a shallow copy must be
+    able to learn independently. Then override what applies:
 
     - ``keeps_record``: set it to True if the ratio accumulates over batches. The classifier then holds the ratio back
-      as far as past batches speak against it.
-    - ``history_in_use``: how many past rounds the ratio rests on.
-    - ``learner_ratios``: ratios by the members of an ensemble; they widen the interval around the estimated error.
+      as far as past batches are evidence against it.
+    - ``history_in_use``: how many past rounds the ratio is based on.
+    - ``learner_ratios``: ratios from the members of an ensemble; they widen the interval around the estimated error.
     - ``comparison_features``: features in which labelled rows are compared with the reference.
     - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need. The file records only the
       class name and the parameters: give an estimator with the same ones again, ``accous.load(path, ratio=MyRatio())``.
@@ -109,7 +109,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     """
 
     keeps_record: ClassVar[bool] = False
-    """Whether the ratio accumulates over batches, so that its record on them says how far it can be trusted."""
+    """Whether the ratio accumulates over batches, so that its losses on them show how far it can be trusted."""
 
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
@@ -133,15 +133,15 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     def reference_ratio_(self) -> FloatArray:
         """Ratio of every reference row."""
 
-    # --- what the rest of accous asks -------------------------------------------------------------------------
+    # --- what the rest of accous calls ------------------------------------------------------------------------
 
     def play(self, X: Any) -> FloatArray:
-        """Play one round on what ``read`` gave, and return the ratios that its rows had before they were learned.
+        """Run one round on rows returned by ``read``, and return their ratios from before the round.
 
         Parameters
         ----------
         X : rows as ``read`` returns them
-            At least one.
+            At least one row.
 
         Returns
         -------
@@ -152,36 +152,36 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         return ratios
 
     def read(self, X: Any, *, min_rows: int = 0) -> Any:
-        """Validate rows of a batch: numbers as a float array, frames for a transformer unconverted."""
+        """Validate a batch: return numbers as a float array, and frames for a transformer unconverted."""
         return self._read(X, reset=False, min_rows=min_rows)
 
     @property
     def is_free_of_blas(self) -> bool:
-        """Whether a round runs without BLAS, so that its threads need not be limited."""
+        """Whether a round runs without BLAS, so that BLAS threads need no limit."""
         return False
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether rows are read as numbers; frames reach a transformer unconverted."""
+        """Whether rows are read as numbers; a transformer receives frames unconverted."""
         return isinstance(getattr(self, "feature_map", "identity"), str)
 
     def history_in_use(self, n_rounds: int) -> float:
-        """Return how many of ``n_rounds`` rounds the ratio rests on: the last one, unless a subclass knows better."""
+        """Return how many of ``n_rounds`` rounds the ratio is based on: by default only the last one."""
         return float(min(1, n_rounds))
 
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference by each member of an ensemble, and the members' weights.
+        """Return ratios of the reference from each member of an ensemble, and the members' weights.
 
         Returns
         -------
         ratios : array of shape (n_learners, n_reference)
         weights : array of shape (n_learners,)
-            Both are empty where there is no ensemble.
+            Both arrays are empty if there is no ensemble.
         """
         return np.empty((0, count_rows(self.reference_))), np.empty(0)
 
     def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray] | None:
-        """Return features of ``X`` and of the reference in which their densities can be compared; None for none."""
+        """Return features of ``X`` and of the reference for comparing their densities, or None."""
         return None
 
     def state_to_plain(self) -> dict[str, Any]:
@@ -191,13 +191,13 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         )
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         raise NotImplementedError(f"{type(self).__name__} cannot be loaded: it does not implement state_from_plain.")
 
-    # --- scikit-learn's shape ---------------------------------------------------------------------------------
+    # --- scikit-learn interface -------------------------------------------------------------------------------
 
     def fit(self, X_reference: Any, y: Any = None) -> Self:
-        """Take a reference and forget all rounds.
+        """Fit on a reference and forget all earlier rounds.
 
         Parameters
         ----------
@@ -207,17 +207,17 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
             Present for scikit-learn's conventions.
         """
         with unchanged_on_failure(self), one_blas_thread():
-            # All is computed from the copy: a saved model keeps its order in memory, and so resumes with the same bits.
+            # Compute everything from the copy: a saved model keeps its memory order, so it resumes with the same bits.
             reference = own_copy(self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS), X_reference)
             self._start(reference)
             self.reference_ = reference
         return self
 
     def partial_fit(self, X_batch: Any, y: Any = None) -> Self:
-        """Play one round: learn from an unlabelled batch of any size.
+        """Run one round: learn from an unlabelled batch of any size.
 
-        An empty batch changes nothing and is not counted as a round. On an estimator that is not fitted this is
-        ``fit``, as scikit-learn's checks require.
+        An empty batch changes nothing and does not count as a round. On an unfitted estimator this calls ``fit``, as
+        scikit-learn's checks require.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         return self._play_rows(X) if count_rows(X) else self
 
     def _play_rows(self, X: Any) -> Self:
-        """Play one round on what ``_read`` gave, at least one row."""
+        """Run one round on at least one row returned by ``read``."""
         with unchanged_on_failure(self):
             if self.is_free_of_blas:
                 self._play(X)
@@ -241,15 +241,15 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         return self
 
     def __copy__(self) -> Self:
-        """Return an estimator that learns apart; what both have learned so far is shared, and never written into."""
+        """Return a copy that learns independently; both share what was learned so far and never modify it."""
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
         return other
 
     def predict_ratio(self, X: Any) -> FloatArray:
-        """Ratio r(x) of batch density over reference density, cut at ``max_ratio``.
+        """Return the ratio r(x) of batch density over reference density, clipped at ``max_ratio``.
 
-        Never changes the estimator and may be called from several threads.
+        The call does not change the estimator, and you can make it from several threads.
 
         Parameters
         ----------
@@ -264,12 +264,12 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         return self._ratio(X) if count_rows(X) else np.empty(0)
 
     def score_loss(self, X_batch: Any) -> float:
-        r"""Observed loss of the current ratio on a batch; lower is a better fit.
+        r"""Return the observed loss of the current ratio on a batch; lower is better.
 
         .. math:: \tfrac12 \Big( \operatorname*{mean}_{S_0} \log(1 + r) + \operatorname*{mean}_{S_t} \log(1 + 1/r) \Big)
 
-        the paper's logistic loss, whatever the ratio was estimated by; ratios of the batch below 1 / ``max_ratio``
-        count as that.
+        This is the paper's logistic loss, whichever loss the ratio was estimated with. Batch ratios below
+        1 / ``max_ratio`` count as that value.
 
         Parameters
         ----------

@@ -3,8 +3,8 @@ r"""From mapped rows to features phi: intercept, bound, scale.
 .. math::
     \phi(x) = \frac{c(x)}{R}\,(\mathrm{map}(x), 1), \qquad c(x) = \min\{1, R / \|(\mathrm{map}(x), 1)\|\}
 
-(without the division by R where features are not scaled). A row longer than R is brought back to it, so that
-:math:`\|\phi\| \le R` holds for ever, whatever arrives.
+(without the division by R if features are not scaled). A row longer than R is shortened to R, so
+:math:`\|\phi\| \le R` holds for every input.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BOUND_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMap:
-    """The whole way from input rows to phi.
+    """The complete map from input rows to phi.
 
     Attributes
     ----------
     row_map : RowMap
     n_columns : int
-        Columns of mapped rows, without the intercept.
+        Number of columns of mapped rows, without the intercept.
     has_intercept : bool
     is_intercept_bounded : bool
-        Whether the intercept belongs to the row that is bounded and scaled. Losses whose neutral theta is not
-        zero need a constant that stays 1; for them it is appended last.
+        Whether the intercept is bounded and scaled together with the row. Losses whose neutral theta is not zero need
+        a constant that stays 1; for them it is appended at the end.
     bound : float
-        R of the unscaled row.
+        R, the bound on the norm of the unscaled row.
     is_scaled : bool
     """
 
@@ -59,7 +59,7 @@ class FeatureMap:
 
     @property
     def is_free_of_blas(self) -> bool:
-        """Whether rows are mapped without BLAS, and without code of others."""
+        """Whether rows are mapped without BLAS and without third-party code."""
         return self.keeps_columns
 
     @property
@@ -68,14 +68,14 @@ class FeatureMap:
         return isinstance(self.row_map, (Identity, Standardize))
 
     def transform(self, X: Any) -> tuple[FloatArray, int]:
-        """Return the features of ``X`` and how many rows were brought back to the bound."""
+        """Return the features of ``X`` and how many rows were shortened to the bound."""
         if isinstance(self.row_map, Standardize):
             return self.finish(X, self.row_map.mean, self.row_map.scale)
         rows = self.row_map.transform(X)
         if rows.shape[1] != self.n_columns:
             raise DataError(
                 f"The feature_map returned {rows.shape[1]} columns, but {self.n_columns} for the reference; it must "
-                "always return the same."
+                "always return the same number."
             )
         return self.finish(rows)
 
@@ -112,7 +112,7 @@ def fit_features(
     feature_bound: float | None,
     scale_features: bool,
 ) -> tuple[FeatureMap, FloatArray]:
-    """Complete a fitted row map by its bound; returns it with the reference's features."""
+    """Add the bound to a fitted row map; return the complete map and the reference's features."""
     rows = row_map.transform(X)
     if feature_bound is None:
         feature_bound = default_feature_bound(

@@ -1,4 +1,4 @@
-"""Ratio models with Gaussian kernels, estimated anew from every batch: what uLSIF, RuLSIF, KLIEP and KMM share."""
+"""Ratio models with Gaussian kernels, estimated from each batch on its own: what uLSIF, RuLSIF, KLIEP and KMM share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
 __all__ = ["CV_WIDTHS", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
 
-# Multiples of the median rule's width that cross-validation tries; the first one wins a tie.
+# Multiples of the median rule's width that cross-validation tries; in a tie the first one wins.
 CV_WIDTHS = (1.0, 2.0**0.5, 2.0**-0.5, 2.0, 0.5, 4.0, 0.25)
 
 _MEDIAN_ROWS = 1000
@@ -36,7 +36,7 @@ _N_FOLDS = 5
 
 
 class KernelRatio(RatioEstimator):
-    """A ratio that is estimated from one batch and the reference, with Gaussian kernels on mapped rows."""
+    """A ratio estimated from one batch and the reference, with Gaussian kernels on mapped rows."""
 
     feature_map: Any
     width: float | str
@@ -55,7 +55,7 @@ class KernelRatio(RatioEstimator):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Learn what depends on the reference alone, and set the state before the first batch."""
+        """Compute what depends only on the reference, and set the state before the first batch."""
 
     @abstractmethod
     def _estimate(self, batch: FloatArray) -> None:
@@ -63,7 +63,7 @@ class KernelRatio(RatioEstimator):
 
     @abstractmethod
     def _evaluate(self, rows: FloatArray) -> FloatArray:
-        """Ratio of mapped, centred rows under the current state."""
+        """Return the ratio of mapped, centred rows under the current state."""
 
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
@@ -77,10 +77,10 @@ class KernelRatio(RatioEstimator):
         rows = row_map.transform(X)
         if direction is None:
             direction = check_random_state(self.random_state).normal(size=rows.shape[1])
-        # Rows are thinned out along the direction where there are more than needed.
+        # If there are more rows than needed, rows are chosen evenly along this direction.
         self.row_map_, self.direction_, self.n_rounds_ = row_map, direction, 0
-        # Kernels do not see a common shift, and distances of centred rows lose less to rounding; centred by the median,
-        # lest one row far out spoil it for all.
+        # A common shift does not change kernels, and centring reduces rounding errors in distances. The median is used
+        # because a single outlier hardly moves it.
         self.origin_ = np.median(rows, axis=0)
         self.rows_ = rows - self.origin_
         self.row_norms_ = squared_norms(self.rows_)
@@ -102,12 +102,12 @@ class KernelRatio(RatioEstimator):
         if rows.shape[1] != len(self.origin_):
             raise DataError(
                 f"The feature_map returned {rows.shape[1]} columns, but {len(self.origin_)} for the reference; it must "
-                "always return the same."
+                "always return the same number."
             )
         return rows - self.origin_
 
     def state_to_plain(self) -> dict[str, Any]:
-        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
+        """Return the learned state without the reference, as nested dicts of arrays and numbers."""
         return {
             "row_map": map_to_plain(self.row_map_),
             "direction": self.direction_,
@@ -116,7 +116,7 @@ class KernelRatio(RatioEstimator):
         }
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         self._start_with(map_from_plain(plain["row_map"], self.feature_map, X), plain["direction"], X)
         if plain["state"]:
             self._take_state(plain["state"])
@@ -131,7 +131,7 @@ class KernelRatio(RatioEstimator):
         require_number("max_ratio", self.max_ratio, above=1.0)
 
     def _candidate_widths(self, n_batch: int) -> tuple[float, ...]:
-        """Widths to choose from; one row alone cannot be cross-validated."""
+        """Return the widths to choose from; a batch of one row cannot be cross-validated."""
         if not isinstance(self.width, str):
             return (float(self.width),)
         if self.width == "median" or n_batch < 2:
@@ -139,7 +139,7 @@ class KernelRatio(RatioEstimator):
         return tuple(factor * self.median_width_ for factor in CV_WIDTHS)
 
     def _select_width(self, batch: FloatArray, loss: Callable[[FloatArray, FloatArray, float], float]) -> float:
-        """Return the width with the smallest loss of held-out parts of the batch."""
+        """Return the width with the smallest loss on held-out parts of the batch."""
         widths = self._candidate_widths(len(batch))
         if len(widths) == 1:
             return widths[0]
@@ -149,7 +149,7 @@ class KernelRatio(RatioEstimator):
 
 @dataclass(frozen=True)
 class KernelBasis:
-    """Gaussian kernels at given centres, kept from vanishing on the reference.
+    """Gaussian kernels at given centres, shifted where they would vanish on the reference.
 
     Attributes
     ----------
@@ -170,11 +170,11 @@ class KernelBasis:
         return cls(centers, largest_exponents(distances, width), width)
 
     def of_distances(self, distances: FloatArray) -> FloatArray:
-        """Kernels from squared distances to the centres."""
+        """Return the kernels for squared distances to the centres."""
         return gaussian_basis(distances, self.width, self.shifts)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """Kernels of rows, (n_rows, n_centers)."""
+        """Return the kernels of rows, (n_rows, n_centers)."""
         return self.of_distances(squared_distances(rows, self.centers))
 
 
@@ -187,7 +187,7 @@ class MixtureState:
     basis : KernelBasis
     coefs : array of shape (n_centers,)
     ridge : float
-        What the fit was penalised by; 0 where there is no such thing.
+        Penalty of the fit; 0 if the method has none.
     reference_ratio : array of shape (n_reference,)
         Computed from the others, so it is not saved.
     """
@@ -205,16 +205,16 @@ class MixtureRatio(KernelRatio):
 
     @abstractmethod
     def _fit_coefs(self, distances: FloatArray, batch: FloatArray, centers: FloatArray) -> MixtureState:
-        """Estimate the ratio; distances are the squared ones from the reference to the centres."""
+        """Estimate the ratio; ``distances`` are squared distances from the reference to the centres."""
 
     @property
     def reference_ratio_(self) -> FloatArray:
-        """Current ratio of every reference row, cut at ``max_ratio``."""
+        """Current ratio of every reference row, clipped at ``max_ratio``."""
         return np.ones(len(self.rows_)) if self.state_ is None else self.state_.reference_ratio.copy()
 
     @property
     def width_(self) -> float:
-        """Kernel width of the last batch; before the first, by the median rule."""
+        """Kernel width of the last batch; before the first batch, the width by the median rule."""
         return self.median_width_ if self.state_ is None else self.state_.basis.width
 
     @property
@@ -254,7 +254,7 @@ class MixtureRatio(KernelRatio):
 
 
 def folds(batch: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Split a batch of two rows or more into up to five pairs of kept and held-out rows."""
+    """Split a batch of two or more rows into up to five pairs of kept and held-out rows."""
     fold_of_row = np.arange(len(batch)) % min(_N_FOLDS, len(batch))
     for fold in range(fold_of_row.max() + 1):
         yield batch[fold_of_row != fold], batch[fold_of_row == fold]

@@ -1,4 +1,4 @@
-"""The kernel matrix of the reference: every entry of it while that is small, else its Nystroem approximation."""
+"""The kernel matrix of the reference: the full matrix if it is small, otherwise its Nystroem approximation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SMALLEST_EIGENVALUE = 1e-10
 
 @dataclass(frozen=True)
 class KernelMatrix:
-    """K of the reference, and its continuation to further rows.
+    """The kernel matrix K of the reference, and its extension to other rows.
 
     Attributes
     ----------
     matrix : DenseMatrix or FactoredMatrix
     centers : array of shape (n_centers, n_columns)
-        All reference rows for a dense matrix, the chosen ones for a factored one.
+        All reference rows for a dense matrix, or the chosen ones for a factored matrix.
     normalization : array of shape (n_centers, n_factors) or None
-        From kernels at the centres to rows of the factor.
+        Maps kernels at the centres to rows of the factor.
     width : float
     """
 
@@ -37,7 +37,7 @@ class KernelMatrix:
     width: float
 
     def cross(self, rows: FloatArray, weights: FloatArray) -> FloatArray:
-        """Sum over the reference of weight times kernel, for every row."""
+        """Return the sum over the reference of weight times kernel, for every row."""
         kernels = _kernels(rows, self.centers, self.width)
         if isinstance(self.matrix, DenseMatrix) or self.normalization is None:
             return np.asarray(kernels @ weights)
@@ -45,7 +45,7 @@ class KernelMatrix:
 
 
 def make_kernel_matrix(rows: FloatArray, width: float, max_centers: int, direction: FloatArray) -> KernelMatrix:
-    """Kernel matrix of the rows: exact up to 2000 of them."""
+    """Return the kernel matrix of the rows; it is exact for up to 2000 rows."""
     if len(rows) <= _MAX_DENSE_ROWS:
         return KernelMatrix(DenseMatrix(_kernels(rows, rows, width)), rows, None, width)
     centers = rows[spread_indices(rows, max_centers, direction)]

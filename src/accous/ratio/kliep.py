@@ -1,4 +1,4 @@
-"""KLIEP: the ratio of greatest likelihood under the batch."""
+"""KLIEP: the ratio with the highest likelihood under the batch."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class KLIEP(MixtureRatio):
         \operatorname*{mean}_{x \in S_0} r(x) = 1, \qquad r(x) = \sum_l a_l k_\sigma(x, c_l),
 
     with centres at rows of the batch (Sugiyama and others, NIPS 2007). ``partial_fit`` replaces the batch. The mean of
-    the ratio over the reference is 1 exactly, unless ``max_ratio`` cuts it.
+    the ratio over the reference is exactly 1, unless ``max_ratio`` clips some ratios.
 
     Parameters
     ----------
     feature_map, max_centers, max_ratio, random_state
         As in :class:`accous.ULSIF`.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
-        the kernel has fallen to 1/e; ``"cv"``: chosen in every round by the likelihood
-        of held-out rows of the batch, among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). With ``"median"``, the kernel falls to 1/e at the median
+        distance between reference rows. ``"cv"`` chooses among 1/4 to 4 times that width in every round, by the
+        likelihood of held-out rows of the batch.
     tol : float, default=1e-8
-        How far the mean log likelihood may be below its maximum, by a bound that the solver computes.
+        How far the mean log likelihood may be below its maximum, according to a bound that the solver computes.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class KLIEP(MixtureRatio):
         return MixtureState(basis, coefs, 0.0, self._combine(kernels, coefs))
 
     def _maximise(self, distances: FloatArray, width: float, masses: FloatArray, shifts: FloatArray) -> FloatArray:
-        """Shares of the centres in the ratio's mass on the reference."""
+        """Return the share of each centre in the ratio's mass on the reference."""
         log_likelihoods = _log_kernels(distances, width, shifts) - np.log(masses)
-        # A factor common to a row adds a constant to the objective: no row may vanish altogether.
+        # Scaling a row only adds a constant to the objective, so rows are scaled such that none vanishes.
         log_likelihoods -= log_likelihoods.max(axis=1, keepdims=True)
         return fit_mixture_weights(np.exp(log_likelihoods), float(self.tol))
 
     def _held_out_loss(self, kept: FloatArray, held_out: FloatArray, width: float) -> float:
-        """Minus the mean log ratio of rows that were not fitted on."""
+        """Return the negative mean log ratio of held-out rows."""
         centers = self._choose_centers(kept)
         distances = squared_distances(self.rows_, centers)
         basis = KernelBasis.on(distances, centers, width)

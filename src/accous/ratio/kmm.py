@@ -1,4 +1,4 @@
-"""KMM: kernel mean matching, a real quadratic program solved to a stated tolerance."""
+"""KMM: kernel mean matching, a quadratic program solved to a stated tolerance."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class MatchingState:
-    """The answer to one batch.
+    """The solution for one batch.
 
     Attributes
     ----------
     weights : array of shape (n_reference,)
     multiplier : float
-        Of the bound on the mass.
+        Lagrange multiplier of the bound on the mass.
     batch : array of shape (n_batch, n_columns)
-        What was matched.
+        The batch that was matched.
     width, ridge : float
     """
 
@@ -52,30 +52,31 @@ class KMM(KernelRatio):
         \qquad \kappa_i = \frac{N_0}{N_t} \sum_{x \in S_t} k_\sigma(x_i, x)
 
     (Huang and others, NIPS 2006; there :math:`\lambda = 0`). ``partial_fit`` replaces the batch and starts from the
-    last answer.
+    last solution.
 
-    Matching the mean of a handful of rows exactly takes a handful of reference rows: without a ridge five rows leave
-    an effective sample size of about 20 of 1000. The default ridge is as large as the noise of so small a mean is.
+    A few reference rows are enough to match the mean of a few batch rows exactly. Without a ridge, a batch of five rows
+    leaves an effective sample size of about 20 out of 1000. The default ridge is as large as the noise in the mean of
+    a small batch.
 
     Parameters
     ----------
     feature_map : {"standardize", "auto", "identity", "rbf"} or transformer, default="standardize"
-        What kernels see of a row; fitted on the reference.
+        Map of the rows before the kernels; fitted on the reference.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
-        the kernel has fallen to 1/e; ``"cv"``: chosen in every round by the least-squares
-        loss of held-out rows of the batch, among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). With ``"median"``, the kernel falls to 1/e at the median
+        distance between reference rows. ``"cv"`` chooses among 1/4 to 4 times that width in every round, by the
+        least-squares loss of held-out rows of the batch.
     ridge : float or "auto", default="auto"
-        lambda; ``"auto"`` is N_0 / N_t. With 0, the problem of the literature, weights exist for the reference only.
+        lambda; ``"auto"`` is N_0 / N_t. With 0, the problem in the literature, only reference rows have weights.
     mass_tolerance : float, default=0.0
         epsilon, from 0 to 1.
     tol : float, default=1e-6
-        By how much the optimality conditions may be violated, as a share of N_0, the scale of kappa.
+        Largest violation of the optimality conditions, as a share of N_0, the scale of kappa.
     max_centers : int, default=100
-        Above 2000 reference rows K is replaced by its Nystroem approximation with this many centres, spread along a
-        random direction; no matrix with N_0 rows and columns is made.
+        With more than 2000 reference rows, K is replaced by its Nystroem approximation with this many centres, spread
+        along a random direction. No matrix of N_0 rows and columns is then created.
     max_ratio : float, default=100.0
-        B.
+        B, the largest weight.
     random_state : int, RandomState or None, default=None
         Seed of that direction and of the ``"rbf"`` map.
 
@@ -84,20 +85,20 @@ class KMM(KernelRatio):
     reference_ratio_ : array of shape (n_reference,)
         The weights w; ones before the first batch.
     width_, ridge_ : float
-        What the last batch was matched with.
+        Width and ridge used for the last batch.
     n_rounds_ : int
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
     Notes
     -----
-    The method weighs the reference and nothing else. With a ridge its optimality conditions say what the weight of a
-    further row would be, and this is what ``predict_ratio`` gives:
+    The method itself weights only the reference rows. With a ridge, its optimality conditions also determine the weight
+    of any other row, and ``predict_ratio`` returns it:
 
     .. math:: w(x) = \min\Big\{B, \max\Big\{0, \frac{1}{\lambda} \Big(\kappa(x) - \sum_i k(x, x_i) w_i - \nu
         \Big)\Big\}\Big\}
 
-    with :math:`\nu` the multiplier of the mass. At reference rows it is their weight, up to ``tol``.
+    where :math:`\nu` is the multiplier of the mass. At reference rows this equals their weight, up to ``tol``.
 
     Examples
     --------
@@ -140,12 +141,12 @@ class KMM(KernelRatio):
 
     @property
     def width_(self) -> float:
-        """Kernel width of the last batch; before the first, that of the reference."""
+        """Kernel width of the last batch; before the first batch, that of the reference."""
         return self.matrix_.width if self.state_ is None else self.state_.width
 
     @property
     def ridge_(self) -> float:
-        """Ridge of the last batch; before the first, that for a batch of one row."""
+        """Ridge of the last batch; before the first batch, that for a batch of one row."""
         return self._resolve_ridge(1) if self.state_ is None else self.state_.ridge
 
     def _forget(self) -> None:
@@ -176,13 +177,13 @@ class KMM(KernelRatio):
         """Return kappa of rows."""
         factor = -0.5 / (width * width)
         total = np.zeros(len(rows))
-        # No array has an entry for every reference row and every row of a large batch.
+        # Avoids an array with an entry for every pair of reference row and batch row if the batch is large.
         for part in _chunks(batch):
             total += np.exp(squared_distances(rows, part, row_norms) * factor).sum(axis=1)
         return total * (len(self.rows_) / len(batch))
 
     def _choose_start(self, problem: BoxProblem) -> FloatArray:
-        """Return the last answer, or what a sparse answer will be near where that is the better start."""
+        """Return the better start: the last solution, or a point near a sparse solution."""
         n_reference = len(problem.linear)
         last = np.ones(n_reference) if self.state_ is None else self.state_.weights
         if problem.ridge > 0.0:
@@ -203,7 +204,7 @@ class KMM(KernelRatio):
         return np.concatenate([self._extend(self.matrix_, self.state_, part) for part in _chunks(rows)])
 
     def _extend(self, matrix: KernelMatrix, state: MatchingState, rows: FloatArray) -> FloatArray:
-        """Weight of further rows, by the optimality conditions."""
+        """Return the weights of other rows, from the optimality conditions."""
         pull = self._pull(rows, state.batch, state.width) - matrix.cross(rows, state.weights)
         return np.clip((pull - state.multiplier) / state.ridge, 0.0, float(self.max_ratio))
 
@@ -213,7 +214,7 @@ class KMM(KernelRatio):
         return float(0.5 * np.mean(state.weights**2) - self._extend(matrix, state, held_out).mean())
 
     def _resolve_ridge(self, n_batch: int) -> float:
-        # Departs from the paper: the literature's KMM has no ridge, and follows every accident of a small batch.
+        # Departs from the paper: KMM in the literature has no ridge, and fits the noise of a small batch.
         return len(self.rows_) / n_batch if isinstance(self.ridge, str) else float(self.ridge)
 
     def _take_state(self, plain: dict[str, Any]) -> None:
@@ -229,7 +230,7 @@ class KMM(KernelRatio):
         require_number_in("mass_tolerance", self.mass_tolerance, 0.0, 1.0)
         require_number("tol", self.tol)
         if self.ridge == 0 and self.width == "cv":
-            raise ParameterError("width='cv' needs a ridge above 0: without one KMM says nothing of held-out rows.")
+            raise ParameterError("width='cv' needs a ridge above 0: without one, KMM has no weights for held-out rows.")
 
 
 def _chunks(rows: FloatArray) -> Iterator[FloatArray]:

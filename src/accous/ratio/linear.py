@@ -28,8 +28,8 @@ __all__ = ["LinearRatio"]
 class LinearRatio(RatioEstimator):
     """A ratio rho(phi(x).theta) with theta in a ball, learned by Online Newton Steps.
 
-    Subclasses keep a ``state_`` that is replaced as a whole by every round, so that a reader in another thread
-    sees one round or the next, never a mixture.
+    Subclasses keep a ``state_`` that every round replaces as a whole. A reader in another thread therefore sees one
+    round or the next, never a mixture.
     """
 
     has_scores: ClassVar[bool] = True
@@ -70,13 +70,13 @@ class LinearRatio(RatioEstimator):
 
     @property
     def n_rounds_(self) -> int:
-        """Rounds played."""
+        """Number of rounds so far."""
         n_rounds: int = self.state_.n_rounds
         return n_rounds
 
     @abstractmethod
     def _start_learning(self, neutral: FloatArray) -> None:
-        """Set ``rounds_``, which plays rounds, and ``state_``, the state before the first."""
+        """Set ``rounds_``, which runs the rounds, and ``state_``, the state before the first round."""
 
     @abstractmethod
     def _take_state(self, plain: dict[str, Any]) -> None:
@@ -84,12 +84,12 @@ class LinearRatio(RatioEstimator):
 
     @property
     def feature_bound_(self) -> float:
-        """R: rows of mapped features longer than this are brought back to it."""
+        """R: rows of mapped features longer than this are shortened to it."""
         return self.features_.bound
 
     @property
     def n_gradient_rows_(self) -> int:
-        """Reference rows that every round's gradients are summed over."""
+        """Number of reference rows that the gradients of every round are summed over."""
         return len(self.gradient_reference_.features)
 
     @property
@@ -110,15 +110,15 @@ class LinearRatio(RatioEstimator):
 
     @property
     def is_free_of_blas(self) -> bool:
-        """Whether a round runs in compiled loops only."""
+        """Whether a round runs entirely in compiled loops."""
         return self._is_free_of_blas
 
     def ratios_at(self, coef: FloatArray) -> FloatArray:
-        """Ratio of every reference row at a given theta, cut at ``max_ratio``."""
+        """Return the ratio of every reference row at a given theta, clipped at ``max_ratio``."""
         return self.whole_reference_.ratios(coef, float(self.max_ratio))
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
-        """Covariance over the reference of each feature with the score phi.theta at a given theta."""
+        """Return the covariance over the reference of each feature with the score phi.theta at a given theta."""
         return self.whole_reference_.score_covariances(coef)
 
     def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray]:
@@ -127,7 +127,7 @@ class LinearRatio(RatioEstimator):
         return features, np.asarray(self.reference_features_, dtype=np.float64)
 
     def score_loss(self, X_batch: Any) -> float:
-        """Observed loss of the current theta on a batch; lower is a better fit.
+        """Return the observed loss of the current theta on a batch; lower is better.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class LinearRatio(RatioEstimator):
         self._start_with(row_map, self._choose_rows(count_rows(X)), X)
 
     def _choose_rows(self, n_reference: int) -> IntArray | None:
-        """Reference rows that gradients are summed over; None for all of them."""
+        """Return the reference rows that gradients are summed over, or None for all of them."""
         if self.max_reference is None or n_reference <= self.max_reference:
             return None
         chosen = check_random_state(self.random_state).choice(n_reference, int(self.max_reference), replace=False)
@@ -181,14 +181,14 @@ class LinearRatio(RatioEstimator):
     def _make_neutral_coef(self, n_coefs: int) -> FloatArray:
         """Return the theta whose ratio is 1 everywhere."""
         neutral = np.zeros(n_coefs)
-        # Departs from the paper: theta = 0 would mean ratio 0 for the losses whose score is the ratio. The intercept
-        # column is last and, for these losses, exactly 1.
+        # Departs from the paper: theta = 0 would mean ratio 0 for losses whose score is the ratio. The intercept column
+        # is the last one and, for these losses, exactly 1.
         neutral[-1] = self.loss_.neutral_score
         neutral.setflags(write=False)
         return neutral
 
     def state_to_plain(self) -> dict[str, Any]:
-        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
+        """Return the learned state without the reference, as nested dicts of arrays and numbers."""
         return {
             "row_map": map_to_plain(self.features_.row_map),
             "gradient_indices": self.gradient_indices_,
@@ -198,7 +198,7 @@ class LinearRatio(RatioEstimator):
         }
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
         self._start_with(row_map, plain["gradient_indices"], X)
         self.step_size_ = plain["step_size"]
@@ -206,7 +206,7 @@ class LinearRatio(RatioEstimator):
         self._take_state(plain["state"])
 
     def play(self, X: Any) -> FloatArray:
-        """Play one round on what ``read`` gave, and return the ratios that its rows had before they were learned."""
+        """Run one round on rows returned by ``read``, and return their ratios from before the round."""
         batch, n_out_of_bound = self.features_.transform(X)
         ratios = np.empty(0)
         if self.keeps_record:
@@ -260,8 +260,8 @@ class LinearRatio(RatioEstimator):
         return float(self.radius)
 
     def _resolve_feature_map(self) -> Any:
-        # Rows are shortened beside an intercept and before they are divided by a bound that is found on them: a bound
-        # of the user's is for rows as long as they are.
+        # Rows are shortened only if there is an intercept and the bound is computed from them. A bound that the user
+        # passes applies to rows of their original length.
         is_shortened = self.fit_intercept and self.scale_features and self.feature_bound is None
         return self.feature_map if is_shortened or not _is_auto(self.feature_map) else "standardize"
 
@@ -281,9 +281,9 @@ def _is_auto(feature_map: Any) -> bool:
 
 
 def _theory_step_size(loss: Loss, largest_score: float) -> float:
-    """Return gamma = 3 (1 + beta) with beta = exp(S R), as the theorem has it."""
+    """Return gamma = 3 (1 + beta) with beta = exp(S R), as in the theorem."""
     if not loss.is_log_linear:
-        raise ParameterError(f"step_size='theory' is known for loss='logistic' only, not for {loss.name!r}.")
+        raise ParameterError(f"step_size='theory' is available for loss='logistic' only, not for {loss.name!r}.")
     with np.errstate(over="ignore"):
         step_size = float(3.0 * (1.0 + np.exp(largest_score)))
     if not math.isfinite(step_size):

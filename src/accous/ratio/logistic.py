@@ -1,4 +1,4 @@
-"""LogisticRatio: the ratio by a logistic regression of one batch against the reference."""
+"""LogisticRatio: the ratio from a logistic regression of one batch against the reference."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ class RegressionState:
 
 
 class LogisticRatio(RatioEstimator):
-    r"""Density ratio by a penalised logistic regression of one batch against the reference ("LR" in the paper).
+    r"""Density ratio from a penalised logistic regression of one batch against the reference ("LR" in the paper).
 
     .. math::
         r(x) = \exp(-\phi(x)^\top\theta), \qquad \theta = \arg\min \; L_t(\theta) + \frac{\lambda}{2 N_t}
         \|\theta_{1..d}\|^2
 
-    with :math:`L_t` the observed loss of the round, in which reference and batch count the same, and the intercept free
-    of the penalty. The regression is solved to the end in every round; ``partial_fit`` replaces the batch, and the same
-    batch gives the same bits, whatever came before.
+    where :math:`L_t` is the observed loss of the round. In it, reference and batch have equal weight, and the intercept
+    has no penalty. Every round solves the regression to convergence. ``partial_fit`` replaces the batch, and the same
+    batch always gives the same bits, regardless of earlier batches.
 
     Parameters
     ----------
     feature_map : {"standardize", "auto", "identity", "rbf"} or transformer, default="standardize"
         phi before the intercept; fitted on the reference.
     ridge : float, default=1.0
-        lambda: a batch of N_t rows is worth N_t times as much as the penalty.
+        lambda: a batch of N_t rows counts N_t times as much as the penalty.
     feature_bound : float, optional
-        Rows of mapped features longer than this are brought back to it. None: the 99 % quantile of the norms of the
+        Rows of mapped features longer than this are shortened to it. None uses the 99 % quantile of the norms of the
         reference.
     max_steps : int, default=50
-        Newton steps at most; the usual number is five.
+        Maximum number of Newton steps; five are usually enough.
     max_ratio : float, default=100.0
-        Ratios are cut there.
+        Larger ratios are clipped to this value.
     random_state : int, RandomState or None, default=None
         Seed of the ``"rbf"`` map.
 
     Attributes
     ----------
     coef_ : array of shape (n_columns + 1,)
-        theta; zeros before the first batch, the intercept last.
+        theta, with the intercept last; zeros before the first batch.
     reference_ratio_ : array of shape (n_reference,)
         Ratio of the reference rows under the last batch; ones before the first.
     n_rounds_ : int
@@ -106,17 +106,17 @@ class LogisticRatio(RatioEstimator):
 
     @property
     def n_rounds_(self) -> int:
-        """Rounds played."""
+        """Number of rounds so far."""
         return self.state_.n_rounds
 
     @property
     def feature_bound_(self) -> float:
-        """Rows of mapped features longer than this are brought back to it."""
+        """Rows of mapped features longer than this are shortened to it."""
         return self.features_.bound
 
     @property
     def reference_ratio_(self) -> FloatArray:
-        """Current ratio of every reference row, cut at ``max_ratio``."""
+        """Current ratio of every reference row, clipped at ``max_ratio``."""
         with one_blas_thread():
             return self._ratio_of_features(self.reference_features_)
 
@@ -146,11 +146,11 @@ class LogisticRatio(RatioEstimator):
         self.state_ = RegressionState(self.state_.n_rounds + 1, self._regress(batch))
 
     def _regress(self, batch: FloatArray) -> FloatArray:
-        # Departs from the paper: it speaks of Newton steps on the current batch without their number.
+        # Departs from the paper: it takes Newton steps on the current batch without saying how many.
         ridge, max_steps = float(self.ridge) / len(batch), int(self.max_steps)
         if self.wide_reference_ is not None:
             return fit_wide_ratio_regression(self.wide_reference_, batch, ridge, max_steps)
-        # From zero, not from the last answer: what is left of that below the tolerance would stay in the ratio.
+        # Start from zero, not from the last solution: a difference below the tolerance would remain in the ratio.
         return fit_ratio_regression(self.reference_features_, batch, ridge, np.zeros(batch.shape[1]), max_steps)
 
     def _ratio(self, X: Any) -> FloatArray:

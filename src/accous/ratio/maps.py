@@ -1,7 +1,7 @@
 """The maps from input rows to feature columns: auto, identity, standardize, rbf, or any scikit-learn transformer.
 
-Our own maps are arrays and arithmetic: nothing to unpickle, and no checks repeated on every row. What scikit-learn
-fits them with is imported when they are fitted: a saved model goes on without.
+The built-in maps consist of arrays and arithmetic: there is nothing to unpickle, and no checks are repeated on every
+row. The scikit-learn classes that fit them are imported during fitting, so a saved model does not need them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Identity(NamedMap):
 class Standardize(NamedMap):
     """Columns centred on the reference and divided by their deviation there, times what ``"auto"`` shortens rows by.
 
-    Constant columns have the deviation 1.
+    Constant columns count as having deviation 1.
     """
 
     mean: FloatArray
@@ -143,13 +143,13 @@ class RadialBasis(NamedMap):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A scikit-learn transformer of the user's, fitted on the reference; frames reach it unconverted."""
+    """A user's scikit-learn transformer, fitted on the reference; it receives frames unconverted."""
 
     transformer: Any
 
     def transform(self, X: Any) -> FloatArray:
         """Map rows."""
-        # Of a copy: some transformers write into their input.
+        # Pass a copy: some transformers write into their input.
         mapped = self.transformer.transform(own_copy(X, X))
         dense = mapped.toarray() if hasattr(mapped, "toarray") else mapped
         try:
@@ -158,7 +158,7 @@ class Foreign:
             raise DataError(f"The feature_map returned values that are not numbers ({error}).") from error
         if rows.ndim != 2 or rows.shape[0] != count_rows(X) or rows.shape[1] == 0:
             raise DataError(
-                f"The feature_map must return a row of one or more numbers for each of the {count_rows(X)} rows, got "
+                f"The feature_map must return one or more numbers for each of the {count_rows(X)} rows, got "
                 f"an array of shape {rows.shape}."
             )
         require_finite(rows, mapped, what="The feature_map's output is not finite: ")
@@ -199,7 +199,7 @@ def _kinds() -> dict[str, type[NamedMap]]:
 
 
 def fit_map(feature_map: Any, X: Any, random_state: Any) -> RowMap:
-    """Fit the map that the parameter names, or a clone of the transformer that it is, on the reference."""
+    """Fit on the reference the map that the parameter names, or a clone of the transformer that it holds."""
     if hasattr(feature_map, "fit") and hasattr(feature_map, "transform") and not isinstance(feature_map, type):
         return Foreign(clone(feature_map).fit(own_copy(X, X)))
     if not isinstance(feature_map, str) or feature_map not in FEATURE_MAPS:

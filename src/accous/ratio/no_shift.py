@@ -16,14 +16,14 @@ __all__ = ["NoShift"]
 class NoShift(RatioEstimator):
     """Ratio 1 for every row: the baseline that never adapts ("FIX" in the paper's experiments).
 
-    Width and column names are checked as by the others. The values of a frame are not looked at, so that it serves
-    beside any estimator, whatever the columns hold.
+    It checks width and column names like the other estimators. It does not read the values of a frame, so you can use
+    it with any estimator, whatever the columns contain.
 
     Attributes
     ----------
     reference_ratio_ : array of ones of shape (n_reference,)
     n_rounds_ : int
-        Rounds played.
+        Number of rounds so far.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -59,11 +59,11 @@ class NoShift(RatioEstimator):
         return 0.0
 
     def state_to_plain(self) -> dict[str, Any]:
-        """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
+        """Return the learned state without the reference, as nested dicts of arrays and numbers."""
         return {"n_rounds": self.n_rounds_}
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
-        """Take over what ``state_to_plain`` gave, on the same validated reference."""
+        """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         self._start(X)
         self.n_rounds_ = plain["n_rounds"]
 

@@ -17,89 +17,91 @@ __all__ = ["OnlineDensityRatio"]
 
 
 class OnlineDensityRatio(LinearRatio):
-    r"""Time-varying density ratio of an unlabelled stream to a reference set (Algorithms 1 and 2 of the paper).
+    r"""Time-varying density ratio of an unlabelled stream to a reference (Algorithms 1 and 2 of the paper).
 
     After round t the estimate is
 
     .. math:: \hat r_{t+1}(x) = \exp\big(-\phi(x)^\top \hat\theta_{t+1}\big), \qquad
         \hat\theta_{t+1} = \sum_i p_{t+1,i}\, \hat\theta_{t+1,i},
 
-    where each learner i runs Online Newton Steps on one interval of a geometric cover of time and the weights p
-    come from Adapt-ML-Prod. About :math:`\log_2 t` learners are alive in round t, so memory stays flat for ever.
+    where each learner i runs Online Newton Steps on one interval of a geometric cover of time, and the meta weights p
+    come from Adapt-ML-Prod. About :math:`\log_2 t` learners are active in round t, so memory hardly grows with the
+    number of rounds.
 
     Parameters
     ----------
     feature_map : {"auto", "identity", "standardize", "rbf"} or transformer, default="auto"
-        Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"``, except that beyond 256
-        columns rows are divided by sqrt(columns / 12) besides: as long as rows of a dozen columns, beside an intercept
-        of 1 (not without the intercept, for unscaled features or with a ``feature_bound``). ``"rbf"`` is up to 100
-        Nystroem features of a Gaussian kernel on standardised columns, its width by the median rule. A transformer is
-        cloned, and frames reach it unconverted.
+        Map before the linear model, fitted on the reference. ``"auto"`` is ``"standardize"`` up to 256 columns. Beyond
+        that it also divides rows by sqrt(columns / 12), so that they are as long as rows of a dozen columns and the
+        intercept of 1 keeps its weight. It does not divide without an intercept, for unscaled features, or with a
+        ``feature_bound``. ``"rbf"`` uses up to 100 Nystroem features of a Gaussian kernel on standardised columns, with
+        the width from the median rule. A transformer is cloned, and it receives frames unconverted.
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
     radius : float, optional
-        S, the largest norm of theta. None: d/2 as in the paper for unscaled features; for scaled ones
-        ``max(d/2, 10, z)``, z the score of ``max_ratio`` (its logarithm for the logistic loss, itself for the others).
-        d counts the intercept.
+        S, the largest norm of theta. None uses d/2 for unscaled features, as in the paper, and ``max(d/2, 10, z)`` for
+        scaled ones. Here z is the score of ``max_ratio``: its logarithm for the logistic loss, ``max_ratio`` itself for
+        the others. d counts the intercept.
     feature_bound : float, optional
-        R; longer feature rows are brought back to it. None: the 99 % quantile of the reference's norms.
+        R; longer feature rows are shortened to it. None uses the 99 % quantile of the norms of the reference.
     scale_features : bool, default=True
-        Divide features by R, so that they have norm at most 1.
+        Divide features by R, so that their norm is at most 1.
     fit_intercept : bool, default=True
         Append a constant 1 to the features.
     step_size : float or {"auto", "theory"}, default="auto"
         gamma. ``"auto"`` is ``10 min(n_batch^(1/4), 2)`` for the logistic loss and a fifth of it for the two others;
         ``"theory"`` is the theorem's ``3 (1 + exp(S R))``.
     ridge : float, default=1.0
-        lambda; every learner's matrix starts at lambda times the identity.
+        lambda; the matrix of every learner starts as lambda times the identity.
     min_interval : int, default=4
-        Length of the shortest interval, a power of two. In rounds before it the ratio is 1.
+        Length of the shortest interval, a power of two. In earlier rounds the ratio is 1.
     horizon : int, optional
-        Number of rounds, where known. None runs for ever; a number reproduces the paper, and rounds beyond it
-        go on with its constant.
+        Number of rounds, if known. None works for streams of any length. A number reproduces the paper; rounds beyond
+        it continue with the same constant.
     start : {"auto", "zero", "ensemble"}, default="auto"
-        Where a new learner starts: the neutral theta, or the weighted mean of the learners of the round before.
-        ``"auto"`` is ``"zero"``, except that the weighted mean is handed over when all learners restart together, as
-        they do in every round that is a power of two.
+        Where a new learner starts: at the neutral theta (``"zero"``), or at the weighted mean of the learners of the
+        previous round (``"ensemble"``). ``"auto"`` is ``"zero"``, except when all learners restart together, as in
+        every round that is a power of two: then they start at the weighted mean.
     meta_range : {"auto", "paper", "running"}, default="auto"
-        What the meta-learner's margins are divided by: S R, or the largest margin seen. ``"auto"`` is
-        ``"running"``.
+        Divisor of the meta-learner's margins: S R (``"paper"``), or the largest margin seen (``"running"``). ``"auto"``
+        is ``"running"``.
     max_ratio : float, default=100.0
-        Ratios are cut here.
+        Larger ratios are clipped to this value.
     max_reference : int, optional
-        Rows of the reference that every round's gradients are summed over: a uniform sample drawn once, where the
-        reference is larger. A round's cost is linear in it. None: all rows. Ratios are given for all rows in any case.
+        Number of reference rows that the gradients of every round are summed over. If the reference is larger, a
+        uniform sample is drawn once. The cost of a round is linear in this number. None uses all rows. Ratios are
+        always computed for all rows.
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the products over the reference where features are wide (more than 95 columns); narrower ones are
-        always double. Single precision halves their time and memory; docs/performance.md has the error.
+        Precision of the products over the reference for wide features (more than 95 columns). Narrower features always
+        use double precision. Single precision halves time and memory; docs/performance.md shows the error.
     metric : {"auto", "full", "diagonal", "low_rank"}, default="auto"
-        What each learner keeps of its matrix A: all of it, its diagonal, or the ridge and the ``metric_rank`` strongest
-        directions of the gradients. ``"auto"`` is ``"full"`` up to 1024 features, the intercept not counted, and
-        ``"low_rank"`` beyond. docs/performance.md has memory, speed and error of each.
+        What each learner keeps of its matrix A: the whole matrix, its diagonal, or the ridge and the ``metric_rank``
+        strongest directions of the gradients. ``"auto"`` is ``"full"`` up to 1024 features, not counting the intercept,
+        and ``"low_rank"`` beyond. docs/performance.md shows the memory, speed and error of each.
     metric_rank : int, default=32
-        k of ``"low_rank"``: a learner holds up to 2k rows of d numbers, and nothing is lost on gradients of at most k
-        directions, or in its first 2k rounds.
+        k of ``"low_rank"``. A learner holds up to 2k rows of d numbers. It is exact in its first 2k rounds, and for
+        gradients that span at most k directions.
     random_state : int, RandomState or None, default=None
         Seed of the ``"rbf"`` map and of the sample of ``max_reference`` rows; nothing else is random.
 
     Attributes
     ----------
     coef_ : array of shape (d,)
-        theta of the mapped, bounded and possibly scaled features, for the round to come.
+        theta of the mapped, bounded and possibly scaled features, for the next round.
     reference_ratio_ : array of shape (n_reference,)
         Current ratio of the reference rows.
     learner_lengths_, learner_weights_, learner_coefs_ : arrays
-        Interval length (ascending), meta weight p and theta of each learner active in the round to come.
+        Interval length (ascending), meta weight p and theta of each learner active in the next round.
     n_rounds_ : int
-        Rounds played.
+        Number of rounds so far.
     feature_bound_, radius_, step_size_ : float
-        What the parameters resolved to; the step is that of the last round.
+        Resolved values of the parameters; the step size is that of the last round.
     metric_ : str
-        What ``metric`` resolved to.
+        Resolved value of ``metric``.
     n_out_of_bound_ : int
-        Batch rows so far that were longer than ``feature_bound_``.
+        Number of batch rows so far that were longer than ``feature_bound_``.
     n_gradient_rows_ : int
-        Reference rows that gradients are summed over: all of them, or ``max_reference``.
+        Number of reference rows that gradients are summed over: all of them, or ``max_reference``.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -209,11 +211,11 @@ class OnlineDensityRatio(LinearRatio):
         return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
 
     def history_in_use(self, n_rounds: int) -> float:
-        """Return the mean interval length of the learners, by their weights."""
+        """Return the mean interval length of the learners, weighted by their meta weights."""
         return float(self.state_.weights @ self.state_.lengths)
 
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference by each active learner, and the meta weights."""
+        """Return ratios of the reference from each active learner, and the meta weights."""
         ratios = [self.ratios_at(coef) for coef in self.state_.learners.coefs]
         return np.reshape(ratios, (len(ratios), len(self.reference_features_))), self.learner_weights_
 

@@ -15,9 +15,9 @@ class RULSIF(LeastSquaresRatio):
 
     .. math:: r_\alpha(x) = \frac{D_t(x)}{\alpha D_t(x) + (1 - \alpha) D_0(x)} \le \frac1\alpha
 
-    by the closed form of :class:`accous.ULSIF` with :math:`H = (1 - \alpha) \operatorname{mean}_{S_0} k k^\top + \alpha
-    \operatorname{mean}_{S_t} k k^\top` (Yamada and others, Neural Computation 2013). ``partial_fit`` replaces the
-    batch. Note that r_alpha is not the ratio itself: it is flatter, and tells the same order of rows.
+    is computed by the closed form of :class:`accous.ULSIF` with :math:`H = (1 - \alpha) \operatorname{mean}_{S_0}
+    k k^\top + \alpha \operatorname{mean}_{S_t} k k^\top` (Yamada and others, Neural Computation 2013). ``partial_fit``
+    replaces the batch. Note that r_alpha is not the ratio itself: it is flatter, but it ranks rows in the same order.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ __all__ = ["SingleLearnerRatio"]
 
 @dataclass(frozen=True, slots=True)
 class SingleState:
-    """The learner and how many rounds it has played."""
+    """The learner, and the number of rounds so far."""
 
     n_rounds: int
     learner: LearnerStack
@@ -29,7 +29,7 @@ class SingleState:
 
 @dataclass(frozen=True, slots=True)
 class SingleRounds:
-    """Plays the rounds of one learner (Algorithm 1)."""
+    """Runs the rounds of one learner (Algorithm 1)."""
 
     reference: Reference
     radius: float
@@ -42,10 +42,10 @@ class SingleRounds:
 
 
 class SingleLearnerRatio(LinearRatio):
-    """Density ratio by one Online Newton Step learner over all history (Algorithm 1; "OLRE" in the experiments).
+    """Density ratio from one Online Newton Step learner over all history (Algorithm 1; "OLRE" in the experiments).
 
-    It forgets nothing, so it is as good as the ensemble while the stream stands still and falls behind when it
-    moves: the ablation that shows what the ensemble is for.
+    It forgets nothing. It is as good as the ensemble while the stream does not move, and falls behind when it does.
+    This ablation shows what the ensemble adds.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class SingleLearnerRatio(LinearRatio):
         self.random_state = random_state
 
     def history_in_use(self, n_rounds: int) -> float:
-        """Return the number of rounds: one learner rests on all of them."""
+        """Return the number of rounds: the one learner uses all of them."""
         return float(n_rounds)
 
     def _start_learning(self, neutral: FloatArray) -> None:

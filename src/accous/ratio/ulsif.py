@@ -47,7 +47,7 @@ class LeastSquaresRatio(MixtureRatio):
         return MixtureState(basis, coefs, ridge, self._combine(kernels, coefs))
 
     def _select(self, distances: FloatArray, batch_distances: FloatArray, centers: FloatArray) -> tuple[float, float]:
-        """Return the width and ridge with the smallest leave-one-out loss, or the ones given."""
+        """Return the width and ridge with the smallest leave-one-out loss, or the ones the user passed."""
         n_batch = len(batch_distances)
         settings = list(product(self._candidate_widths(n_batch), self._candidate_ridges(n_batch)))
         if len(settings) == 1:
@@ -78,24 +78,24 @@ class ULSIF(LeastSquaresRatio):
 
     .. math:: r(x) = \sum_l a_l k_\sigma(x, c_l), \qquad a = \max(0, (H + \lambda I)^{-1} h),
 
-    with H the mean of :math:`k k^\top` over the reference, h the mean of k over the batch, and centres at rows of the
-    batch (Kanamori, Hido and Sugiyama, JMLR 2009). ``partial_fit`` replaces the batch.
+    where H is the mean of :math:`k k^\top` over the reference, h is the mean of k over the batch, and the centres are
+    rows of the batch (Kanamori, Hido and Sugiyama, JMLR 2009). ``partial_fit`` replaces the batch.
 
     Parameters
     ----------
     feature_map : {"standardize", "auto", "identity", "rbf"} or transformer, default="standardize"
-        What kernels see of a row; fitted on the reference.
+        Map of the rows before the kernels; fitted on the reference.
     width : float, "median" or "cv", default="median"
-        sigma of the kernel exp(-distance^2 / 2 sigma^2). ``"median"``: at the median distance between reference rows
-        the kernel has fallen to 1/e; ``"cv"``: chosen by leave-one-out in every round
-        among 1/4 to 4 times that.
+        sigma of the kernel exp(-distance^2 / 2 sigma^2). With ``"median"``, the kernel falls to 1/e at the median
+        distance between reference rows. ``"cv"`` chooses among 1/4 to 4 times that width by leave-one-out in every
+        round.
     ridge : float or "cv", default=0.1
-        lambda; ``"cv"``: by leave-one-out in every round. A batch of one row leaves nothing to validate on: the
-        median and 0.1 then.
+        lambda; ``"cv"`` chooses it by leave-one-out in every round. A batch of one row leaves nothing to validate on:
+        the median rule and 0.1 are used then.
     max_centers : int, default=100
-        Centres are the rows of the batch, or this many of them, spread along a random direction.
+        The centres are the rows of the batch, or this many of them, spread along a random direction.
     max_ratio : float, default=100.0
-        Ratios are cut there.
+        Larger ratios are clipped to this value.
     random_state : int, RandomState or None, default=None
         Seed of that direction and of the ``"rbf"`` map.
 
@@ -104,7 +104,7 @@ class ULSIF(LeastSquaresRatio):
     reference_ratio_ : array of shape (n_reference,)
         Ratio of the reference rows under the last batch; ones before the first.
     width_, ridge_ : float
-        What the last batch was fitted with.
+        Width and ridge used for the last batch.
     centers_, coef_ : arrays of shape (n_centers, n_columns) and (n_centers,)
     n_rounds_ : int
     n_features_in_, feature_names_in_

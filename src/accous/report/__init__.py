@@ -1,1 +1,1 @@
-"""The report: one page that opens offline, for a person who has not read the paper."""
+"""The report: one HTML page that opens offline, written for readers who have not read the paper."""

@@ -1,4 +1,4 @@
-"""The report's charts, as plotly reads them: plain dicts, without colours of text and grid, which the page sets."""
+"""The report's charts as the plain dicts that plotly reads; the page sets the colours of text and grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 Figure = dict[str, Any]
 
-# Seen well on light and on dark pages, and told apart with any kind of colour vision.
+# Readable on light and dark pages, and distinguishable with any kind of colour vision.
 _ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#2fa58c", "#8b95a1"
 _BAND = "rgba(42,143,214,0.18)"
 _HEAT = [[0.0, "rgba(42,143,214,0)"], [1.0, "rgba(42,143,214,1)"]]
@@ -30,7 +30,7 @@ _MOST_MEASURED = 64
 
 
 def error_figure(subject: Subject) -> Figure | None:
-    """Label-free risk with its interval and, where there were labels, the error, over time."""
+    """Draw the label-free risk with its interval over time, and the measured error if there were labels."""
     history = subject.history
     is_read = ~np.isnan(history.column("risk"))
     rounds = history.rounds[is_read]
@@ -59,7 +59,7 @@ def error_figure(subject: Subject) -> Figure | None:
 
 
 def sample_size_figure(subject: Subject) -> Figure | None:
-    """How many reference rows carry the weight, over time."""
+    """Draw how many reference rows carry the weight, over time."""
     history = subject.history
     if not len(history):
         return None
@@ -72,7 +72,7 @@ def sample_size_figure(subject: Subject) -> Figure | None:
 
 
 def lengths_figure(subject: Subject) -> Figure | None:
-    """Which interval lengths carry the weight, over time: the paper's heat map."""
+    """Draw which interval lengths carry the weight, over time: the paper's heat map."""
     weights = subject.history.length_weights
     if not len(weights) or not weights.any():
         return None
@@ -95,12 +95,12 @@ def lengths_figure(subject: Subject) -> Figure | None:
 
 
 def moved_columns(subject: Subject) -> list[tuple[str, float]]:
-    """Columns that the chart of the drift has room for, with their shares; those without a share are left out."""
+    """Return the columns that fit into the drift chart, with their shares; columns with no share are left out."""
     return [(name, share) for name, share in subject.column_shares() if share > 0.0][:_MOST_COLUMNS]
 
 
 def moved_figure(subject: Subject) -> Figure | None:
-    """Which columns carry the drift."""
+    """Draw which columns carry the drift."""
     shares = moved_columns(subject)
     if not shares:
         return None
@@ -115,13 +115,13 @@ def moved_figure(subject: Subject) -> Figure | None:
     }
     layout = _layout("")
     layout["height"] = 90 + 24 * len(shares)
-    layout["xaxis"] = {"title": {"text": "share in the drift"}, "tickformat": ".0%", "rangemode": "tozero"}
+    layout["xaxis"] = {"title": {"text": "share of the drift"}, "tickformat": ".0%", "rangemode": "tozero"}
     layout["yaxis"] = {"type": "category", "automargin": True}
     return {"data": [trace], "layout": layout}
 
 
 def weights_figure(subject: Subject) -> Figure | None:
-    """How the weights are distributed over the reference."""
+    """Draw how the weights are distributed over the reference."""
     if subject.model.n_rounds_ == 0:
         return None
     weights = subject.model.reference_weight_
@@ -143,7 +143,7 @@ def weights_figure(subject: Subject) -> Figure | None:
         for values, name, colour in bars
     ]
     layout = _layout("share")
-    title = "weight of a row, where 1 is as common as in the reference"
+    title = "weight of a row (1: as common now as in the reference)"
     layout["xaxis"] = {"title": {"text": title}, "type": "category", "automargin": True, "tickangle": -45}
     layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
     return {"data": traces, "layout": layout}
@@ -206,7 +206,7 @@ def _dots(x: NDArray[Any], y: NDArray[np.float64], name: str, colour: str) -> Fi
 
 
 def _averaged(*columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """At most so many points, each the mean of neighbours: single batches of few rows are mostly noise."""
+    """Average neighbours down to at most ``_MOST_MEASURED`` points: single batches of few rows are mostly noise."""
     size = -(-len(columns[0]) // _MOST_MEASURED)
     starts = np.arange(0, len(columns[0]), size)
     counts = np.diff([*starts, len(columns[0])])

@@ -31,22 +31,22 @@ _TITLES = {
     "weights": "How the weights are distributed",
 }
 _NOTES = {
-    "error": """The estimate needs no labels: it weights the reference's own errors like the current inputs. Dotted
-        lines mark changes of the inputs. Where the interval is wide, few reference rows resemble the current
-        inputs.""",
-    "sample": """Rows that resemble the current inputs count more, others less. The fewer carry the weight,
-        the less sure is all that is learned from them.""",
-    "lengths": """Many small learners run side by side, each on a stretch of the latest rounds; the stronger the
-        colour, the more weight a length has. After a sudden change the short ones take over, in quiet times the long
-        ones.""",
-    "moved": "The share of each column in the difference between recent inputs and the reference.",
-    "weights": "If a few rows carry most of the weight, everything rests on them.",
+    "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
+        that resemble the current inputs. Dotted lines mark changes in the inputs. A wide interval means that few
+        reference rows resemble the current inputs.""",
+    "sample": """Reference rows that resemble the current inputs count more than others. The fewer rows carry the
+        weight, the less certain the results are.""",
+    "lengths": """Many small learners run side by side. Each one learns from a different number of recent rounds. A
+        stronger colour means more weight. After a sudden change, learners with a short history take over. While the
+        inputs are stable, learners with a long history do.""",
+    "moved": "How much each column contributes to the difference between recent inputs and the reference.",
+    "weights": "If a few rows carry most of the weight, all results depend on those rows.",
 }
-_TONES = {"good": "can be trusted", "thin": "little to go by", "bad": "cannot be trusted", "none": "no data yet"}
+_TONES = {"good": "can be trusted", "thin": "little evidence", "bad": "cannot be trusted", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
-    """Return the report as HTML that needs nothing else, online or off."""
+    """Return the report as a single HTML page that needs no other file and no network."""
     plotly = import_extra("plotly.offline", "The report")
     figures: dict[str, Figure] = {}
     sections = [_head(subject), _verdict(subject), _tiles(subject), *_charts(subject, figures), _settings(subject)]
@@ -55,11 +55,11 @@ def render_page(subject: Subject) -> str:
         "style": _asset("page.css"),
         "body": "\n".join(sections),
         "plotly": plotly.get_plotlyjs() if figures else "",
-        # A text that ends a script element must not stand in one.
+        # "</script>" inside the data would end the script element.
         "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
         "script": _asset("page.js"),
     }
-    # In one pass: a column may be called like a place to fill in.
+    # Replace in one pass: a column name may look like a placeholder.
     return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset("page.html"))
 
 
@@ -88,10 +88,10 @@ def _tiles(subject: Subject) -> str:
     risk = model.risk_
     tiles = [
         ("estimated error now", _percent(risk.adapted), _interval(risk.adapted_low, risk.adapted_high)),
-        ("of the fixed model", _percent(risk.fixed), _interval(risk.fixed_low, risk.fixed_high)),
+        ("estimated error, fixed model", _percent(risk.fixed), _interval(risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
-        ("changes noticed", f"{len(model.drift_events_):,}", "sudden or slow"),
+        ("changes detected", f"{len(model.drift_events_):,}", "sudden or slow"),
     ]
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
@@ -105,7 +105,7 @@ def _tile(name: str, value: str, note: str) -> str:
 
 
 def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
-    """Return the sections with charts, and collect the figures they show."""
+    """Return the sections that have a chart, and add their figures to ``figures``."""
     charts = {
         "error": error_figure(subject),
         "sample": sample_size_figure(subject),
@@ -127,26 +127,26 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
 
 
 def _note_of_many(subject: Subject) -> str:
-    """Say how many columns are in the picture, and how much of the drift, where it does not show all of them."""
+    """If the chart does not show all columns, say how many it shows and how much of the drift they carry."""
     n_columns, shown = len(subject.column_shares()), moved_columns(subject)
     if len(shown) == n_columns:
         return ""
     of_shown = sum(share for _, share in shown)
-    return f" These are the first {len(shown)} of {n_columns:,}; together they have {of_shown:.0%}."
+    return f" The chart shows {len(shown)} of {n_columns:,} columns; together they account for {of_shown:.0%}."
 
 
 def _events(subject: Subject) -> str:
     events = subject.model.drift_events_
     if not events:
-        return "<section><h2>Changes of the inputs</h2><p>None was noticed.</p></section>"
+        return "<section><h2>Changes in the inputs</h2><p>No change was detected.</p></section>"
     rows = []
     for event in events[-20:][::-1]:
-        took = "going on" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
         columns = ", ".join(subject.event_columns(event.features))
         rows.append((f"{event.round:,}", f"{event.size:.0%}", columns, took))
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     table = _table(["round", "weight that moved", "columns that carry it", "time to adapt"], rows)
-    return f"<section><h2>Changes of the inputs</h2>{older}{table}</section>"
+    return f"<section><h2>Changes in the inputs</h2>{older}{table}</section>"
 
 
 def _settings(subject: Subject) -> str:

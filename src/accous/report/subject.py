@@ -1,4 +1,4 @@
-"""What a report is about, read from a model and its history once."""
+"""The subject of a report: a model and its history, read once."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["Subject", "subject_of_pipeline"]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, its history and how its columns are called.
+    """A model, its history and the names of its columns.
 
     Attributes
     ----------
     name : str
-        Of the model.
+        Name of the model.
     model : AdaptiveClassifier
     history : History
     columns : list of str
-        The column that each feature was made of; a column may be there several times.
+        The column that each feature was made from; a column may appear several times.
     settings : dict of str to str
-        For the last table.
+        Rows of the settings table.
     preparation : list of (column, kind, what is done)
+        Rows of the table of columns.
     """
 
     name: str
@@ -41,25 +42,25 @@ class Subject:
 
     @property
     def moved_share(self) -> float:
-        """How far the inputs have moved: total variation between the weights in use and equal ones, in [0, 1]."""
+        """How far the inputs have moved: total variation between the current weights and equal weights, in [0, 1]."""
         weights = self.model.reference_weight_ / self.model.reference_weight_.mean()
         return float(0.5 * np.abs(weights - 1.0).mean())
 
     def column_shares(self) -> list[tuple[str, float]]:
-        """Share of each column in the drift, the largest first."""
+        """Share of the drift that each column carries, largest first."""
         shares: dict[str, float] = {}
         for column, share in zip(self.columns, self.model.drift_attribution_.tolist(), strict=True):
             shares[column] = shares.get(column, 0.0) + share
         return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
 
     def event_columns(self, features: tuple[str, ...]) -> list[str]:
-        """Columns that an event names; a model fitted on arrays calls its features x0, x1 and so on."""
+        """Return the columns that an event names; a model fitted on arrays calls its features x0, x1 and so on."""
         if hasattr(self.model, "feature_names_in_"):
             return list(features)
         return list(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
 
     def measured_errors(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Rounds with labels, and the errors of the adapted and of the fixed model there."""
+        """Return the rounds that had labels, and the errors of the adapted and the fixed model in them."""
         n_scored = self.history.column("n_scored")
         is_scored = n_scored > 0
         counts = n_scored[is_scored]
@@ -71,7 +72,7 @@ class Subject:
 
 
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
-    """What a report on a model's folder is about."""
+    """Return the subject of a report on a model's folder."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
     accuracy = pipeline.settings["accuracy"]
     settings["accuracy"] = (

@@ -1,4 +1,4 @@
-"""What a report says in words: the verdict, how far the inputs moved, and what to do."""
+"""The sentences of a report: the verdict, how far the inputs moved, and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Verdict:
     tone : {"good", "thin", "bad", "none"}
     headline : str
     moved : str
-        How far the inputs have moved, and which.
+        How far the inputs have moved, and which columns moved.
     trust : str
         Whether the adaptation can be trusted, and why.
     advice : list of str
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def judge_in_words(subject: Subject) -> Verdict:
-    """Put the model's own diagnostics into words."""
+    """Describe the model's diagnostics in sentences."""
     trust = subject.model.trust_
     if subject.model.n_rounds_ == 0:
         none = "No batch has been seen yet."
@@ -47,11 +47,11 @@ def judge_in_words(subject: Subject) -> Verdict:
 def _headline(subject: Subject) -> str:
     trust, moved = subject.model.trust_, subject.moved_share
     if trust.verdict == "no overlap":
-        return "The inputs have left what the reference covers"
+        return "The inputs have left the range that the reference covers"
     if trust.verdict == "thin":
-        return "The inputs have moved to where the reference has few rows"
+        return "The inputs have moved to a region where the reference has few rows"
     if trust.is_vetoed:
-        return "The inputs have moved, and the fixed model serves them better"
+        return "The inputs have moved, and the fixed model handles them better"
     if moved < _HARDLY:
         return "The inputs look like the reference"
     return "The inputs have moved, and the model follows"
@@ -59,16 +59,16 @@ def _headline(subject: Subject) -> str:
 
 def _moved(subject: Subject) -> str:
     moved = subject.moved_share
-    how = "hardly" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
-    text = f"The inputs have moved {how}: {moved:.0%} of the reference's weight now lies on other rows."
+    how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
+    text = f"The inputs have moved {how}: {moved:.0%} of the reference's weight has shifted to other rows."
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
-        text += f" Mostly moved: {', '.join(leading)}."
+        text += f" Columns that moved most: {', '.join(leading)}."
     n_events = len(subject.model.drift_events_)
     if n_events:
         last = subject.model.drift_events_[-1]
-        changes = "One change was noticed" if n_events == 1 else f"{n_events} changes were noticed"
-        text += f" {changes}, the last in round {last.round:,}."
+        changes = "One change was detected," if n_events == 1 else f"{n_events} changes were detected, the last"
+        text += f" {changes} in round {last.round:,}."
     return text
 
 
@@ -76,23 +76,23 @@ def _advice(subject: Subject) -> list[str]:
     trust, risk = subject.model.trust_, subject.model.risk_
     advice = []
     if trust.verdict == "no overlap":
-        advice.append("Do not rely on the predictions for the current inputs: no weighting of this reference can help.")
-        advice.append("Label a few hundred of the recent rows, add them to the reference, and run accous fit again.")
+        advice.append("Do not rely on the current predictions: no weighting of this reference fits the current inputs.")
+        advice.append("Label a few hundred recent rows, add them to the reference, and run accous fit again.")
     elif trust.verdict == "thin":
         advice.append("Use the predictions with care, and check a sample of them by hand.")
-        advice.append("Label some of the recent rows and add them to the reference: a hundred go a long way.")
+        advice.append("Label some recent rows and add them to the reference: even a hundred help a lot.")
     elif subject.moved_share < _HARDLY:
-        advice.append("Nothing needs to be done.")
+        advice.append("You do not need to do anything.")
     else:
-        advice.append("Go on: the predictions are made for the current inputs.")
+        advice.append("You can keep using the predictions: they are adapted to the current inputs.")
     if trust.is_vetoed:
-        advice.append("Predictions are those of the fixed model now; the adaptation is tried again by itself.")
+        advice.append("The fixed model currently makes the predictions; accous retries the adaptation automatically.")
     if risk.fixed - risk.adapted > 0.01 and not trust.is_vetoed and trust.verdict != "no overlap":
         gain = 100 * (risk.fixed - risk.adapted)
-        advice.append(f"By its own estimate the adapted model errs {gain:.1f} points less than the fixed one would.")
+        advice.append(f"The estimated error of the adapted model is {gain:.1f} points below that of the fixed model.")
     if not subject.history.totals()["n_scored"]:
         advice.append(
-            "All this holds as long as equal inputs have equal labels now as before, which nothing without labels can "
-            "show: give some labels now and then (accous adapt --label) to check."
+            "All of this assumes that the same input still gets the same label as in the reference. Only labels can "
+            "confirm that: pass some from time to time (accous adapt --label)."
         )
     return advice

@@ -1,1 +1,1 @@
-"""The commands below ``accous bench``."""
+"""The subcommands of ``accous bench``."""

@@ -31,9 +31,13 @@ _SpecName = Annotated[
 ]
 _Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Folder of the results.", show_default="results/SPEC", rich_help_panel="Where"),
+    typer.Option(
+        "--output", "-o", help="Folder for the results.", show_default="results/SPEC", rich_help_panel="Where"
+    ),
 ]
-_Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes on this machine.", rich_help_panel="Where")]
+_Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel="Where")
+]
 _Dask = Annotated[
     str | None,
     typer.Option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://...", rich_help_panel="Where"),
@@ -45,9 +49,9 @@ _Shifts = Annotated[str | None, typer.Option("--shifts", help="Only these.", ric
 _BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Only these.", rich_help_panel=_PART)]
 _Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these.", rich_help_panel=_PART)]
 _Rounds = Annotated[
-    int | None, typer.Option("--rounds", help="As many rounds instead of the spec's.", rich_help_panel=_PART)
+    int | None, typer.Option("--rounds", help="Number of rounds, instead of the spec's.", rich_help_panel=_PART)
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no remarks.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show a progress bar or messages.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -99,10 +103,10 @@ def run(
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
-    """Run a grid; runs that are finished already are not run again.
+    """Run a grid; finished runs are not run again.
 
-    Every run is one line of JSON in the output folder, written as soon as it is finished: interrupt and start again as
-    often as you like. A run that fails is recorded and the others go on; the next start tries it again.
+    Every run is one line of JSON in the output folder, written as soon as it is finished: you can interrupt and restart
+    at any time. A run that fails is recorded and the others continue; the next start tries it again.
     """
     if jobs < 1:
         raise ParameterError(f"--jobs must be at least 1, got {jobs}.")
@@ -134,7 +138,7 @@ def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Con
             play_grid(left, file, n_jobs=jobs, dask=dask, on_row=progress.note)
         except KeyboardInterrupt:
             remarks.print(
-                f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to go on."
+                f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
             )
             raise
     wanted = {run.identity() for run in runs}

@@ -1,4 +1,4 @@
-"""A live bar for a grid of runs, with the time that is left by what such runs have taken so far."""
+"""A progress bar for a grid of runs, with the remaining time estimated from finished runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SECONDS_BETWEEN_LINES = 20.0
 class GridProgress:
     """Shows how many runs are done and how long the others will take.
 
-    Runs of one contender take about equally long, those of two may differ a hundredfold: what is left is counted by
-    contender, data set, rounds and batch size.
+    Runs of one contender take about equally long, but contenders may differ by a factor of a hundred. The remaining
+    time is therefore estimated by contender, data set, rounds and batch size.
 
     Parameters
     ----------
     runs : sequence of Run
     n_jobs : int
-        Runs at a time.
+        Number of runs in parallel.
     console : Console
     """
 
@@ -59,7 +59,7 @@ class GridProgress:
         self._progress.stop()
 
     def note(self, row: dict[str, Any]) -> None:
-        """A run is finished."""
+        """Update the bar after a finished run."""
         kind = _kind(row)
         self._left[kind] -= 1
         self._seconds[kind].append(float(row["seconds"]))
@@ -69,13 +69,13 @@ class GridProgress:
         what = f"{row['dataset']} {row['shift']} {row['contender']}"
         self.n_finished += 1
         if self._is_hidden and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
-            # No bar in a log file, but a sign of life.
+            # In a log file, print lines instead of a bar.
             self._console.print(f"{self.n_finished} of {self._n_runs} runs finished, {left}{failures}")
             self._last_word = time.monotonic()
         self._progress.update(self._task, advance=1, left=left + failures, description=what)
 
     def seconds_left(self) -> float:
-        """Estimate from the mean time of finished runs of the same kind; of all of them where there are none yet."""
+        """Estimate from the mean time of finished runs of the same kind, or of all runs if there are none yet."""
         finished = [seconds for times in self._seconds.values() for seconds in times]
         overall = sum(finished) / len(finished)
         means = {kind: sum(times) / len(times) for kind, times in self._seconds.items()}

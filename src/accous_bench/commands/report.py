@@ -1,4 +1,4 @@
-"""``accous bench report``: the tables and figures of a benchmark, the paper's numbers beside ours."""
+"""``accous bench report``: the tables and figures of a benchmark, next to the paper's numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _Inputs = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FOLDER",
-        help="Folders that accous bench run has written, or files of aggregates.",
+        help="Folders written by accous bench run, or files of aggregates.",
         show_default="all folders in results",
     ),
 ]
-_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report; made where it is missing.")]
-_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures; needs matplotlib.")]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the report; created if it does not exist.")]
+_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 def report(
@@ -35,11 +35,10 @@ def report(
     figures: _HasFigures = True,
     quiet: _Quiet = False,
 ) -> int:
-    """Make tables and figures of a benchmark, with the paper's numbers beside ours.
+    """Make the tables and figures of a benchmark, next to the paper's numbers.
 
-    Writes report.md, report.tex, report.html (one page, opens offline), aggregates.json (all that the report is made
-    from, small enough to be committed) and figures/*.svg and *.png. Runs that failed, fewer seeds and shorter streams
-    are named in footnotes.
+    Writes report.md, report.tex, report.html (one page, opens offline), aggregates.json (the data behind the report,
+    small enough to commit) and figures/*.svg and *.png. Footnotes name failed runs, missing seeds and shorter streams.
     """
     from accous_bench.reporting.report import write_report
 
@@ -56,8 +55,8 @@ def report(
 
 
 def _default_folders() -> list[Path]:
-    """Where accous bench run writes unless told otherwise."""
+    """Return the folders that accous bench run writes to by default."""
     folders = sorted({path.parent for path in Path("results").glob("*/*.jsonl")})
     if not folders:
-        raise ParameterError("There are no results here yet: name a folder that accous bench run has written.")
+        raise ParameterError("There are no results here yet: pass a folder that accous bench run has written.")
     return folders

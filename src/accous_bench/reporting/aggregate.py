@@ -1,4 +1,4 @@
-"""What a report is made from, small enough to be committed: numbers of every seed, a few curves, their origin."""
+"""The data behind a report, small enough to commit: numbers of every seed, a few curves, their origin."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Aggregates:
     ----------
     outcomes : list of Outcome
     curves : list of Curve
-        Errors over time, averaged over seeds, where a figure shows them.
+        Errors over time, averaged over seeds, if a figure shows them.
     weight_maps : list of WeightMap
         Weights of the learners over time, averaged over seeds.
     provenance : dict
-        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all the values met; ``learns_first``,
+        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; ``learns_first``,
         the contenders that learn from a batch before they predict it; ``first`` and ``last``, dates; ``superseded``,
-        the number of finished runs that a later one of the same names, but with other settings, stands for.
+        the number of finished runs replaced by a later run with the same names but other settings.
     """
 
     outcomes: list[Outcome]
@@ -46,7 +46,7 @@ class Aggregates:
 
 
 def aggregate_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregates:
-    """Make the aggregates of a benchmark's rows.
+    """Make aggregates from the rows of a benchmark.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def aggregate_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregates:
 
 
 def merge(parts: Iterable[Aggregates]) -> Aggregates:
-    """Put aggregates together; of runs and curves that occur twice the later ones stay."""
+    """Combine aggregates; if a run or curve occurs twice, the later one is kept."""
     parts = list(parts)
     curves = {curve.place: curve for part in parts for curve in part.curves}
     weight_maps = {weight_map.place: weight_map for part in parts for weight_map in part.weight_maps}
@@ -83,7 +83,7 @@ def merge(parts: Iterable[Aggregates]) -> Aggregates:
 
 
 def _with_reference_size(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows of failed runs may not know how large the reference was; another run of the same data set does."""
+    """Fill in the reference size of failed runs from other runs of the same data set."""
     sizes = {row["dataset"]: row["n_reference"] for row in rows if row.get("dataset") and row.get("n_reference")}
     return [row if row.get("n_reference") else {**row, "n_reference": sizes.get(row.get("dataset"))} for row in rows]
 
@@ -110,7 +110,7 @@ def _provenance(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _contender_settings(rows: list[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """How each contender was set up, without its seed, which differs between runs."""
+    """Return the settings of each contender, without its seed, which differs between runs."""
     found: dict[str, list[str]] = {}
     for row in rows:
         described = (row.get("settings") or {}).get("contender")
@@ -158,7 +158,7 @@ def _merged_provenance(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write_aggregates(aggregates: Aggregates, path: Path) -> None:
-    """Write the aggregates as JSON, one line a contender of a cell."""
+    """Write the aggregates as JSON, with one line per contender and cell."""
     cells = [
         _cell_record(key, list(group)) for key, group in groupby(_in_order(aggregates.outcomes), lambda one: one.key)
     ]
@@ -174,7 +174,7 @@ def write_aggregates(aggregates: Aggregates, path: Path) -> None:
 
 
 def _compact_json(parts: dict[str, Any]) -> str:
-    """One line an entry of each list: small, and differences between two versions of the file can be read."""
+    """Write one line per list entry: the file is small, and a diff of two versions is readable."""
     lines = []
     for name, value in parts.items():
         if isinstance(value, list):
@@ -186,7 +186,7 @@ def _compact_json(parts: dict[str, Any]) -> str:
 
 
 def _in_order(outcomes: list[Outcome]) -> list[Outcome]:
-    """Cells together, in order of first appearance; so are the contenders inside them."""
+    """Group outcomes by cell, and by contender within a cell, in order of first appearance."""
     cells: dict[CellKey, dict[str, list[Outcome]]] = {}
     for outcome in outcomes:
         cells.setdefault(outcome.key, {}).setdefault(outcome.contender, []).append(outcome)
@@ -199,7 +199,7 @@ def _cell_record(key: CellKey, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
-    """The runs of one contender as columns, one entry a run; what is the same for all is written once."""
+    """Return the runs of one contender as columns with one entry per run; shared values are written once."""
     record: dict[str, Any] = {
         "contender": name,
         "seed": [outcome.seed for outcome in outcomes],
@@ -213,7 +213,7 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         if any(value is not None for value in values):
             record[measure] = values
     known = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if known:  # for readers of the file: they are computed anew when it is read
+    if known:  # for readers of the file only; reading the file recomputes them
         record["mean_error"] = _rounded(float(np.mean(known)))
     if len(known) > 1:
         record["std_error"] = _rounded(float(np.std(known, ddof=1)))
@@ -234,7 +234,7 @@ def read_aggregates(path: Path) -> Aggregates:
     try:
         parts = json.loads(path.read_text(encoding="utf-8"))
         if parts.get("kind") != _KIND or parts.get("format") != _FORMAT:
-            raise DataError(f"{path} holds no aggregates of format {_FORMAT}: make them with accous bench report.")
+            raise DataError(f"{path} holds no aggregates of format {_FORMAT}: create them with accous bench report.")
         return Aggregates(
             outcomes=[outcome for cell in parts["cells"] for outcome in _cell_outcomes(cell)],
             curves=[Curve.from_record(record) for record in parts["curves"]],

@@ -1,4 +1,4 @@
-"""Outcomes put where they are compared: an entry a contender, a cell a stream, a panel a table."""
+"""Groups outcomes for comparison: an entry per contender, a cell per stream, a panel per table."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Entry:
     ----------
     contender : str
     n_rounds : int
-        Of the streams it ran on; 0 if no run came to an end.
+        Length of the streams it ran on; 0 if no run finished.
     done : dict of int to Outcome
-        By seed, ascending.
+        Finished runs by seed, ascending.
     failed : list of Outcome
-        Runs that failed, where no other run of the same seed came to an end.
+        Failed runs of seeds without a finished run.
     """
 
     contender: str
@@ -39,7 +39,7 @@ class Entry:
     failed: list[Outcome]
 
     def values(self, measure: str, seeds: Iterable[int] | None = None) -> list[float]:
-        """A measure of the seeds, without those where it is unknown."""
+        """Return a measure by seed, without seeds for which it is unknown."""
         chosen = self.done.values() if seeds is None else [self.done[seed] for seed in seeds]
         values = [getattr(outcome, measure) for outcome in chosen]
         return [value for value in values if value is not None]
@@ -52,12 +52,12 @@ class Entry:
 
     @property
     def std(self) -> float | None:
-        """Standard deviation of the error over the seeds, with n - 1 below; None for fewer than two."""
+        """Standard deviation of the error over the seeds, with denominator n - 1; None for fewer than two."""
         errors = self.values("error")
         return stdev(errors) if len(errors) > 1 else None
 
     def seconds_a_round(self, *, of_processor: bool) -> float | None:
-        """Mean over the seeds: time of the processor for the whole run by its rounds, or time that passed."""
+        """Return the mean time per round over the seeds: processor time of the whole run, or elapsed time."""
         if of_processor:
             known = [outcome.cpu_seconds for outcome in self.done.values() if outcome.cpu_seconds is not None]
             return fmean(known) / fmean(self.n_played) if known else None
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def n_played(self) -> set[int]:
-        """Rounds that the streams had: a table in order of time may have fewer than asked for."""
+        """Number of rounds that the streams had; a table in order of time may have fewer than requested."""
         return {outcome.n_played or outcome.n_rounds for outcome in self.done.values()}
 
 
@@ -78,9 +78,9 @@ class Cell:
     ----------
     key : CellKey
     n_rounds : int
-        Of the streams that most contenders ran on.
+        Length of the streams that most contenders ran on.
     seeds : list of int
-        Those that at least half of the contenders have: while a benchmark runs, the first ones are a seed ahead.
+        Seeds that at least half of the contenders have: while a benchmark runs, the first contenders are a seed ahead.
     entries : dict of str to Entry
     """
 
@@ -90,12 +90,12 @@ class Cell:
     entries: dict[str, Entry]
 
     def is_complete(self, contender: str) -> bool:
-        """Whether a contender ran on all of the streams, so that its mean can be put beside the others'."""
+        """Whether a contender ran on all of the streams, so that its mean can be compared with the others."""
         entry = self.entries.get(contender)
         return entry is not None and entry.n_rounds == self.n_rounds and set(entry.done) >= set(self.seeds)
 
     def common_seeds(self, *contenders: str, measure: str = "error") -> list[int]:
-        """Seeds on whose streams all of these ran to the same length, and for which the measure is known."""
+        """Return the seeds for which all of these ran to the same length and the measure is known."""
         entries = [self.entries.get(name) for name in contenders]
         known = [entry for entry in entries if entry is not None]
         if len(known) < len(entries) or len({entry.n_rounds for entry in known}) > 1:
@@ -108,7 +108,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one table shows: a data set at one batch size, under its shifts."""
+    """The content of one table: a data set at one batch size, under its shifts."""
 
     dataset: str
     n_reference: int
@@ -117,7 +117,7 @@ class Panel:
 
     @property
     def contenders(self) -> list[str]:
-        """All that take part under any shift, in the order of the table."""
+        """All contenders that take part under any shift, in the order of the table."""
         return in_order(dict.fromkeys(name for cell in self.cells.values() for name in cell.entries))
 
     @property
@@ -128,17 +128,17 @@ class Panel:
 
     @property
     def rivals(self) -> list[str]:
-        """Those that ours is compared with."""
+        """The contenders that Accous is compared with."""
         return [name for name in self.contenders if name not in (OURS, ORACLE)]
 
 
 def in_order(contenders: Iterable[str]) -> list[str]:
-    """Contenders in the order of tables: the unweighted first, ours and the oracle last."""
+    """Return contenders in the order of tables: the unweighted one first, Accous and the oracle last."""
     return _ordered(contenders, _FIRST_CONTENDERS, _LAST_CONTENDERS)
 
 
 def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Tell the runs that measure a regret over streams of several lengths from those for tables of errors."""
+    """Separate the runs that measure a regret over streams of several lengths from those for tables of errors."""
     outcomes = list(outcomes)
     lengths: dict[str, set[int]] = {}
     for outcome in outcomes:
@@ -152,7 +152,7 @@ def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outco
 
 
 def make_panels(outcomes: Iterable[Outcome]) -> list[Panel]:
-    """Put the outcomes of tables in their panels, known data sets first.
+    """Group the outcomes of tables into panels, known data sets first.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _make_cell(key: CellKey, outcomes: list[Outcome]) -> Cell:
 
 
 def _usual_length(outcomes: list[Outcome]) -> int:
-    """The length of stream that most contenders ran on; the longer of two."""
+    """Return the stream length that most contenders ran on; in a tie, the longer one."""
     contenders: dict[int, set[str]] = {}
     for outcome in outcomes:
         if outcome.is_done:
@@ -212,7 +212,7 @@ def _make_entry(contender: str, outcomes: list[Outcome], usual_length: int) -> E
 
 
 def _ordered(names: Iterable[str], first: tuple[str, ...], last: tuple[str, ...] = ()) -> list[str]:
-    """Known names in their order, the others between them as they come."""
+    """Return known names in their order, with other names in between in order of appearance."""
     names = list(names)
     others = [name for name in names if name not in first and name not in last]
     return [name for name in first if name in names] + others + [name for name in last if name in names]

@@ -1,4 +1,4 @@
-"""How contenders compare: which is best, how much of the gap to the oracle is closed, and what is significant."""
+"""Compares contenders: which is best, how much of the gap to the oracle is closed, and what is significant."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SMALLEST_GAP = 0.001
 
 
 class Gap(NamedTuple):
-    """How much better than the unweighted classifier the oracle is, and what share of it a contender gains.
+    """How much better the oracle is than the unweighted classifier, and what share of this a contender gains.
 
     Attributes
     ----------
     measure : str
-        ``"risk"`` where it is known exactly, else ``"error"``.
+        ``"risk"`` if it is known exactly, otherwise ``"error"``.
     mean : float
-        Of the contender.
+        Mean of the contender.
     width : float
     share : float or None
-        None where the gap is too small to speak of shares.
+        None if the gap is too small for a meaningful share.
     """
 
     measure: str
@@ -38,9 +38,9 @@ class Gap(NamedTuple):
 
 
 def best_contenders(cell: Cell) -> list[str]:
-    """Those with the lowest error, without the oracle; equal ones to two decimals of a per cent are all best.
+    """Return the contenders with the lowest error, without the oracle; ties to two decimals of a per cent all count.
 
-    Only those that ran on all of the cell's streams take part, with their means over these.
+    Only contenders that ran on all of the cell's streams take part, with their means over these streams.
     """
     means = {}
     for name, entry in cell.entries.items():
@@ -51,15 +51,15 @@ def best_contenders(cell: Cell) -> list[str]:
 
 
 def gap_closed(cell: Cell, contender: str) -> Gap | None:
-    """Share of the gap between the unweighted classifier and the oracle that a contender closes.
+    """Return the share of the gap between the unweighted classifier and the oracle that a contender closes.
 
-    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the oracle)``, of means over the seeds that all
-    three have; by the error where the risk is not known. A gap below 0.1 point has no shares.
+    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the oracle)``, from means over the seeds that all
+    three have. If the risk is unknown, the error is used instead. A gap below 0.1 point has no share.
 
     Returns
     -------
     Gap or None
-        None where one of the three is missing.
+        None if one of the three is missing.
     """
     for measure in ("risk", "error"):
         names = (contender, UNWEIGHTED, ORACLE)
@@ -73,24 +73,24 @@ def gap_closed(cell: Cell, contender: str) -> Gap | None:
 
 @dataclass(frozen=True)
 class AgainstOurs:
-    """One contender against ours in one cell: the test, and its p-value adjusted for all those of the table."""
+    """One contender against Accous in one cell: the test, and its p-value adjusted for all tests of the table."""
 
     test: PairedTest
     adjusted_p: float | None
 
     @property
     def is_significant(self) -> bool:
-        """At the level of 5 %, after the correction."""
+        """Whether the difference is significant at the 5 % level after the correction."""
         return self.adjusted_p is not None and self.adjusted_p < LEVEL
 
 
 def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
-    """Test every rival against ours under every shift, with Holm's correction over the panel.
+    """Test every rival against Accous under every shift, with Holm's correction over the panel.
 
     Returns
     -------
     dict
-        By contender and shift; without those that share no stream with ours.
+        By contender and shift, without contenders that share no stream with Accous.
     """
     tests: dict[tuple[str, str], PairedTest] = {}
     for name in panel.rivals:
@@ -111,15 +111,15 @@ def _test(cell: Cell, contender: str, measure: str = "error") -> PairedTest | No
 
 @dataclass(frozen=True)
 class Tally:
-    """One contender against ours over all cells.
+    """One contender against Accous over all cells.
 
     Attributes
     ----------
     contender : str
     wins, ties, losses : int
-        Of ours; a tie is a difference of at most 0.3 points.
+        Counts from the point of view of Accous; a tie is a difference of at most 0.3 points.
     pooled : AgainstOurs or None
-        The differences averaged over the cells for each seed, tested over the seeds that all these cells have.
+        Test of the differences, averaged over the cells for each seed, over the seeds that all these cells have.
     """
 
     contender: str
@@ -130,18 +130,18 @@ class Tally:
 
 
 def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
-    """Count wins, ties and losses of ours, and test all cells at once, with Holm's correction over the contenders.
+    """Count wins, ties and losses of Accous, and test all cells at once, with Holm's correction over the contenders.
 
     Parameters
     ----------
     panels : iterable of Panel
     measure : str, default="error"
-        Or ``"risk"``: cells in which it is not known for both are left out.
+        Or ``"risk"``: cells in which it is not known for both contenders are left out.
 
     Returns
     -------
     list of Tally
-        One a contender, without those that share no cell with ours.
+        One per contender, without contenders that share no cell with Accous.
     """
     panels = list(panels)
     cells = [cell for panel in panels for cell in panel.cells.values()]
@@ -171,7 +171,7 @@ def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
 
 
 def _pooled_test(cells: list[Cell], contender: str, measure: str) -> PairedTest | None:
-    """Average each seed over the cells, then test: the streams of one seed may share their reference."""
+    """Average each seed over the cells, then test, because the streams of one seed may share their reference."""
     shared = [set(cell.common_seeds(contender, OURS, measure=measure)) for cell in cells]
     seeds = sorted(set.intersection(*shared))
     by_cell = {name: [cell.entries[name].values(measure, seeds) for cell in cells] for name in (contender, OURS)}

@@ -1,4 +1,4 @@
-"""The curves that figures show, averaged over seeds and no finer than a figure can show them."""
+"""The curves for figures, averaged over seeds and reduced to the resolution of a figure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Curve:
     contender : str
     n_rounds, n_seeds : int
     period : int or None
-        Rounds between two switches, where the shift has such.
+        Number of rounds between two switches, if the shift has switches.
     rounds : list of int
         The last round of each block that was averaged over.
     series : dict of str to list of (float or None)
-        ``error``, ``risk``, ``estimator_loss``, as far as they are kept.
+        ``error``, ``risk`` and ``estimator_loss``, if they are kept.
     """
 
     key: CellKey
@@ -52,11 +52,11 @@ class Curve:
 
     @property
     def place(self) -> tuple[CellKey, str, int]:
-        """What tells it from other curves."""
+        """The fields that identify the curve."""
         return self.key, self.contender, self.n_rounds
 
     def values(self, name: str) -> FloatArray | None:
-        """A series as an array, not a number where unknown; None if there is no such series."""
+        """Return a series as an array, with NaN for unknown values; None if there is no such series."""
         return np.array(self.series[name], dtype=float) if name in self.series else None
 
     def as_record(self) -> dict[str, Any]:
@@ -87,9 +87,9 @@ class WeightMap:
     lengths : list of int
         Ascending.
     weights : list of list of float
-        One list a round, one entry a length.
+        One list per round, with one entry per length.
     mean_weights : list of float
-        Of each length, over the rounds in which it has a learner.
+        Mean weight of each length, over the rounds in which it has a learner.
     """
 
     key: CellKey
@@ -104,7 +104,7 @@ class WeightMap:
 
     @property
     def place(self) -> tuple[CellKey, str, int]:
-        """What tells it from other maps."""
+        """The fields that identify the map."""
         return self.key, self.contender, self.n_rounds
 
     def as_record(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class WeightMap:
 
 
 def switching_period(row: Row) -> int | None:
-    """Rounds from one switch (Squ) or one wave (Sin) to the next: what the stream was made with, or sqrt(T) rounded."""
+    """Return the rounds between switches (Squ) or waves (Sin): the stream's setting, or sqrt(T) rounded."""
     if row["shift"] not in ("Squ", "Sin"):
         return None
     given = re.search(r"period=(\d+)", str((row.get("settings") or {}).get("stream", "")))
@@ -134,7 +134,7 @@ def switching_period(row: Row) -> int | None:
 
 
 def curves_from_rows(rows: Iterable[Row]) -> list[Curve]:
-    """Keep the curves of streams that drift by nature, and of square shifts where they are fine enough."""
+    """Keep the curves of naturally drifting streams, and of square shifts if their resolution is high enough."""
     curves = (_mean_curve(group) for group in _groups(rows, "curve").values())
     return [curve for curve in curves if curve is not None]
 
@@ -166,7 +166,7 @@ def _is_fine_enough(rounds: FloatArray, period: int | None) -> bool:
 
 
 def weight_maps_from_rows(rows: Iterable[Row]) -> list[WeightMap]:
-    """Keep the weights of the learners, where they were noted."""
+    """Keep the weights of the learners if they were recorded."""
     return [_mean_weights(group) for group in _groups(rows, "learner_weights").values()]
 
 
@@ -199,7 +199,7 @@ def _mean_or_zero(values: FloatArray) -> float:
 
 
 def _groups(rows: Iterable[Row], field: str) -> dict[tuple[CellKey, str, int], list[Row]]:
-    """Rows with that field by cell, contender and length of the stream."""
+    """Group the rows that have this field by cell, contender and length of the stream."""
     groups: dict[tuple[CellKey, str, int], list[Row]] = {}
     for row in rows:
         if row.get(field) and row[field].get("round"):
@@ -208,7 +208,7 @@ def _groups(rows: Iterable[Row], field: str) -> dict[tuple[CellKey, str, int], l
 
 
 def _with_common_rounds(rows: list[Row], field: str) -> tuple[Row, FloatArray, list[Row]]:
-    """The rows whose curves have as many points as most of them, one row a seed, and the mean rounds of the points.
+    """Return the rows with the most common number of points, one per seed, and the mean rounds of the points.
 
     Tables in order of time differ a little in length from seed to seed, and so do the rounds of their points.
     """
@@ -227,7 +227,7 @@ def _mean_series(several: Sequence[Sequence[float | None] | None]) -> FloatArray
 
 
 def _mean_of_known(values: FloatArray, axis: int) -> FloatArray:
-    """Mean without what is not a number; not a number where nothing is known."""
+    """Return the mean without NaN values; NaN if there are no other values."""
     is_known = ~np.isnan(values)
     counts = is_known.sum(axis=axis)
     sums = np.where(is_known, values, 0.0).sum(axis=axis)
@@ -240,7 +240,7 @@ def _block_ends(n_values: int, n_points: int) -> list[int]:
 
 
 def _thinned(values: FloatArray, n_points: int) -> list[float | None]:
-    """Means of blocks of values, four digits each."""
+    """Return the means of blocks of values, rounded to four digits."""
     ends = _block_ends(len(values), n_points)
     starts = [0, *ends[:-1]]
     means = [float(_mean_of_known(values[start:end], axis=0)) for start, end in zip(starts, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""A report as a list of blocks, which are written as Markdown, LaTeX or HTML by a module each."""
+"""A report as a list of blocks; one module each writes them as Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Text:
-    """What stands in a cell of a table: plain words, whether they are bold, and the marks of footnotes."""
+    """The content of a table cell: plain text, whether it is bold, and the marks of footnotes."""
 
     text: str
     is_bold: bool = False
@@ -81,7 +81,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands, as they are typed."""
+    """Commands to type."""
 
     lines: list[str]
 
@@ -90,7 +90,7 @@ Block = Heading | Paragraph | Bullets | Code | Table | Picture
 
 
 class Notes:
-    """Hands out the marks a, b, c, ... for footnotes; the same words get the same mark."""
+    """Assigns the marks a, b, c, ... to footnotes; the same text gets the same mark."""
 
     def __init__(self) -> None:
         self._marks: dict[str, str] = {}

@@ -61,7 +61,7 @@ def _names(cells: list[Cell], measure: str) -> list[str]:
 
 
 def _published(cell: Cell, name: str, measure: str) -> float | None:
-    # Of streams of another length the paper's numbers are of another experiment, and may lie far off.
+    # With streams of another length, the paper's numbers belong to another experiment and may be far off.
     if measure != "error" or not is_papers_length(cell.n_rounds):
         return None
     found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name)
@@ -69,7 +69,7 @@ def _published(cell: Cell, name: str, measure: str) -> float | None:
 
 
 def _values(cell: Cell, name: str, measure: str) -> list[float]:
-    """In per cent, one a seed; none for a contender whose stream had another length, which is another experiment."""
+    """Return one value per seed in per cent; none if the stream had another length, which is another experiment."""
     entry = cell.entries.get(name)
     if entry is None or entry.n_rounds != cell.n_rounds:
         return []
@@ -96,7 +96,7 @@ def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
 
 
 def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_complete: bool) -> None:
-    """A dot; faint where it comes from fewer seeds than the others."""
+    """Draw a dot; it is faint if it comes from fewer seeds than the others."""
     color, mean, std = line_style(name)["color"], fmean(values), stdev(values) if len(values) > 1 else 0.0
     size, opacity = (7.5 if name == OURS else 6.0), (1.0 if is_complete else 0.45)
     axes.errorbar(mean, place, xerr=std, fmt="none", ecolor=color, elinewidth=1.4, alpha=opacity, zorder=5)
@@ -104,7 +104,7 @@ def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_comp
 
 
 def _legend(cells: list[Cell], has_paper: bool) -> list[Line2D]:
-    """What is drawn at all."""
+    """Return legend entries only for what is drawn."""
     label = "ours, ± std over seeds (faint: fewer seeds)"
     handles = [Line2D([], [], color="#555555", marker="o", linestyle="-", label=label)]
     if has_paper:

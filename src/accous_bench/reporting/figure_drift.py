@@ -22,7 +22,7 @@ _SMOOTHED_POINTS = 7
 
 
 def draw_drift(panels: Mapping[str, Sequence[Curve]]) -> Figure:
-    """Draw the errors of all contenders, and beside them what each gains or loses against the unweighted classifier.
+    """Draw the errors of all contenders, and what each gains or loses compared with the unweighted classifier.
 
     Parameters
     ----------
@@ -65,6 +65,6 @@ def _draw(errors: Axes, differences: Axes, curve: Curve, fixed: Curve | None) ->
 
 
 def _smoothed(values: FloatArray) -> FloatArray:
-    """Mean of each value's neighbourhood, which is cut at both ends."""
+    """Return the mean of each value's neighbourhood, which is shorter at both ends."""
     reach = _SMOOTHED_POINTS // 2
     return np.array([np.mean(values[max(0, place - reach) : place + reach + 1]) for place in range(len(values))])

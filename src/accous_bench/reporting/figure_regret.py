@@ -1,4 +1,4 @@
-"""Figure: growth of the regret with the length of the stream, beside the theory's."""
+"""Figure: growth of the regret with the length of the stream, compared with the theory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
     Parameters
     ----------
     series : sequence of RegretSeries
-        Of one data set.
+        Series of one data set.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def _draw_series(axes: Axes, series: RegretSeries) -> None:
 
 
 def _draw_theory(axes: Axes, anchor: RegretSeries, lengths: FloatArray) -> None:
-    """The theory's slope through the anchor's first point, and T / N_0 with the constant 1: its own is not known."""
+    """Draw the theory's slope through the anchor's first point, and T / N_0 with constant 1, as its own is unknown."""
     theory = theory_exponent(anchor.key.shift)
     if theory is not None:
         bound = anchor.means[0] * (lengths / anchor.lengths[0]) ** theory

@@ -1,4 +1,4 @@
-"""What all figures share: colours told apart with any colour vision and in grey, sizes, and how they are saved."""
+"""The common style of all figures: colours that work with any colour vision and in grey, sizes, and saving."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED
 
 __all__ = ["Drawing", "drawing", "line_style", "marker_style", "new_figure", "tidy"]
 
-# Okabe and Ito's colours; line styles and markers differ as well, for print in grey.
+# Okabe and Ito's colours; line styles and markers differ as well, for printing in grey.
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
@@ -82,7 +82,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def tidy(axes: Axes) -> None:
-    """Only the axes that carry numbers."""
+    """Keep only the axes that show numbers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=3)
 

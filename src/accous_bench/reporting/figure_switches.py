@@ -21,7 +21,7 @@ def draw_switches(curves: Sequence[Curve]) -> Figure:
     Parameters
     ----------
     curves : sequence of Curve
-        Of one cell, all with the same period.
+        Curves of one cell, all with the same period.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def _draw(over_time: Axes, after: Axes, curve: Curve, values: FloatArray) -> Non
 
 
 def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[FloatArray, FloatArray]:
-    """Mean of the values by the rounds since the last switch; the first stretch, before any switch, is left out.
+    """Return the mean of the values by rounds since the last switch; the part before the first switch is left out.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[F
 
 
 def switch_words(curves: Sequence[Curve]) -> str:
-    """Say how the learners fare right after a switch, in the first fifth of a stretch, and in the rest of it."""
+    """Describe how the learners do in the first fifth of the rounds after a switch, and in the rest."""
     words = []
     for curve in curves:
         name = "risk" if "risk" in curve.series else "error"

@@ -14,7 +14,7 @@ __all__ = ["draw_weights", "weight_words"]
 
 
 def draw_weights(weight_map: WeightMap) -> Figure:
-    """Draw a heat map of the weights, and beside it each length's mean while it is in use.
+    """Draw a heat map of the weights, and the mean weight of each length while it is in use.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def draw_weights(weight_map: WeightMap) -> Figure:
 
 
 def weight_words(weight_map: WeightMap) -> str:
-    """Say where the weight peaks, beside the rounds between two switches."""
+    """Describe where the weight peaks, compared with the rounds between two switches."""
     peak = weight_map.lengths[int(np.argmax(weight_map.mean_weights))]
     words = f"The largest mean weight while in use, {100 * max(weight_map.mean_weights):.0f} %, has length {peak:,}"
     if weight_map.period is None:

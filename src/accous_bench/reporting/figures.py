@@ -1,4 +1,4 @@
-"""Which figures there are rows for, and what they show."""
+"""Decides which figures the rows allow, and draws them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Figures(NamedTuple):
 
 
 def require_plotting() -> None:
-    """Refuse to draw without matplotlib, and say what to install."""
+    """Raise an error that says what to install if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
@@ -42,7 +42,7 @@ def require_plotting() -> None:
 
 
 def draw_figures(aggregates: Aggregates) -> Figures:
-    """Draw every figure that the aggregates have something for.
+    """Draw every figure that the aggregates have data for.
 
     Raises
     ------
@@ -74,7 +74,7 @@ _Drawn = Iterator[tuple[Picture, Callable[[], Any]]]
 
 
 def _file_name(*parts: object) -> str:
-    """Letters, digits and dashes only: names of data sets are users' words."""
+    """Reduce a name to letters, digits and dashes: users choose the names of data sets."""
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", str(part)).strip("-").lower() or "x" for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""What the numbers say, in words that are computed from them."""
+"""Sentences about the results, computed from the numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNLIKE = 0.005
 
 
 def overall_findings(panels: Iterable[Panel]) -> list[str]:
-    """Sentences on all tables together: how often and by how much weighting helps, and what the oracle gains."""
+    """Return sentences on all tables: how often and by how much weighting helps, and what the oracle gains."""
     panels = list(panels)
     gains: dict[str, float] = {}
     for panel in panels:
@@ -70,7 +70,7 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
 
 
 def panel_findings(panel: Panel, learning_first: Collection[str] = ()) -> list[str]:
-    """Sentences on one table: who is best, where weighting helps or hurts, what was to gain, how the paper compares.
+    """Return sentences on one table: who is best, where weighting helps or hurts, possible gains, the paper's results.
 
     ``learning_first`` are the contenders that learn from a batch before they predict it.
     """
@@ -96,7 +96,7 @@ def _under(shifts: list[str], panel: Panel) -> str:
 
 
 def _differences(panel: Panel, contender: str) -> dict[str, tuple[float, float]]:
-    """Mean errors of FIX and of a contender over the seeds that both have, by shift."""
+    """Return the mean errors of FIX and of a contender over the seeds that both have, by shift."""
     found = {}
     for shift, cell in panel.cells.items():
         seeds = cell.common_seeds(contender, UNWEIGHTED)
@@ -148,7 +148,7 @@ def _to_gain(panel: Panel) -> str:
 
 
 def _hurt(panel: Panel) -> str:
-    """Contenders that had better not weighted at all, those with the same shifts together."""
+    """Return the contenders that do worse than without weighting, grouped by shifts."""
     worse: dict[str, list[str]] = {}
     for name in panel.contenders:
         if name not in (UNWEIGHTED, ORACLE, OURS):
@@ -160,7 +160,7 @@ def _hurt(panel: Panel) -> str:
 
 
 def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
-    """Where the error on the stream is not what the exact risk says of the same models, and not by chance."""
+    """Describe where the error on the stream differs from the exact risk of the same models by more than chance."""
     found: dict[str, float] = {}
     for name in panel.contenders:
         if name not in names:
@@ -183,7 +183,7 @@ def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
 
 
 def _like_paper(panel: Panel) -> str:
-    """Mean distance to the paper's numbers, and whether the contenders stand in the same order."""
+    """Describe the mean distance to the paper's numbers, and whether the contenders rank in the same order."""
     distances, correlations = [], []
     comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
     for shift, cell in comparable.items():
@@ -219,7 +219,7 @@ def _significant(panel: Panel) -> str:
 
 
 def power_words(panel: Panel) -> str:
-    """What differences so few seeds can find at all."""
+    """Describe how large a difference must be to be found with so few seeds."""
     tests = [test.test for test in against_ours(panel).values() if test.test.std is not None]
     if not tests:
         return ""
@@ -236,7 +236,7 @@ def power_words(panel: Panel) -> str:
 
 
 def regret_findings(series: list[RegretSeries]) -> list[str]:
-    """Sentences on the growth of the regret beside the theory's."""
+    """Return sentences on the growth of the regret, compared with the theory."""
     sentences = []
     for one in series:
         theory = theory_exponent(one.key.shift)

@@ -1,4 +1,4 @@
-"""The numbers of a run that the report works with: one `Outcome` for a row of the benchmark, without its curves."""
+"""The numbers of a run that the report uses: one `Outcome` per row of the benchmark, without its curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accous.exceptions import DataError
 
 __all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
 
-# With the digits that are kept of them: a report from rows and one from a file of aggregates are then the same.
+# Number of digits to keep, so that a report from rows and one from a file of aggregates are the same.
 MEASURES = {
     "error": 6,
     "risk": 6,
@@ -26,7 +26,7 @@ MEASURES = {
 
 
 class CellKey(NamedTuple):
-    """What all contenders of a cell have in common: they are compared with each other."""
+    """What all contenders of a cell have in common; contenders are compared within a cell."""
 
     dataset: str
     n_reference: int
@@ -36,7 +36,7 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one contender on one stream.
+    """The result of one contender on one stream.
 
     Attributes
     ----------
@@ -44,19 +44,19 @@ class Outcome:
     contender : str
     seed : int
     n_rounds : int
-        As asked for; a table in order of time may have had fewer.
+        Requested number of rounds; a table in order of time may have had fewer.
     n_played : int
-        Rounds that the stream had; 0 where unknown.
+        Number of rounds that the stream had; 0 if unknown.
     is_done : bool
     reason : str or None
         Why the run failed.
     error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds, \
             seconds_per_round, cpu_seconds : float or None
-        As in the benchmark's rows; None where unknown.
+        As in the benchmark's rows; None if unknown.
     spec : str
         The specification the run belongs to.
     finished : str
-        When, as ISO 8601.
+        Time of completion, as ISO 8601.
     """
 
     key: CellKey
@@ -85,7 +85,7 @@ def cell_key(row: Mapping[str, Any]) -> CellKey:
 
 
 def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
-    """Read a row of the benchmark; one that lacks what names a run is refused."""
+    """Read a row of the benchmark; raise a DataError if it lacks the fields that identify a run."""
     try:
         key = cell_key(row)
         contender, seed = str(row["contender"]), int(row["seed"])
@@ -110,7 +110,7 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
 
 
 def _number(value: Any, n_digits: int) -> float | None:
-    """A finite number to so many digits, or None: NaN and infinity say as little as null."""
+    """Return a finite number rounded to this many digits, or None for NaN, infinity and null."""
     if value is None:
         return None
     number = float(value)

@@ -1,4 +1,4 @@
-"""The growth of the regret with the length of the stream: T^p fitted, beside the theory's exponent."""
+"""The growth of the regret with the length of the stream: a fit of T^p, compared with the theory's exponent."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RegretSeries:
     regrets : dict of int to (dict of int to float)
         By the number of rounds, then by seed.
     exponent, standard_error : float or None
-        Of the fit T^exponent; None where there are too few positive regrets.
+        Result of the fit T^exponent; None if there are too few positive regrets.
     n_slopes : int
-        Seeds that the exponent is the mean of; 0 for one fit through all points.
+        Number of seeds that the exponent is averaged over; 0 for one fit through all points.
     """
 
     key: CellKey
@@ -55,7 +55,7 @@ class RegretSeries:
 
 
 def theory_exponent(shift: str) -> float | None:
-    """Exponent of T in T^(1/3) V_T^(2/3): 1/3 for a fixed V_T, 2/3 where V_T grows like sqrt(T)."""
+    """Return the exponent of T in T^(1/3) V_T^(2/3): 1/3 for a fixed V_T, 2/3 if V_T grows like sqrt(T)."""
     return {"fixed path": 1 / 3, "growing path": 2 / 3}.get(shift)
 
 
@@ -74,8 +74,8 @@ def regret_series(outcomes: Iterable[Outcome]) -> list[RegretSeries]:
 def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None, float | None, int]:
     """Fit ``log regret = a + p log T`` by least squares.
 
-    The regrets of one seed may share what is random, so each seed has a fit of its own, and the standard error comes
-    from the spread of their slopes; with fewer than three such seeds it comes from the residuals of one fit through all
+    The regrets of one seed may share random numbers, so each seed gets its own fit, and the standard error comes from
+    the spread of the slopes. With fewer than three such seeds, it comes from the residuals of one fit through all
     points.
 
     Parameters
@@ -87,7 +87,7 @@ def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None,
     -------
     exponent, standard_error : float or None
     n_slopes : int
-        Seeds with a fit of their own; 0 for one fit.
+        Number of seeds with their own fit; 0 for one fit through all points.
     """
     by_seed: dict[int, list[tuple[float, float]]] = {}
     for length, values in regrets.items():
@@ -104,7 +104,7 @@ def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None,
 
 
 def _slope(points: FloatArray) -> tuple[float, float | None]:
-    """Slope of the least-squares line and its standard error; the latter needs three points."""
+    """Return the slope of the least-squares line and its standard error, which needs three points."""
     x, y = points[:, 0] - points[:, 0].mean(), points[:, 1]
     spread = float(x @ x)
     slope = float(x @ y) / spread

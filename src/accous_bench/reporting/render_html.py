@@ -1,4 +1,4 @@
-"""A report as one HTML page that opens offline: no scripts, no fonts or pictures from elsewhere."""
+"""Writes a report as one HTML page that opens offline, without scripts, external fonts or external pictures."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _figure(picture: Picture, figures: Mapping[str, str]) -> str:
 
 
 def _inline(svg: str, picture: Picture) -> str:
-    """An SVG file's drawing with ids of its own: two figures on one page must not share them."""
+    """Return the drawing of an SVG file with unique ids: two figures on one page must not share ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     prefix = _anchor(picture.name)

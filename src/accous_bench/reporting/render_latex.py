@@ -1,4 +1,4 @@
-"""A report as LaTeX that compiles on its own, with tables as booktabs sets them."""
+"""Writes a report as a complete LaTeX document with booktabs tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ESCAPES = {
 
 
 def latex(blocks: Iterable[Block]) -> str:
-    """Write the blocks as a LaTeX document; pictures are read from ``figures`` beside it."""
+    """Write the blocks as a LaTeX document; it reads pictures from the folder ``figures`` next to it."""
     return _PREAMBLE + "\n\n".join(_block(block) for block in blocks) + "\n\\end{document}\n"
 
 
@@ -111,6 +111,6 @@ def _superscript(mark: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Set the signs that LaTeX would act upon; what its fonts lack is replaced by a question mark."""
+    """Escape characters that LaTeX would interpret; replace characters missing from its fonts by a question mark."""
     signs = (_ESCAPES.get(sign, sign) for sign in text)
     return "".join(sign if sign.isascii() or sign in "äöüÄÖÜßéèêáàçñ" else "?" for sign in signs)

@@ -1,4 +1,4 @@
-"""A report as Markdown, with tables as GitHub reads them."""
+"""Writes a report as Markdown with GitHub tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def markdown(blocks: Iterable[Block], figure_folder: str = "figures") -> str:
     ----------
     blocks : iterable of Block
     figure_folder : str, default="figures"
-        Where the pictures are, from the file.
+        Folder of the pictures, relative to the file.
 
     Returns
     -------
@@ -74,6 +74,6 @@ def _cell(cell: Text) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep names from being read as markup; an underscore inside a word is none."""
+    """Escape characters that Markdown would interpret; an underscore inside a word needs no escape."""
     text = re.sub(r"([\\`*|\[\]])", r"\\\1", text.replace("\n", " "))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

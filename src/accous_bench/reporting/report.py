@@ -1,4 +1,4 @@
-"""The report of a benchmark: from rows or aggregates to Markdown, LaTeX, HTML, figures and aggregates again."""
+"""The report of a benchmark: from rows or aggregates to Markdown, LaTeX, HTML, figures and new aggregates."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _LEGEND = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
+    """The result of writing a report.
 
     Attributes
     ----------
     files : list of Path
     n_done, n_failed : int
-        Runs that it is made from.
+        Number of runs behind the report.
     missing_figures : str or None
-        Why there are no figures.
+        Why there are no figures, if there are none.
     """
 
     files: list[Path]
@@ -51,12 +51,12 @@ class Report:
 
 
 def read_inputs(paths: Sequence[Path]) -> Aggregates:
-    """Read folders of rows and files of aggregates, and put them together.
+    """Read folders of rows and files of aggregates, and combine them.
 
     Raises
     ------
     DataError
-        Where there is nothing to report on.
+        If there is nothing to report on.
     """
     parts: list[Aggregates] = []
     rows: dict[str, dict[str, Any]] = {}
@@ -70,7 +70,7 @@ def read_inputs(paths: Sequence[Path]) -> Aggregates:
             rows |= {row["run"]: row for row in found}
         else:
             raise ParameterError(
-                f"There is no folder or file {path}: name a folder of accous bench run, or aggregates."
+                f"There is no folder or file {path}: pass a folder of accous bench run, or aggregates."
             )
     aggregates = merge([*parts, *([aggregate_rows(rows.values())] if rows else [])])
     if not aggregates.outcomes:
@@ -92,13 +92,13 @@ def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = Tru
     paths : sequence of Path
         Folders of ``accous bench run``, or files of aggregates.
     output : Path
-        Made where it is missing; files of an earlier report are replaced.
+        Created if it does not exist; files of an earlier report are replaced.
     has_figures : bool, default=True
 
     Returns
     -------
     Report
-        Without matplotlib there are no figures, and it says so.
+        Without matplotlib there are no figures, and ``missing_figures`` says so.
     """
     aggregates = read_inputs(paths)
     figures, missing = None, None
@@ -134,7 +134,7 @@ def _write_figures(figures: Figures, folder: Path) -> list[Path]:
 def report_blocks(
     aggregates: Aggregates, figures: Figures | None = None, title: str = "Benchmark report"
 ) -> list[Block]:
-    """Put the report together, independent of how it is written.
+    """Assemble the report, independent of the output format.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def report_blocks(
 
 
 def provenance_lines(aggregates: Aggregates) -> list[str]:
-    """Where the numbers come from: runs, dates, machine, versions."""
+    """Return the origin of the numbers: runs, dates, machine, versions."""
     origin = aggregates.provenance
     n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
     n_failed = len(aggregates.outcomes) - n_done

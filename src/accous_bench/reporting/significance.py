@@ -1,6 +1,6 @@
-"""Paired tests over seeds, Holm's correction for many of them, and what so few seeds can find at all.
+"""Paired tests over seeds, Holm's correction for multiple tests, and the smallest effect that few seeds can show.
 
-All contenders meet the same seeds and the same streams, so their errors are compared pair by pair.
+All contenders run with the same seeds and on the same streams, so their errors are compared pair by pair.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _LEAST_PAIRS = 3
 
 
 class PairedTest(NamedTuple):
-    """A paired t-test: the mean difference, its spread, and how surprising it is if nothing differs.
+    """A paired t-test: the mean difference, its spread, and its p-value.
 
     Attributes
     ----------
     n : int
-        Pairs, one a seed.
+        Number of pairs, one per seed.
     difference : float
-        Mean of the other's errors minus ours: positive where the other one errs more.
+        Mean error of the other contender minus that of Accous: positive if the other contender errs more.
     std : float or None
         Standard deviation of the differences; None for a single pair.
     p : float or None
@@ -40,9 +40,9 @@ class PairedTest(NamedTuple):
 def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | None:
     """Test two-sidedly whether paired errors have the same mean.
 
-    The statistic is ``t = mean(d) / (std(d) / sqrt(n))`` with d the differences of the pairs, against Student's
-    distribution with n - 1 degrees of freedom. Two pairs are no test, and neither are
-    differences that are all the same, which few rows make likely; if they are all zero, p = 1.
+    The statistic is ``t = mean(d) / (std(d) / sqrt(n))``, where d are the differences of the pairs, against Student's
+    distribution with n - 1 degrees of freedom. Two pairs are not enough for a test. Neither are differences that are
+    all equal, which is likely with few rows; if they are all zero, p = 1.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | 
     Returns
     -------
     PairedTest or None
-        None without any pair.
+        None if there are no pairs.
     """
     differences = np.asarray(others, dtype=float) - np.asarray(ours, dtype=float)
     n = len(differences)
@@ -74,8 +74,8 @@ def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for their number, by Holm's step-down procedure.
 
-    With the m values in ascending order, ``p~_(j) = max_{i <= j} min(1, (m - i + 1) p_(i))``. Calling significant what
-    has an adjusted value below 5 % makes a false claim anywhere in the family with a probability of at most 5 %.
+    With the m values in ascending order, ``p~_(j) = max_{i <= j} min(1, (m - i + 1) p_(i))``. If adjusted values below
+    5 % count as significant, the probability of any false claim in the family is at most 5 %.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Returns
     -------
     list of float
-        In the order given.
+        Adjusted values, in the order of ``p_values``.
 
     Examples
     --------
@@ -100,16 +100,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable_effect(n: int, level: float = 0.05, power: float = 0.8) -> float | None:
-    """How large a mean difference must be, in standard deviations of the differences, to be found with that power.
+    """Return the mean difference, in standard deviations of the differences, that a test finds with this power.
 
     Parameters
     ----------
     n : int
-        Pairs.
+        Number of pairs.
     level : float, default=0.05
-        Of the two-sided test; divide it by the number of comparisons for the first step of Holm's procedure.
+        Level of the two-sided test; divide it by the number of comparisons for the first step of Holm's procedure.
     power : float, default=0.8
-        Probability to find it.
+        Probability to find the difference.
 
     Returns
     -------
@@ -123,8 +123,8 @@ def detectable_effect(n: int, level: float = 0.05, power: float = 0.8) -> float 
     """
     if n < 2:
         return None
-    # |T| > c with T = (Z + effect sqrt(n)) / s, averaged over the quantiles of s: scipy's noncentral t is not a
-    # number in the far tail.
+    # |T| > c with T = (Z + effect sqrt(n)) / s, averaged over the quantiles of s: scipy's noncentral t is NaN in the
+    # far tail.
     quantiles = (np.arange(4000) + 0.5) / 4000
     bounds = stats.t.isf(level / 2.0, n - 1) * np.sqrt(stats.chi2.ppf(quantiles, n - 1) / (n - 1))
 

@@ -1,4 +1,4 @@
-"""The tables of a report: errors beside the paper's, the gap closed, tests against Accous, and the tally."""
+"""The tables of a report: errors next to the paper's, the gap closed, tests against Accous, and the tally."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_REASON = 200
 
 
 def error_table(panel: Panel) -> Table:
-    """Mean and standard deviation of the error, the paper's beside ours, and the time of a round."""
+    """Return the table of errors (mean and standard deviation), the paper's errors, and the time of a round."""
     notes = Notes()
     with_paper = [shift for shift in panel.cells if _is_in_paper(panel, shift)]
     groups, headings = [("", 1)], ["contender"]
@@ -85,7 +85,7 @@ def _error_text(cell: Cell, name: str, notes: Notes) -> Text:
 
 
 def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
-    """What a reader must know before putting this number beside the others."""
+    """Return the notes that a reader needs before comparing this number with the others."""
     n_seeds = len(entry.done)
     if n_seeds and entry.n_rounds != cell.n_rounds:
         yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
@@ -108,7 +108,7 @@ def _milliseconds(panel: Panel, name: str) -> str:
 
 
 def gap_table(panel: Panel) -> Table | None:
-    """Exact risks, with the share of the gap between FIX and the oracle that is closed; None without such a gap."""
+    """Return the table of exact risks and shares of the gap between FIX and the oracle; None without such a gap."""
     widths = [gap_closed(cell, UNWEIGHTED) for cell in panel.cells.values()]
     if not any(widths):
         return None
@@ -147,7 +147,7 @@ def _width_text(gap: Gap | None, notes: Notes) -> Text:
 
 
 def difference_table(panel: Panel) -> Table | None:
-    """Difference of each contender to Accous, tested; None without a contender to test against."""
+    """Return the table of tested differences to Accous; None without a contender to test against."""
     tests = against_ours(panel)
     if not tests:
         return None
@@ -175,7 +175,7 @@ def _test_text(against: AgainstOurs | None) -> Text:
 
 
 def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
-    """Wins, ties and losses of Accous, and the test over all cells."""
+    """Return the table of wins, ties and losses of Accous, with the test over all cells."""
     rows = []
     for one in tallies:
         n_pairs = DASH if one.pooled is None else str(one.pooled.test.n)
@@ -193,7 +193,7 @@ def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
 
 
 def regret_table(series: list[RegretSeries]) -> Table:
-    """Regret by length of the stream, with the fitted exponent and the theory's."""
+    """Return the table of regrets by stream length, with the fitted exponent and the theory's."""
     lengths = sorted({length for one in series for length in one.lengths})
     rows = []
     for one in series:

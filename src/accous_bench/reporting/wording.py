@@ -1,4 +1,4 @@
-"""Numbers and names as the report prints them."""
+"""Formats numbers and names for the report."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 
 
 def dataset_title(name: str) -> str:
-    """A data set's name as it is printed: that of its problem, where it is registered here."""
+    """Return the printed name of a data set: the title of its problem if it is registered here."""
     return get_problem(name).title if name in problem_names() else name
 
 
 def drawn(name: str) -> str:
-    """A user's name in a figure, where dollar signs would begin a formula."""
+    """Escape a user's name for a figure, where dollar signs would start a formula."""
     return name.replace("$", r"\$")
 
 
@@ -60,7 +60,7 @@ def points(difference: float) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Three decimals, or that it is smaller."""
+    """Return p with three decimals, or "p < 0.001"."""
     if p is None:
         return DASH
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
@@ -79,6 +79,6 @@ def listed(names: Sequence[str]) -> str:
 
 
 def seed_list(seeds: Sequence[int]) -> str:
-    """Seeds, the long lists cut short."""
+    """Return the seeds as text; long lists are shortened."""
     shown = [str(seed) for seed in seeds[:5]]
     return listed(shown) if len(seeds) <= 5 else f"{', '.join(shown)} and {len(seeds) - 5} more"

@@ -1,1 +1,1 @@
-"""Compiled twins of the plain code, for few columns; every kernel is tested against its plain version."""
+"""Compiled versions of the plain code, for few columns; every kernel is tested against its plain version."""

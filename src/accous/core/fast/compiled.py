@@ -1,7 +1,7 @@
-"""Compiling the inner loops: once per machine where a cache can be written, once per process elsewhere.
+"""Compiles the inner loops: once per machine if a cache can be written, otherwise once per process.
 
-Every kernel has exactly one signature, whose inputs are read-only arrays: an array of the user's that happens to be
-read-only compiles nothing anew, and no input can be written into by mistake.
+Every kernel has exactly one signature, whose inputs are read-only arrays. A read-only array from the user therefore
+triggers no new compilation, and no kernel can modify an input by mistake.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ __all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "compile_all",
 
 Function = Callable[..., Any]
 
-# Types of arrays: float64, C order, by number of dimensions; those that go in are not written into.
+# Array types: float64, C order, by number of dimensions; input arrays are read-only.
 IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
 OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
 
-# error_model="numpy": a division that may raise cannot be vectorised. Contracting a product and a sum into one
-# instruction is the one liberty taken everywhere; what may be re-associated says so, and its order is then fixed at
-# compile time: the same machine gives the same bits.
+# error_model="numpy": a division that may raise cannot be vectorised. Every function may contract a product and a sum
+# into one instruction. Only functions marked as such may reorder sums, and the order is fixed at compile time: the same
+# machine gives the same bits.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
-# Into every kernel, without exception: a function of its own would exist twice, compiled alone and within the kernel,
-# with sums in different orders, and which of the two is called would depend on whether the kernel is from the cache.
+# Always inline into the kernel. Otherwise a function would exist twice, compiled alone and within the kernel, with sums
+# in different orders, and which of the two is called would depend on whether the kernel comes from the cache.
 _INLINED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
 _REASSOCIATED = {"contract", "reassoc", "nsz"}
 
 
 def inlined(function: Function) -> Function:
-    """Make a function that kernels call; it is compiled into each of them."""
+    """Make a function that kernels can call; it is compiled into each of them."""
     return njit(**_OPTIONS | _INLINED)(function)
 
 
 def inlined_sums(function: Function) -> Function:
-    """Make a function that kernels call and whose sums may be split into several running ones."""
+    """Make a function that kernels can call and whose sums may be split into several partial sums."""
     return njit(**_OPTIONS | _INLINED | {"fastmath": _REASSOCIATED})(function)
 
 
 class Kernel:
-    """A function that is compiled, or loaded from the cache, when it is first called.
+    """A function that is compiled, or loaded from the cache, on its first call.
 
     Attributes
     ----------
     plain : callable
-        The function as it is written.
+        The function before compilation.
     """
 
     def __init__(self, function: Function, signature: Any) -> None:
@@ -57,11 +57,11 @@ class Kernel:
         self._signature = signature
         self._call: Function = self._compile_and_call
 
-    # Read by compiled code: a call of the kernel is a call of what `_call` holds, with no Python function between.
+    # A call of the kernel calls the compiled function in `_call` directly, with no Python function in between.
     __call__ = property(attrgetter("_call"))
 
     def compile(self) -> None:
-        """Do so without a call; once is enough."""
+        """Compile the function, or load it from the cache, without calling it."""
         if self._call != self._compile_and_call:
             return
         dispatcher = _with_cache(self.plain)
@@ -71,7 +71,7 @@ class Kernel:
         try:
             dispatcher.compile(self._signature)
         except OSError:
-            # The cache could be opened but not written to, as on a full disk. What was compiled is there already.
+            # The cache could be opened but not written, as on a full disk. The compiled function exists anyway.
             if not dispatcher.signatures:
                 raise
         dispatcher.disable_compile()
@@ -102,9 +102,9 @@ def compile_all() -> None:
 
 
 def _as_written(function: Function) -> Function:
-    """Return a kernel that is not compiled, for debuggers and for coverage (NUMBA_DISABLE_JIT=1): slow, same results.
+    """Return an uncompiled kernel for debuggers and coverage (NUMBA_DISABLE_JIT=1): slow, with the same results.
 
-    As in compiled code, overflows and divisions by zero are not reported; the kernels look for them themselves.
+    As in compiled code, overflows and divisions by zero are not reported; the kernels check for them.
     """
 
     @wraps(function)
@@ -119,7 +119,7 @@ def _with_cache(function: Function) -> Any:
     try:
         return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError as error:
-        # Neither beside the source nor in the user's folder may anything be written: compile in memory.
+        # Neither the source folder nor the user's cache folder is writable: compile in memory.
         if "no locator" not in str(error):
             raise
         return njit(**_OPTIONS)(function)

@@ -27,7 +27,7 @@ __all__ = ["CompiledRounds", "CompiledStack"]
 
 
 class CompiledRounds(PaperRounds):
-    """Rounds of learners that keep dense matrices of few columns; the numbers are those of `PaperRounds`."""
+    """Rounds of learners that keep dense matrices of few columns; the results are those of `PaperRounds`."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class CompiledRounds(PaperRounds):
         start_learners: Callable[[int, FloatArray], LearnerStack],
     ) -> None:
         super().__init__(settings, reference, start_learners)
-        # From 64 columns on the learners' step alone is compiled: margins and weights are left to numpy.
+        # From 64 columns on, only the step of the learners is compiled; numpy computes margins and weights.
         self._is_one_loop = reference.is_free_of_blas
 
     def _move(self, state: EnsembleState, gradients: FloatArray, step_size: float) -> EnsembleState:
-        """Do what the plain version does, in one compiled loop."""
+        """Compute the same as the plain version, in one compiled loop."""
         if not self._is_one_loop:
             return super()._move(state, gradients, step_size)
         settings, learners, meta = self.settings, state.learners, state.meta
@@ -70,7 +70,7 @@ class CompiledRounds(PaperRounds):
         )
 
     def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
-        """Do what the plain version does, in place."""
+        """Compute the same as the plain version, in place."""
         assert isinstance(state.learners, CompiledStack)
         assert isinstance(state.meta, MetaState)
         # Writes into the state: this very round made it, and nobody has seen it yet. The plain version, which copies,

@@ -1,4 +1,4 @@
-"""The compiled way of a few rows to features: standardise, append the intercept, bound, scale."""
+"""Compiled conversion of a few rows to features: standardise, append the intercept, bound, scale."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def make_features(
     is_intercept_bounded: bool,
     features: FloatArray,
 ) -> int:
-    """Rows (x - mean) / scale, cut to +-largest, brought back to the bound and divided by the divisor.
+    """Compute rows (x - mean) / scale, clipped to +-largest, shortened to the bound and divided by the divisor.
 
-    A column that ``features`` has more than ``rows`` is an intercept: a 1 that belongs to the row, or one that stays 1.
+    If ``features`` has one column more than ``rows``, it is the intercept: a 1 that is bounded with the row, or a
+    constant 1.
 
     Returns
     -------
     int
-        How many rows were longer than the bound, beyond the relative tolerance.
+        Number of rows longer than the bound, beyond the relative tolerance.
     """
     n_columns, n_long = rows.shape[1], 0
     has_intercept = features.shape[1] > n_columns

@@ -1,7 +1,7 @@
 """The compiled round of all learners: Newton steps with projection, margins, meta update, the ensemble's theta.
 
-The matrices are small, so that plain loops beat one call of a linear algebra routine per learner; and calling a kernel
-takes as long as the meta update, so that there is one for all.
+The matrices are small, so plain loops are faster than a linear algebra call per learner. Calling a kernel takes as long
+as the meta update, so one kernel does everything.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def play_learners(
     new_weights: FloatArray,
     new_coef: FloatArray,
 ) -> tuple[int, float]:
-    """What :mod:`accous.core.paper.newton` and :mod:`accous.core.paper.meta` do in a round, into the new arrays.
+    """Do what :mod:`accous.core.paper.newton` and :mod:`accous.core.paper.meta` do in a round; fill the new arrays.
 
-    In ``gradients`` the ensemble's comes after those of the learners; ``room``, of shape (d + 3, d), is to work in. A
-    learner whose point could not be projected here is marked, and its point left outside the ball.
+    In ``gradients``, the ensemble's gradient follows those of the learners. ``room``, of shape (d + 3, d), is
+    workspace. If a learner's point cannot be projected here, the learner is marked and its point stays outside the
+    ball.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def restart_learners(
     weights: FloatArray,
     coef: FloatArray,
 ) -> None:
-    """Let the first ``n_starting`` learners start anew at theta = ``start``, and combine; all in place."""
+    """Restart the first ``n_starting`` learners at theta = ``start``, and combine; all in place."""
     rate = math.sqrt(log_count)
     for learner in range(n_starting):
         for i in range(coefs.shape[1]):
@@ -137,7 +138,7 @@ def _step(
     new_matrices: FloatArray,
     new_roots: FloatArray,
 ) -> None:
-    """A + g g^T, the inverse's root in Potter's form, and the point before the projection, of learner n."""
+    """Compute A + g g^T, the root of its inverse in Potter's form, and the unprojected point of learner n."""
     n_columns = coefs.shape[1]
     v = room[0]
     for j in range(n_columns):
@@ -173,11 +174,12 @@ def _project(
     radius: float,
     room: FloatArray,
 ) -> bool:
-    r"""Project learner n's point, which is outside the ball, onto it; see :mod:`accous.core.paper.projection`.
+    r"""Project learner n's point, which is outside the ball, onto the ball; see :mod:`accous.core.paper.projection`.
 
-    The same iteration on :math:`1/\|\theta(\mu)\| - 1/S = 0`, from 0 upwards, but with a Cholesky factor of
-    :math:`A + \mu I` in each step in place of one eigendecomposition: just outside the ball, where points nearly
-    always are, it takes two or three. False, and the point as it was, where the matrix is badly conditioned.
+    This is the same iteration on :math:`1/\|\theta(\mu)\| - 1/S = 0`, from 0 upwards, but with a Cholesky factor of
+    :math:`A + \mu I` in each step instead of one eigendecomposition. Points are nearly always just outside the ball,
+    where it takes two or three steps. Returns False, and leaves the point unchanged, if the matrix is badly
+    conditioned.
     """
     n_columns = points.shape[1]
     right_side, theta, half = room[0], room[1], room[2]
@@ -213,7 +215,7 @@ def _project(
 
 @inlined
 def _factorise(n: int, matrices: FloatArray, shift: float, room: FloatArray) -> bool:
-    """Cholesky factor of A + shift I into room from row 3 on, its diagonal inverted; False where badly conditioned."""
+    """Write the Cholesky factor of A + shift I, diagonal inverted, to room from row 3; False if badly conditioned."""
     smallest, largest = np.inf, 0.0
     for j in range(matrices.shape[1]):
         for k in range(j + 1):
@@ -232,7 +234,7 @@ def _factorise(n: int, matrices: FloatArray, shift: float, room: FloatArray) -> 
 
 @inlined
 def _solve(room: FloatArray, right_side: FloatArray, theta: FloatArray, half: FloatArray) -> float:
-    """Solve L L^T theta = right_side with the factor in room; returns theta^T (L L^T)^-1 theta."""
+    """Solve L L^T theta = right_side with the factor in room; return theta^T (L L^T)^-1 theta."""
     n_columns = theta.shape[0]
     for j in range(n_columns):
         entry = right_side[j]
@@ -261,7 +263,7 @@ def _solve(room: FloatArray, right_side: FloatArray, theta: FloatArray, half: Fl
 def _measure(
     coef: FloatArray, coefs: FloatArray, gradients: FloatArray, largest_margin: float, margins: FloatArray
 ) -> float:
-    """How much better each learner did than the ensemble; returns the largest size so far."""
+    """Compute how much better each learner did than the ensemble; return the largest margin so far."""
     last = margins.shape[0]
     for i in range(margins.shape[0]):
         margin = 0.0
@@ -298,7 +300,7 @@ def _update(
 def _combine(
     log_potentials: FloatArray, rates: FloatArray, coefs: FloatArray, weights: FloatArray, coef: FloatArray
 ) -> None:
-    """Weights p of the learners, and the mean of their thetas under p."""
+    """Compute the weights p of the learners, and the mean of their thetas under p."""
     largest = -np.inf
     for i in range(weights.shape[0]):
         weights[i] = math.log(rates[i]) + log_potentials[i]

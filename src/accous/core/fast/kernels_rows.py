@@ -1,12 +1,13 @@
 """Compiled passes over many rows of few columns: gradients of all learners, ratios, the refit and fits without a row.
 
-Rows come in blocks, ``(n_blocks, d, BLOCK)``: within a block a column is contiguous, so that every inner loop runs over
-BLOCK neighbouring numbers, and one block with its scores stays in the fastest cache. What belongs to single rows has
-the shape ``(n_blocks, BLOCK)``; a sum as an index might be negative and would keep loops from being vectorised.
+Rows come in blocks, ``(n_blocks, d, BLOCK)``. Within a block a column is contiguous, so every inner loop runs over
+BLOCK neighbouring numbers, and one block with its scores stays in the fastest cache. Values per row have the shape
+``(n_blocks, BLOCK)``: a flat array would need a sum as its index, which might be negative and would prevent
+vectorisation.
 
 All functions that share the exponential are in this one file, because numba recompiles a cached kernel only when its
-own file has changed. To keep compilation short, nothing is allocated or sliced in here, ``min`` and ``max`` are written
-out, and functions are called with variables, not with literal numbers, for each of which they would be compiled anew.
+own file has changed. To keep compilation short, the code here allocates and slices nothing and writes out ``min`` and
+``max``. It passes variables to functions instead of literals, because each literal would cause another compilation.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SMALLEST_PIVOT = 1e-12
 
 
 def to_blocks(rows: FloatArray) -> FloatArray:
-    """Rows in the order that the kernels read; the last block is filled up with zeros."""
+    """Return the rows in the order that the kernels read; the last block is padded with zeros."""
     n_rows, n_columns = rows.shape
     n_blocks = -(-n_rows // BLOCK)
     padded = np.zeros((n_blocks * BLOCK, n_columns))
@@ -63,7 +64,7 @@ def to_blocks(rows: FloatArray) -> FloatArray:
 
 @inlined
 def _exp(x: float) -> float:
-    """e^x to the last digit or two; arguments beyond +-708 are cut, so that the result is finite and not zero."""
+    """Compute e^x up to the last digit or two; arguments are clipped to +-708, so the result is finite and not zero."""
     x = _LEAST if x < _LEAST else x
     x = _MOST if x > _MOST else x
     shifted = x * _LOG2_E + _ROUNDER
@@ -91,7 +92,7 @@ def _exp(x: float) -> float:
 
 @inlined
 def _score(blocks: FloatArray, coef: FloatArray, scores: FloatArray) -> None:
-    """Scores of all rows, four columns at a time, into an array of shape (n_blocks, BLOCK)."""
+    """Compute the scores of all rows, four columns at a time, into an array of shape (n_blocks, BLOCK)."""
     n_columns = blocks.shape[1]
     n_fours = n_columns // 4 * 4
     for block in range(blocks.shape[0]):
@@ -113,7 +114,7 @@ def _score(blocks: FloatArray, coef: FloatArray, scores: FloatArray) -> None:
 
 @inlined
 def _score_two(blocks: FloatArray, block: int, points: FloatArray, k: int, scores: FloatArray) -> None:
-    """Scores of the block's rows for two thetas, four columns at a time, into an array of shape (2, BLOCK)."""
+    """Compute the scores of a block's rows for two thetas, four columns at a time, into an array (2, BLOCK)."""
     n_columns = blocks.shape[1]
     for i in range(BLOCK):
         scores[0, i] = 0.0
@@ -147,9 +148,9 @@ def _score_two(blocks: FloatArray, block: int, points: FloatArray, k: int, score
 def _add_products(
     blocks: FloatArray, block: int, start: int, vectors: FloatArray, a: int, b: int, k: int, sums: FloatArray
 ) -> None:
-    """Add X^T u and X^T v to rows k and k + 1 of sums, u and v being rows a and b of ``vectors``.
+    """Add X^T u and X^T v to rows k and k + 1 of sums, where u and v are rows a and b of ``vectors``.
 
-    Columns from ``start`` on, four at a time; the last four may overlap others.
+    Works on columns from ``start`` on, four at a time; the last four may overlap others.
     """
     n_columns = blocks.shape[1]
     last = n_columns - 4
@@ -240,7 +241,7 @@ def sum_gradients(
     scores: FloatArray,
     gradients: FloatArray,
 ) -> None:
-    r"""Gradients of the logistic loss at each theta in ``coefs`` and, after them, at ``coef``, into ``gradients``.
+    r"""Write the gradients of the logistic loss at each theta in ``coefs``, then at ``coef``, to ``gradients``.
 
     .. math:: c_0 \sum_{x \in \text{blocks}} \frac{x}{1 + e^{x^\top \theta}} + c_1 \sum_{x \in \text{rows}}
         \frac{x}{1 + e^{-x^\top \theta}}
@@ -250,12 +251,12 @@ def sum_gradients(
     blocks : array of shape (n_blocks, d, BLOCK)
         Reference rows.
     rows : array of shape (n_rows, d)
-        A few rows of the batch; many are faster as blocks of -x, whose terms have the same form.
+        A few rows of the batch; many rows are faster as blocks of -x, whose terms have the same form.
     coefs : array of shape (n_coefs, d)
     coef : array of shape (d,)
     block_factor, row_factor : float
     points : array of shape (n_coefs + 1, d)
-        Room to work in, as is the next.
+        Workspace, like the next array.
     scores : array of shape (n_blocks, BLOCK), but at least two rows
     gradients : array of shape (n_coefs + 1, d)
     """
@@ -292,7 +293,7 @@ def sum_gradients(
 
 @kernel(types.void, IN3, IN1, float64, OUT2)
 def evaluate_ratios(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
-    r"""Ratios :math:`\min\{e^{-x^\top \theta}, \text{max\_ratio}\}` of all rows, those that fill up included."""
+    r"""Compute the ratios :math:`\min\{e^{-x^\top \theta}, \text{max\_ratio}\}` of all rows, including padding."""
     _score(blocks, coef, ratios)
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
@@ -302,7 +303,7 @@ def evaluate_ratios(blocks: FloatArray, coef: FloatArray, max_ratio: float, rati
 
 @kernel(types.void, IN2, IN1, float64, OUT1)
 def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
-    """Do the same for a few rows as they come, (n_rows, d)."""
+    """Do the same for a few rows in plain order, (n_rows, d)."""
     for row in range(rows.shape[0]):
         score = 0.0
         for j in range(rows.shape[1]):
@@ -315,7 +316,7 @@ def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ra
 def covary_scores(
     blocks: FloatArray, coef: FloatArray, n_rows: int, scores: FloatArray, covariances: FloatArray
 ) -> None:
-    """Covariance of every column with the score over the rows, into ``covariances``; ``scores`` is room."""
+    """Write the covariance of every column with the score to ``covariances``; ``scores`` is workspace."""
     _score(blocks, coef, scores)
     mean = _sum(scores) / n_rows
     for block in range(blocks.shape[0]):
@@ -333,7 +334,7 @@ def covary_scores(
 
 @inlined
 def _centre(coefs: FloatArray, centre: FloatArray, coef: FloatArray) -> None:
-    """Coefficients for centred columns, from those for columns as they are; the intercept is last."""
+    """Convert coefficients for the original columns to those for centred columns; the intercept is last."""
     last = centre.shape[0]
     coef[last] = coefs[0, last]
     for j in range(last):
@@ -343,7 +344,7 @@ def _centre(coefs: FloatArray, centre: FloatArray, coef: FloatArray) -> None:
 
 @inlined
 def _scale(weights: FloatArray, C: float, scaled: FloatArray) -> None:
-    """C s of every row, zero for those that fill up."""
+    """Compute C s of every row; zero for padding rows."""
     for block in range(scaled.shape[0]):
         for i in range(BLOCK):
             row = block * BLOCK + i
@@ -354,7 +355,7 @@ def _scale(weights: FloatArray, C: float, scaled: FloatArray) -> None:
 def _differentiate(
     scores: FloatArray, targets: FloatArray, weights: FloatArray, probabilities: FloatArray, slopes: FloatArray
 ) -> None:
-    """First derivative of every row's weighted loss in its score, s (p - y)."""
+    """Compute the first derivative of every row's weighted loss in its score, s (p - y)."""
     for block in range(scores.shape[0]):
         for i in range(BLOCK):
             p = 1.0 / (1.0 + _exp(-scores[block, i]))
@@ -371,7 +372,7 @@ def _add_hessian(
     pair: FloatArray,
     hessian: FloatArray,
 ) -> None:
-    """Curvatures of the rows, s p (1 - p), and with them the upper triangle, and some more, of the Hessian."""
+    """Compute the curvatures of the rows, s p (1 - p), and the upper triangle (and a bit more) of the Hessian."""
     n_columns, zero, one = blocks.shape[1], 0 * blocks.shape[1], 0 * blocks.shape[1] + 1
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
@@ -388,7 +389,7 @@ def _add_hessian(
 
 @inlined
 def _factorise(matrix: FloatArray, scale: FloatArray) -> bool:
-    """Cholesky of the upper triangle into the lower one, rows brought to equal scale; False where nearly singular."""
+    """Write the Cholesky factor of the upper triangle, rows rescaled, to the lower one; False if nearly singular."""
     for j in range(scale.shape[0]):
         scale[j] = 1.0 / math.sqrt(matrix[j, j])
         for k in range(j + 1):
@@ -422,7 +423,7 @@ def _solve(factor: FloatArray, scale: FloatArray, right_side: FloatArray, soluti
 
 @inlined_sums
 def _move(scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes: FloatArray, length: float) -> float:
-    r"""Subtract the changes from the scores; returns :math:`\sum_i c_i \Delta_i^2 \bar D_i^2`, see ``fit_logistic``."""
+    r"""Subtract the changes from the scores; return :math:`\sum_i c_i \Delta_i^2 \bar D_i^2`, see ``fit_logistic``."""
     total = 0.0
     for block in range(scores.shape[0]):
         for i in range(BLOCK):
@@ -472,21 +473,21 @@ def fit_logistic(
 ) -> bool:
     r"""Minimise the weighted logistic objective by Newton's method from ``coefs``, which are replaced.
 
-    A Hessian costs as much as three gradients, so that it serves for several steps. No objective is evaluated. Where
-    the score of a row has moved by D since the Hessian, its curvature has stayed within a factor :math:`e^{\pm |D|}`,
-    because the logistic function's third derivative is at most its second. It follows that
+    A Hessian costs as much as three gradients, so it is used for several steps. No objective is evaluated. If the score
+    of a row has moved by D since the Hessian, its curvature has stayed within a factor :math:`e^{\pm |D|}`, because the
+    logistic function's third derivative is at most its second. It follows that
 
-    * the first step, of length 1 where it changes no score by more than m = 1, else :math:`\ln(1 + m) / m`, lowers the
-      objective;
+    * the first step lowers the objective; its length is 1 if it changes no score by more than m = 1, and
+      :math:`\ln(1 + m) / m` otherwise;
     * after any step of length 1 the objective is at most
-      :math:`\tfrac12 e^{3m} \sum_i c_i \Delta_i^2 \bar D_i^2` above its minimum, to leading order, with the curvatures
-      c of the Hessian, the step's changes of score :math:`\Delta`, the mean :math:`\bar D` of the sizes of D before and
-      after it, and m the largest D.
+      :math:`\tfrac12 e^{3m} \sum_i c_i \Delta_i^2 \bar D_i^2` above its minimum, to leading order. Here c are the
+      curvatures of the Hessian, :math:`\Delta` the changes of the scores in the step, :math:`\bar D` the mean of the
+      sizes of D before and after it, and m the largest D.
 
     Parameters
     ----------
     blocks : array of shape (n_blocks, d, BLOCK)
-        Columns less their centre; the last one is constantly 1.
+        Columns minus their centre; the last column is the constant 1.
     centre : array of shape (d - 1,)
     targets : array of shape (n_blocks, BLOCK)
     weights : array of shape (n_rows,)
@@ -495,17 +496,17 @@ def fit_logistic(
     tolerance : float
     max_steps : int
     row_room : array of shape (6, n_blocks, BLOCK)
-        Room to work in, as are the next two.
+        Workspace, like the next two arrays.
     pair : array of shape (2, BLOCK)
     column_room : array of shape (d + 5, d)
     coefs : array of shape (1, d)
-        For columns as they are, the intercept last.
+        Coefficients for the original columns, with the intercept last.
 
     Returns
     -------
     bool
-        Whether that bound fell below ``tolerance`` times the sum of C s; False also where the Hessian is nearly
-        singular. ``coefs`` is then left as it was.
+        Whether that bound fell below ``tolerance`` times the sum of C s. False also if the Hessian is nearly singular.
+        If False, ``coefs`` is unchanged.
     """
     n_columns = coefs.shape[1]
     scores, changes, slopes = row_room[0], row_room[1], row_room[2]
@@ -560,7 +561,7 @@ def fit_logistic(
 def _leverages(
     blocks: FloatArray, block: int, factor: FloatArray, scale: FloatArray, solved: FloatArray, leverages: FloatArray
 ) -> None:
-    """x^T H^-1 x for the rows of a block, H given as ``_factorise`` leaves it; ``solved``, (d, BLOCK), is room."""
+    """Compute x^T H^-1 x for a block's rows, H as ``_factorise`` leaves it; ``solved``, (d, BLOCK), is workspace."""
     for i in range(BLOCK):
         leverages[block, i] = 0.0
     for j in range(scale.shape[0]):
@@ -590,11 +591,11 @@ def leave_rows_out(
     column_room: FloatArray,
     scores: FloatArray,
 ) -> bool:
-    r"""Score of every row by a fit without it, one Newton step away from the fit on all rows, into ``scores``.
+    r"""Write to ``scores`` each row's score from a fit without it, one Newton step away from the fit on all rows.
 
     .. math:: z_i + a_i g_i / (1 - k_i a_i), \qquad a_i = x_i^\top H^{-1} x_i,
 
-    with the first and second derivative g and k of the row's weighted loss in its score.
+    where g and k are the first and second derivative of the row's weighted loss in its score.
 
     Parameters
     ----------
@@ -603,7 +604,7 @@ def leave_rows_out(
     coefs : array of shape (1, d)
         The fit on all rows.
     row_room : array of shape (5, n_blocks, BLOCK)
-        Room to work in, as are the next two.
+        Workspace, like the next two arrays.
     block_room : array of shape (d + 2, BLOCK)
     column_room : array of shape (d + 3, d)
     scores : array of shape (n_blocks, BLOCK)
@@ -611,7 +612,7 @@ def leave_rows_out(
     Returns
     -------
     bool
-        False where the Hessian is nearly singular; ``scores`` is then of no use.
+        False if the Hessian is nearly singular; ``scores`` is then invalid.
     """
     n_columns = coefs.shape[1]
     scaled, probabilities, slopes = row_room[0], row_room[1], row_room[2]

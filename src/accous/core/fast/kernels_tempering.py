@@ -14,15 +14,16 @@ __all__ = ["EXPONENTS", "discount_losses", "reference_terms"]
 EXPONENTS = (0.0, 0.5, 1.0)
 _LARGEST = 1e30
 _LOG_OF_LARGEST_PRODUCT = 700.0
-# Where the ratio is 1, the losses differ by rounding alone.
+# If the ratio is 1, the losses differ only by rounding errors.
 _ROUNDING = 1e-12
 
 
 @kernel(types.none, IN1, float64, OUT1)
 def reference_terms(ratios: FloatArray, largest: float, terms: FloatArray) -> None:
-    r"""Means of :math:`\log(1 + r_i^\tau)` over the rows for tau = 0, 1/2, 1, into ``terms``.
+    r"""Write the means of :math:`\log(1 + r_i^\tau)` over the rows for tau = 0, 1/2, 1 to ``terms``.
 
-    Ratios above ``largest`` count as that. One logarithm does for the product of as many rows as cannot overflow.
+    Ratios above ``largest`` count as ``largest``. One logarithm is taken for the product of several rows, as many as
+    cannot overflow.
     """
     n_rows = ratios.shape[0]
     limit = min(largest, _LARGEST)
@@ -54,10 +55,10 @@ def discount_losses(
     decay: float,
     discounted: FloatArray,
 ) -> int:
-    r"""Old losses times ``decay`` plus a round's :math:`\mathrm{terms} + \mathrm{mean} \log(1 + r^{-\tau})`.
+    r"""Compute old losses times ``decay`` plus a round's :math:`\mathrm{terms} + \mathrm{mean} \log(1 + r^{-\tau})`.
 
-    Ratios of the batch below ``smallest`` count as that. Returns the place of the smallest discounted loss, the first
-    of several that are equal up to rounding.
+    Ratios of the batch below ``smallest`` count as ``smallest``. Returns the position of the smallest discounted loss;
+    if several are equal up to rounding, the first of them.
     """
     n_rows = batch_ratios.shape[0]
     half_sum = whole_sum = 0.0

@@ -1,4 +1,4 @@
-"""The compiled step from ratios to importance weights."""
+"""Compiled conversion of ratios to importance weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["normalise_weights"]
 
 @kernel(types.boolean, IN1, IN1, OUT1)
 def normalise_weights(base: FloatArray, ratios: FloatArray, weights: FloatArray) -> bool:
-    r"""Weights :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j`, into ``weights``; False where all ratios are zero."""
+    r"""Write :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j` to ``weights``; return False if all ratios are zero."""
     total = _sum_of_products(base, ratios)
     if not total > 0.0:
         return False

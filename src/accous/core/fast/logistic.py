@@ -1,4 +1,4 @@
-"""Weighted logistic regression for two classes and few columns, by compiled loops."""
+"""Weighted logistic regression for two classes and few columns, in compiled loops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TOLERANCE = 1e-14
 
 @dataclass(frozen=True)
 class NarrowDesign:
-    """What does not change between refits, as the compiled loops read it.
+    """The data that does not change between refits, in the form that the compiled loops read.
 
     Attributes
     ----------
     blocks : array of shape (n_blocks, d, BLOCK)
-        The design, its columns less their centre, the last one constantly 1.
+        The design: columns minus their centre; the last column is the constant 1.
     centre : array of shape (d - 1,)
     targets : array of shape (n_blocks, BLOCK)
         1 for class 1, else 0.
@@ -36,9 +36,9 @@ class NarrowDesign:
     penalty: FloatArray
 
     def fit(self, coefs: FloatArray, weights: FloatArray, C: float) -> bool:
-        """Bring ``coefs``, (1, d), in place to the minimal objective, within 1e-14 of the summed C s.
+        """Minimise the objective over ``coefs``, (1, d), in place, to within 1e-14 of the summed C s.
 
-        False, and ``coefs`` as they were, where that takes too many steps or a Hessian is nearly singular.
+        Returns False, and leaves ``coefs`` unchanged, if this takes too many steps or a Hessian is nearly singular.
         """
         n_blocks, n_columns, _ = self.blocks.shape
         return bool(
@@ -59,7 +59,7 @@ class NarrowDesign:
         )
 
     def leave_one_out(self, coefs: FloatArray, weights: FloatArray, C: float) -> FloatArray | None:
-        """Score of every row by a fit without it, given the fit on all of them; None where H is nearly singular."""
+        """Return each row's score from a fit without it, given the fit on all rows; None if H is nearly singular."""
         n_blocks, n_columns, _ = self.blocks.shape
         scores = np.empty((n_blocks, BLOCK))
         is_done = leave_rows_out(
@@ -81,5 +81,5 @@ class NarrowDesign:
 def make_narrow_design(
     design: FloatArray, centre: FloatArray, targets: FloatArray, penalty: FloatArray
 ) -> NarrowDesign:
-    """Bring a centred design and its targets, (n_rows, 1), into blocks."""
+    """Arrange a centred design and its targets, (n_rows, 1), in blocks."""
     return NarrowDesign(to_blocks(design), centre, np.ascontiguousarray(to_blocks(targets)[:, 0]), penalty)

@@ -41,13 +41,13 @@ class NarrowReference:
 
     @property
     def is_free_of_blas(self) -> bool:
-        """Of fewer columns than make LAPACK use threads, should a badly conditioned matrix need it."""
+        """Whether there are so few columns that LAPACK, which badly conditioned matrices need, uses no threads."""
         return self.features.shape[1] < _THREADED_COLUMNS
 
     def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
         """See ``Reference``."""
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
-        # Beside a small reference the batch is summed as that is: where the two are equal, so are their terms.
+        # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
         has_few = n_batch < _MANY_ROWS <= n_reference
         rows = np.ascontiguousarray(batch if has_few else batch[:0])
         gradients, sums = np.empty((2, coefs.shape[0] + 1, coefs.shape[1]))

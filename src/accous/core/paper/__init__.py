@@ -1,1 +1,1 @@
-"""The paper's algorithms as the paper writes them: plain numpy, one idea per file."""
+"""The paper's algorithms as written in the paper: plain numpy, one idea per file."""

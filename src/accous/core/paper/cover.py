@@ -18,7 +18,7 @@ __all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for
 
 
 def active_lengths(round_number: int, min_interval: int) -> IntArray:
-    """Lengths of the intervals active in a round, ascending; the array is shared and read-only.
+    """Return the lengths of the intervals active in a round, ascending; the array is shared and read-only.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def _doubling(first: int, n_lengths: int) -> IntArray:
 def count_starting(round_number: int, min_interval: int) -> int:
     """Count the intervals that start in a round.
 
-    They are the shortest ones: a length starts when it divides the round number.
+    These are the shortest ones: a length starts when it divides the round number.
     """
     largest_dividing_power = round_number & -round_number
     return max(0, largest_dividing_power.bit_length() - min_interval.bit_length() + 1)
@@ -47,7 +47,7 @@ def count_starting(round_number: int, min_interval: int) -> int:
 
 @cache
 def count_intervals(horizon: int, min_interval: int) -> int:
-    """K: how many intervals of the cover start up to the horizon, but at least 2."""
+    """Return K: the number of intervals of the cover that start up to the horizon, but at least 2."""
     total = 0
     length = min_interval
     while length <= horizon:
@@ -57,11 +57,11 @@ def count_intervals(horizon: int, min_interval: int) -> int:
 
 
 def intervals_for_round(round_number: int, horizon: int | None, min_interval: int) -> int:
-    """K for the learners of a round.
+    """Return K for the learners of a round.
 
-    A given horizon fixes K for ever. Without one, K counts up to the last round of the current power of two:
-    every learner restarts at a power of two, so none sees K change.
+    With a horizon, K is constant. Without one, K counts up to the last round of the current power of two. Every learner
+    restarts at a power of two, so K never changes during the life of a learner.
     """
-    # Departs from the paper: its K needs the horizon, a production stream has none.
+    # Departs from the paper: its K needs the horizon, which a production stream does not have.
     last_round = (1 << round_number.bit_length()) - 1 if horizon is None else horizon
     return count_intervals(last_round, min_interval)

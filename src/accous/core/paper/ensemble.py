@@ -17,11 +17,11 @@ from accous.core.paper.reference import Reference
 __all__ = ["SMALLEST_RELATIVE_RANGE", "EnsembleSettings", "EnsembleState", "LearnerStack", "PaperRounds"]
 
 SMALLEST_RELATIVE_RANGE = 1e-12
-"""A largest margin below this share of the paper's bound is rounding."""
+"""If the largest margin is below this share of the paper's bound, it is only rounding error."""
 
 
 class LearnerStack(Protocol):
-    """What every kind of stack of learners offers."""
+    """The interface of a stack of learners."""
 
     @property
     def coefs(self) -> FloatArray:
@@ -37,12 +37,12 @@ class LearnerStack(Protocol):
         """Return a stack of ``younger`` followed by these learners."""
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
-        """Give every learner its gradient, a row each, and make one Newton step."""
+        """Make one Newton step for every learner; ``gradients`` has one row per learner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleSettings:
-    """What stays the same from round to round.
+    """Settings that stay the same in all rounds.
 
     Attributes
     ----------
@@ -52,18 +52,18 @@ class EnsembleSettings:
     radius : float
         S.
     margin_bound : float
-        What margins are divided by in the paper; see ``Loss.margin_bound``.
+        Divisor of the margins in the paper; see ``Loss.margin_bound``.
     has_running_range : bool
-        Whether margins are divided by the largest one seen so far instead.
+        Whether to divide margins by the largest margin seen so far instead.
     ridge : float
         lambda.
     min_interval : int
         Length of the shortest interval, a power of two.
     horizon : int or None
-        T, where known.
+        T, if known.
     start : {"zero", "ensemble", "handover"}
-        Where a new learner starts: at the neutral theta, at the ensemble's, or at the neutral one except when all
-        learners restart together, as they do at every power of two; there the ensemble's theta is handed over.
+        Where a new learner starts: at the neutral theta ("zero") or at the ensemble's theta ("ensemble"). "handover" is
+        "zero", except when all learners restart together, at every power of two: then it is "ensemble".
     metric : {"full", "diagonal", "low_rank"}
         What learners keep of their matrix.
     rank : int or None
@@ -85,9 +85,9 @@ class EnsembleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleState:
-    """What is known after ``n_rounds`` rounds; everything describes the round that comes next.
+    """The state after ``n_rounds`` rounds; all values are those for the next round.
 
-    ``cache`` holds what was computed from the rest and is no part of the state.
+    ``cache`` holds values computed from the other fields and is not part of the state.
     """
 
     n_rounds: int
@@ -125,7 +125,7 @@ class PaperRounds:
         self._start_learners, self._meta_learner = start_learners, meta_learner
 
     def start(self) -> EnsembleState:
-        """State before the first round: the neutral theta and no learner."""
+        """Return the state before the first round: the neutral theta and no learner."""
         neutral = self.settings.neutral
         return EnsembleState(
             n_rounds=0,
@@ -138,7 +138,7 @@ class PaperRounds:
         )
 
     def play(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
-        """Learn from one batch and return the state for the next round; ``state`` is left as it was.
+        """Learn from one batch and return the state for the next round; ``state`` is not changed.
 
         Parameters
         ----------
@@ -149,28 +149,28 @@ class PaperRounds:
             gamma of this round.
         """
         if state.n_rounds == 0:
-            # Only an interval of length 1 starts in round 1; the state before it shows no learner yet.
+            # Only an interval of length 1 starts in round 1; the state before that round has no learner.
             state = self._open_round(state)
         if len(state.lengths) == 0:
             return self._open_round(replace(state, n_rounds=state.n_rounds + 1, cache={}))
         return self._open_round(self._move(state, self._gradients(state, batch), step_size))
 
     def reference_ratios(self, state: EnsembleState, max_ratio: float) -> FloatArray:
-        """Ratio of each reference row at the ensemble's theta, cut at ``max_ratio``."""
+        """Return the ratio of each reference row at the ensemble's theta, clipped at ``max_ratio``."""
         if not self.reference.shares_passes or len(state.learners) == 0:
             return self.reference.ratios(state.coef, max_ratio)
-        # The coming round needs its gradients at the same points, which do not depend on its batch: one pass does both.
+        # The next round needs gradients at the same points, and they do not depend on its batch: one pass does both.
         return self.settings.loss.ratio(self._pass_over(state)[1], max_ratio)
 
     def _gradients(self, state: EnsembleState, batch: FloatArray) -> FloatArray:
-        """Gradient at the theta of every learner and, last, of the ensemble."""
+        """Return the gradient at the theta of every learner and, last, of the ensemble."""
         if not self.reference.shares_passes:
             return self.reference.gradients(state.learners.coefs, state.coef, batch)
         of_reference, _ = self._pass_over(state)
         return of_reference + self.settings.loss.batch_gradient(_points(state), batch)
 
     def _pass_over(self, state: EnsembleState) -> tuple[FloatArray, FloatArray]:
-        """Return the reference part of the gradients at all points, and the reference's scores by the ensemble."""
+        """Return the reference part of the gradients at all points, and the ensemble's scores of the reference."""
         known = state.cache.get("pass")
         if known is None or known[0] is not self.reference.features:
             features = self.reference.features
@@ -179,7 +179,7 @@ class PaperRounds:
         return known[1], known[2]
 
     def _move(self, state: EnsembleState, gradients: FloatArray, step_size: float) -> EnsembleState:
-        """Make the Newton steps and the meta update; the lengths are still those of the round before."""
+        """Make the Newton steps and the meta update; the lengths are still those of the previous round."""
         settings, n_learners = self.settings, len(state.learners)
         learners = state.learners.step(gradients[:n_learners], step_size, settings.radius)
         raw_margins = (state.coef - state.learners.coefs) @ gradients[n_learners]
@@ -203,7 +203,7 @@ class PaperRounds:
             return state
         n_starting = count_starting(next_round, self.settings.min_interval)
         lengths = active_lengths(next_round, self.settings.min_interval)
-        # The lengths that start are the shortest; all of them but a length never seen before end at the same time.
+        # The lengths that start are the shortest. Except for a new length, they also end at the same time.
         n_ended = n_starting - (len(lengths) - len(state.learners))
         start = _starting_point(self.settings, state, n_ended)
         if n_ended == n_starting:
@@ -211,7 +211,7 @@ class PaperRounds:
         return self._replace(state, n_ended, n_starting, start, lengths)
 
     def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
-        """Replace as many learners as end; the lengths stay the same."""
+        """Replace the learners whose intervals end; the lengths stay the same."""
         return self._replace(state, n_starting, n_starting, start, lengths)
 
     def _replace(
@@ -236,26 +236,26 @@ class PaperRounds:
 
 
 def _points(state: EnsembleState) -> FloatArray:
-    """Theta of every learner and, last, of the ensemble."""
+    """Return the theta of every learner and, last, of the ensemble."""
     return np.concatenate((state.learners.coefs, state.coef[None]))
 
 
 def _scale_margins(margins: FloatArray, settings: EnsembleSettings, largest_margin: float) -> tuple[FloatArray, float]:
-    """Divide the margins by their range; returns also the largest margin seen so far."""
+    """Divide the margins by their range; also return the largest margin seen so far."""
     largest_margin = max(largest_margin, float(np.abs(margins).max()))
     if not settings.has_running_range:
         return np.clip(margins / settings.margin_bound, -2.0, 2.0), largest_margin
     if largest_margin <= SMALLEST_RELATIVE_RANGE * settings.margin_bound:
-        # Learners that started together are still equal: their differences are rounding, not margins.
+        # Learners that started together are still equal: their differences are rounding errors, not margins.
         return np.zeros_like(margins), largest_margin
-    # Departs from the paper: S R is so far above the margins that occur that the weights would hardly move.
+    # Departs from the paper: S R is much larger than the actual margins, so the weights would hardly move.
     return margins / largest_margin, largest_margin
 
 
 def _starting_point(settings: EnsembleSettings, state: EnsembleState, n_ended: int) -> FloatArray:
-    """Theta of the learners that start; the ensemble's is that after the step, ended learners included."""
-    # Departs from the paper: it allows any point. The neutral one makes learners that differ from their elders, but
-    # when none of those is left, it would throw the estimate back to ratio 1 for a round.
+    """Return the theta of new learners; the ensemble's theta is that after the step and includes ended learners."""
+    # Departs from the paper: it allows any point. Learners that start at the neutral point differ from older learners.
+    # But when no older learner is left, the neutral point would reset the estimate to ratio 1 for one round.
     n_learners = len(state.learners)
     is_handover = settings.start == "handover" and n_ended == n_learners
     return state.coef if n_learners and (settings.start == "ensemble" or is_handover) else settings.neutral

@@ -1,6 +1,6 @@
 r"""The three Bregman losses of density-ratio matching: value and gradient.
 
-All three share one shape. With the score :math:`z = \phi(x)^\top \theta`,
+All three have the same form. With the score :math:`z = \phi(x)^\top \theta`,
 
 .. math:: L_t(\theta) = \mathrm{mean}_{S_0}\, a(z) + \mathrm{mean}_{S_t}\, b(z), \qquad r(x) = \rho(z),
 
@@ -25,58 +25,58 @@ _BLOCK_ENTRIES = 1 << 17
 
 
 class Loss(ABC):
-    """A density-ratio matching loss that is linear-in-features: scores in, value and gradient out.
+    """A density-ratio matching loss for a model that is linear in the features: scores in, value and gradient out.
 
-    Every method maps an array of scores elementwise and is safe for all finite scores: what is too large for
-    a float becomes infinite, never NaN, and nothing warns.
+    Every method maps an array of scores elementwise and is safe for all finite scores: a value too large for a float
+    becomes infinite, never NaN, and nothing warns.
     """
 
     name: ClassVar[str]
     neutral_score: ClassVar[float]
     """The score whose ratio is 1."""
     is_log_linear: ClassVar[bool] = False
-    """Whether the score is the negative logarithm of the ratio; else the score is the ratio itself."""
+    """Whether the score is the negative logarithm of the ratio; otherwise the score is the ratio itself."""
 
     @classmethod
     def make(cls, max_ratio: float) -> Loss:  # noqa: ARG003
-        """Return the loss for ratios up to ``max_ratio``, which some losses depend on."""
+        """Return the loss for ratios up to ``max_ratio``; some losses depend on it."""
         return cls()
 
     @abstractmethod
     def reference_term(self, scores: FloatArray) -> FloatArray:
-        """Contribution a(z) of a reference row."""
+        """Return the contribution a(z) of a reference row."""
 
     @abstractmethod
     def batch_term(self, scores: FloatArray) -> FloatArray:
-        """Contribution b(z) of a batch row."""
+        """Return the contribution b(z) of a batch row."""
 
     @abstractmethod
     def reference_slope(self, scores: FloatArray) -> FloatArray:
-        """Derivative a'(z)."""
+        """Return the derivative a'(z)."""
 
     @abstractmethod
     def batch_slope(self, scores: FloatArray) -> FloatArray:
-        """Derivative b'(z)."""
+        """Return the derivative b'(z)."""
 
     @abstractmethod
     def ratio(self, scores: FloatArray, max_ratio: float) -> FloatArray:
-        """Ratio of a row with the given score, cut at ``max_ratio``."""
+        """Return the ratio of a row with the given score, clipped at ``max_ratio``."""
 
     @abstractmethod
     def gradient_bound(self, radius: float, feature_bound: float) -> float:
-        """Largest norm the gradient can have when theta lies in the ball and every feature row below the bound."""
+        """Return the largest possible norm of the gradient for theta in the ball and feature rows within the bound."""
 
     def largest_score(self, max_ratio: float) -> float:
-        """Return the largest score, in absolute value, that is needed for ratios up to ``max_ratio``."""
+        """Return the largest absolute score needed for ratios up to ``max_ratio``."""
         return math.log(max_ratio) if self.is_log_linear else float(max_ratio)
 
     def margin_bound(self, radius: float, feature_bound: float) -> float:
-        """What the meta-learner divides its margins by when asked for the paper's range."""
-        # Departs from the paper: it writes S R for every loss, which bounds the margin for the logistic one only.
+        """Return the divisor of the meta-learner's margins for ``meta_range="paper"``."""
+        # Departs from the paper: it uses S R for every loss, but that bounds the margin of the logistic loss only.
         return 2.0 * radius * self.gradient_bound(radius, feature_bound)
 
     def value(self, coefs: FloatArray, reference: FloatArray, batch: FloatArray) -> FloatArray:
-        """Observed loss of each row of ``coefs``.
+        """Return the observed loss at each row of ``coefs``.
 
         Parameters
         ----------
@@ -92,15 +92,16 @@ class Loss(ABC):
         return np.asarray(reference_part + self.batch_term(coefs @ batch.T).mean(axis=1))
 
     def gradient(self, coefs: FloatArray, reference: FloatArray, batch: FloatArray) -> FloatArray:
-        """Gradient of the observed loss at each row of ``coefs``; shapes as in :meth:`value`, (n_coefs, d) out."""
+        """Return the gradient of the observed loss at each row of ``coefs``, (n_coefs, d); see :meth:`value`."""
         return self.reference_gradient(coefs, reference)[0] + self.batch_gradient(coefs, batch)
 
     def reference_gradient(self, coefs: FloatArray, reference: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient's reference part at each row of ``coefs``, and the reference's scores by the last one."""
+        """Return the reference part of the gradient at each row of ``coefs``, and the scores under the last row."""
         gradient = np.zeros_like(coefs)
         last_scores = np.empty(reference.shape[0])
         points = coefs.astype(reference.dtype, copy=False)
-        # In blocks of rows: the second product finds them in the cache, and no array has an entry per row and theta.
+        # Work in blocks of rows: they stay in the cache for the second product, and no array has an entry per row and
+        # theta.
         n_block_rows = max(1, _BLOCK_ENTRIES // reference.shape[1])
         for first in range(0, reference.shape[0], n_block_rows):
             rows = reference[first : first + n_block_rows]
@@ -111,7 +112,7 @@ class Loss(ABC):
         return gradient, last_scores
 
     def batch_gradient(self, coefs: FloatArray, batch: FloatArray) -> FloatArray:
-        """Return the gradient's batch part at each row of ``coefs``."""
+        """Return the batch part of the gradient at each row of ``coefs``."""
         gradient = self.batch_slope(coefs @ batch.T) @ batch
         gradient /= batch.shape[0]
         return np.asarray(gradient)
@@ -151,7 +152,7 @@ class Logistic(Loss):
         return 0.5 * _sigmoid(scores)
 
     def ratio(self, scores: FloatArray, max_ratio: float) -> FloatArray:
-        # The cut comes before exp, which would overflow; exp(log(max_ratio)) may round above it, hence the second.
+        # Clip before exp, which would overflow. exp(log(max_ratio)) may round up, so clip again afterwards.
         return np.asarray(np.minimum(np.exp(np.minimum(-scores, np.log(max_ratio))), max_ratio))
 
     def gradient_bound(self, radius: float, feature_bound: float) -> float:
@@ -198,7 +199,7 @@ class KullbackLeibler(Loss):
 
     .. math:: a(z) = z, \quad b(z) = -\log z \;(z \ge c), \quad r = \max(z, c).
 
-    Below c, b goes on along its tangent, so that loss and gradient exist for every theta in the ball.
+    Below c, b continues along its tangent, so that loss and gradient exist for every theta in the ball.
 
     Parameters
     ----------
@@ -219,7 +220,7 @@ class KullbackLeibler(Loss):
         return scores
 
     def batch_term(self, scores: FloatArray) -> FloatArray:
-        # Departs from the paper: it asks for phi.theta > 1/beta on the whole ball, which no ball around 0 grants.
+        # Departs from the paper: it requires phi.theta > 1/beta on the whole ball, which no ball around 0 satisfies.
         above = np.maximum(scores, self.floor)
         with np.errstate(over="ignore"):
             return np.asarray(-np.log(above) + (above - scores) / self.floor)
@@ -238,7 +239,7 @@ class KullbackLeibler(Loss):
 
 
 LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Logistic, LeastSquares, KullbackLeibler)}
-"""The losses by name: what the parameter ``loss`` of the estimators may be."""
+"""The losses by name: the allowed values of the parameter ``loss`` of the estimators."""
 
 
 def _sigmoid(scores: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 r"""The meta-learner, Adapt-ML-Prod, in log space (Algorithm 2).
 
-With margins :math:`m_{t,i}` (how much better learner i did than the ensemble, scaled),
+The margin :math:`m_{t,i}` says how much better learner i did than the ensemble, scaled:
 
 .. math::
     \epsilon_{t,i} = \min\Big\{\tfrac12, \sqrt{\ln K \big/ \big(1 + \textstyle\sum_\tau m_{\tau,i}^2\big)}\Big\}, \qquad
@@ -52,7 +52,7 @@ class MetaLearner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetaState:
-    """What Adapt-ML-Prod knows of each learner.
+    """The state of Adapt-ML-Prod for each learner.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ Arrays = tuple[FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class NewtonStack:
-    """The learners' state; arrays are replaced by each step, never written into.
+    """The state of the learners; each step replaces the arrays and never modifies them.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class NewtonStack:
 
     @classmethod
     def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> Self:
-        """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
+        """Return ``n_learners`` new learners at theta = ``coef`` with A = ``ridge`` I."""
         n_columns = coef.shape[0]
         coefs = np.empty((n_learners, n_columns))
         coefs[:] = coef
@@ -73,14 +73,14 @@ class NewtonStack:
         )
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
-        r"""Give every learner its gradient and make one step.
+        r"""Make one Newton step for every learner.
 
         The inverse is kept as a square root W and updated in Potter's form, with :math:`v = W^\top g`:
 
         .. math:: W_t = W_{t-1} - \frac{W_{t-1} v \, v^\top}{1 + v^\top v + \sqrt{1 + v^\top v}} .
 
-        It costs what a Sherman-Morrison update costs, but :math:`W W^\top` is positive definite by construction and
-        stays accurate when :math:`\|g\|^2 / \lambda` is large, where Sherman-Morrison loses all digits.
+        This costs as much as a Sherman-Morrison update. But :math:`W W^\top` is positive definite by construction, and
+        it stays accurate when :math:`\|g\|^2 / \lambda` is large, where Sherman-Morrison loses all digits.
 
         Parameters
         ----------

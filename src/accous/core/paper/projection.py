@@ -2,8 +2,8 @@ r"""Projection onto a Euclidean ball in the norm of a matrix (Algorithm 1, line 
 
 .. math:: \Pi^A_S[\nu] = \arg\min_{\|\theta\|_2 \le S} \; (\theta - \nu)^\top A \, (\theta - \nu)
 
-Outside the ball the answer lies on its surface and solves :math:`(A + \mu I)\theta = A\nu` with the one
-:math:`\mu > 0` that gives :math:`\|\theta\| = S`.
+For a point outside the ball, the solution lies on the surface and satisfies :math:`(A + \mu I)\theta = A\nu`, where
+:math:`\mu > 0` is the unique value that gives :math:`\|\theta\| = S`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -
     Returns
     -------
     projected : array of shape (n, d)
-        A point already inside the ball is returned as it is.
+        A point inside the ball is returned unchanged.
     multipliers : array of shape (n,)
-        The mu of each point, 0 for those inside.
+        The mu of each point; 0 for points inside the ball.
 
     Examples
     --------
@@ -68,16 +68,17 @@ def project_onto_ball(points: FloatArray, matrices: FloatArray, radius: float) -
 
 
 def shrink_far_points(points: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
-    """Bring points very far out nearer, and return by what factor each; none is 0.
+    """Move very distant points closer, and return the factor for each point; no factor is 0.
 
-    Far out the answer depends on the direction only, and mu grows with the distance: nearer by, nothing overflows.
+    For distant points the solution depends only on the direction, and mu grows with the distance. Closer points avoid
+    overflow.
     """
     shrinkage = np.minimum(1.0, _FAR * radius / np.abs(points).max(axis=1))
     return points * shrinkage[:, None], shrinkage
 
 
 def _back_to_surface(theta: FloatArray, radius: float) -> FloatArray:
-    """Rescale what a nearly singular matrix has thrown off the surface; the ball must hold whatever A is."""
+    """Rescale points that a nearly singular matrix has moved off the surface; theta must lie in the ball for any A."""
     norms = np.sqrt(np.einsum("nd,nd->n", theta, theta))
     return np.where(np.abs(norms - radius) > 1e-12 * radius, radius / norms, 1.0)[:, None] * theta
 
@@ -95,16 +96,16 @@ def _solve_shifted(
 
 
 def find_multipliers(numerators: FloatArray, eigenvalues: FloatArray, radius: float) -> FloatArray:
-    r"""Mu of each point, where :math:`\theta_j(\mu) = n_j / (a_j + \mu)` in the eigenbasis of its matrix.
+    r"""Return mu of each point, where :math:`\theta_j(\mu) = n_j / (a_j + \mu)` in the eigenbasis of its matrix.
 
-    Newton's method on 1/||theta(mu)|| - 1/S = 0, for all points at once. The function is increasing and concave in mu,
-    so the iterates started at 0 rise monotonically to the root: no bracket is needed, and the first step that does not
-    rise is the rounding limit.
+    This is Newton's method on 1/||theta(mu)|| - 1/S = 0, for all points at once. The function is increasing and concave
+    in mu, so iterates that start at 0 increase monotonically to the root. No bracket is needed, and the first step that
+    does not increase has reached the rounding limit.
 
     Parameters
     ----------
     numerators : array of shape (n, d)
-        n, the eigenvalues times the coordinates of the points, which lie outside the ball.
+        n, the eigenvalues times the coordinates of the points; all points lie outside the ball.
     eigenvalues : array of shape (n, d)
         a.
     radius : float
@@ -132,10 +133,10 @@ def _polish(
     eigenvectors: FloatArray,
     radius: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """One Newton step on the two optimality conditions, with residuals taken in A itself.
+    """Make one Newton step on the two optimality conditions, with residuals computed from A itself.
 
-    The eigendecomposition is exact only up to rounding times ||A||; its errors are removed here, as in
-    iterative refinement.
+    The eigendecomposition is exact only up to rounding times ||A||. This step removes its errors, as in iterative
+    refinement.
     """
     residual = _apply(matrices, points - theta) - mu[:, None] * theta
     shortfall = 0.5 * (radius * radius - np.einsum("nd,nd->n", theta, theta))
@@ -143,7 +144,7 @@ def _polish(
     sensitivity = _solve_shifted(eigenvalues, eigenvectors, mu, theta)
     mu_step = (np.einsum("nd,nd->n", theta, correction) - shortfall) / np.einsum("nd,nd->n", theta, sensitivity)
     polished = theta + correction - mu_step[:, None] * sensitivity
-    # Where A is singular up to rounding, the step may lead away: it must bring theta nearer to the surface.
+    # If A is singular up to rounding, the step may lead away. Accept it only if theta gets closer to the surface.
     shortfall_after = 0.5 * (radius * radius - np.einsum("nd,nd->n", polished, polished))
     is_better = np.abs(shortfall_after) <= np.maximum(np.abs(shortfall), 1e-12 * radius * radius)
     return np.where(is_better[:, None], polished, theta), np.where(is_better, mu + mu_step, mu)

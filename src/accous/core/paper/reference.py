@@ -1,4 +1,4 @@
-"""The reference as a round reads it: gradients and ratios of all its rows, by products of matrices."""
+"""The reference as a round reads it: gradients and ratios of all its rows, computed by matrix products."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ __all__ = ["MatrixReference", "Reference"]
 
 
 class Reference(Protocol):
-    """Features of the reference rows and what a round asks of them."""
+    """Features of the reference rows, and what a round computes from them."""
 
     @property
     def is_free_of_blas(self) -> bool:
-        """Whether a round's bits cannot depend on the number of BLAS threads."""
+        """Whether the bits of a round are independent of the number of BLAS threads."""
 
     @property
     def shares_passes(self) -> bool:
-        """Whether one pass over the rows serves the ratios of a round and the gradients of the next."""
+        """Whether one pass over the rows gives both the ratios of a round and the gradients of the next."""
 
     @property
     def features(self) -> FloatArray:
         """The rows, (n_reference, d)."""
 
     def gradients(self, coefs: FloatArray, coef: FloatArray, batch: FloatArray) -> FloatArray:
-        """Gradients of the loss at each row of ``coefs`` and, after them, at ``coef``."""
+        """Return the gradients of the loss at each row of ``coefs`` and, after them, at ``coef``."""
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
-        """Ratio of each reference row, cut at ``max_ratio``."""
+        """Return the ratio of each reference row, clipped at ``max_ratio``."""
 
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
-        """Ratio of each row of a batch, cut at ``max_ratio``."""
+        """Return the ratio of each row of a batch, clipped at ``max_ratio``."""
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
-        """Covariance over the reference rows of each feature with the score."""
+        """Return the covariance over the reference rows of each feature with the score."""
 
 
 @dataclass(frozen=True)
 class MatrixReference:
-    """Any loss, any width: products of matrices, in the precision of the features.
+    """Any loss and any width: matrix products in the precision of the features.
 
     Attributes
     ----------
     features : array of shape (n_reference, d)
-        In double or in single precision; sums over rows are double in both.
+        In double or single precision; sums over rows always use double precision.
     loss : Loss
     """
 
@@ -69,7 +69,7 @@ class MatrixReference:
 
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
         """See :class:`Reference`."""
-        # By einsum: small products without BLAS, whose bits do not depend on the number of cores.
+        # einsum computes small products without BLAS, so the bits do not depend on the number of cores.
         return self.loss.ratio(np.einsum("nd,d->n", batch, coef), max_ratio)
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:

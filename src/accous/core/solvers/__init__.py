@@ -1,1 +1,1 @@
-"""Optimisation problems inside the estimators, and their solvers: regressions, the KMM program, KLIEP's mixture."""
+"""Solvers for the optimisation problems of the estimators: regressions, the KMM program, KLIEP's mixture."""

@@ -4,9 +4,9 @@ r"""Convex quadratic programs with a box and bounds on the mass: the problem of 
     \min_w \; \tfrac12 w^\top (K + \lambda I) w - \kappa^\top w
     \quad\text{subject to}\quad 0 \le w_i \le B, \;\; M_- \le \textstyle\sum_i w_i \le M_+
 
-A primal active-set method. Without a ridge the answer is sparse, and a few rows are set free at a time; with one
-most rows are free, and systems too large for a factorisation are solved by conjugate gradients. The objective falls in
-every step, so a start near the answer is worth its distance.
+The solver is a primal active-set method. Without a ridge the solution is sparse, and the solver frees a few rows at a
+time. With a ridge most rows are free, and conjugate gradients solve systems too large for a factorisation. The
+objective falls in every step, so a start near the solution saves time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JITTERS = (1e-12, 1e-9, 1e-6)
 
 
 class Matrix(Protocol):
-    """A symmetric positive semi-definite matrix, however it is stored."""
+    """A symmetric positive semi-definite matrix in any storage format."""
 
     def times(self, vector: FloatArray) -> FloatArray:
         """Product with a vector."""
@@ -43,16 +43,16 @@ class Matrix(Protocol):
 
 @dataclass(frozen=True)
 class DenseMatrix:
-    """A matrix of which every entry is stored."""
+    """A matrix with all entries stored."""
 
     values: FloatArray
 
     def times(self, vector: FloatArray) -> FloatArray:
-        """Product with a vector, skipping its zeros where there are many."""
+        """Product with a vector; skips zeros of the vector if there are many."""
         indices = np.flatnonzero(vector)
         if len(indices) < len(vector) // 3:
             return np.asarray(vector[indices] @ self.values[indices])
-        # Half of the entries are the other half: reading them takes all the time. BLAS wants columns in one piece.
+        # The matrix is symmetric and reading it dominates the time, so read only half. BLAS needs contiguous columns.
         columns = self.values.T if self.values.flags.c_contiguous else self.values
         return np.asarray(dsymv(1.0, columns, vector))
 
@@ -92,7 +92,7 @@ class BoxProblem:
     upper : float
         B.
     mass : float or None
-        M, at most n B; None where any mass will do.
+        M, at most n B; None if any mass is allowed.
     """
 
     matrix: Matrix
@@ -112,7 +112,8 @@ class BoxProblem:
     def violations(self, point: FloatArray, gradient: FloatArray) -> tuple[FloatArray, float]:
         """How much each entry's optimality condition is violated, and the multiplier of the mass.
 
-        At the optimum the gradient is -nu between the bounds, not below it at 0 and not above it at B.
+        At the optimum the gradient equals -nu for entries between the bounds, is at least -nu for entries at 0, and at
+        most -nu for entries at B.
         """
         is_low, is_high = point <= 0.0, point >= self.upper
         largest = gradient[~is_low].max(initial=-np.inf)
@@ -132,11 +133,11 @@ def solve_box_qp(
     ----------
     problem : BoxProblem
     start : array of shape (n,)
-        Any point; it is brought into the box and to the mass.
+        Any point; it is first projected onto the box and the mass.
     tolerance : float
         In units of the gradient.
     masses : (float, float), optional
-        M- and M+; the problem's own mass is not looked at then.
+        M- and M+; if given, the problem's own mass is ignored.
 
     Returns
     -------
@@ -165,7 +166,7 @@ def solve_box_qp(
         excess, multiplier = problem.violations(point, gradient)
         if excess.max() <= tolerance or n_solves >= _MAX_SOLVES:
             return point, multiplier
-        # Entries that are set free together may push each other back to their bounds; the worst pair alone cannot.
+        # Entries that are freed together may push each other back to their bounds; the worst pair alone cannot.
         is_free = _worst_pair(problem, point, gradient) if is_stuck else _set_free(problem, point, excess, tolerance)
         while is_free.any() and n_solves < _MAX_SOLVES:
             n_solves += 1
@@ -178,7 +179,7 @@ def solve_box_qp(
 
 
 def _worst_pair(problem: BoxProblem, point: FloatArray, gradient: FloatArray) -> BoolArray:
-    """Return the entry that most wants to shrink and the one that most wants to grow."""
+    """Return the entry with the strongest pull to shrink and the one with the strongest pull to grow."""
     is_free = np.zeros(len(point), dtype=bool)
     is_free[np.argmax(np.where(point > 0.0, gradient, -np.inf))] = True
     is_free[np.argmin(np.where(point < problem.upper, gradient, np.inf))] = True
@@ -188,7 +189,7 @@ def _worst_pair(problem: BoxProblem, point: FloatArray, gradient: FloatArray) ->
 def _solve_in_range(
     problem: BoxProblem, start: FloatArray, tolerance: float, masses: tuple[float, float]
 ) -> tuple[FloatArray, float]:
-    """Solve with any mass; where that misses the range, the answer has the mass of the bound that it missed."""
+    """Solve with any mass; if the result is outside the range, solve with the mass of the bound it violates."""
     low, high = masses
     if low < high:
         start, _ = solve_box_qp(replace(problem, mass=None), start, tolerance)
@@ -198,12 +199,12 @@ def _solve_in_range(
 
 
 def project_onto_mass(point: FloatArray, upper: float, mass: float) -> FloatArray:
-    r"""Nearest point of the box with the given mass: a common shift, then the box.
+    r"""Return the nearest point of the box with the given mass: a common shift, then clipping to the box.
 
     The mass :math:`\sum_i \min(\max(v_i + s, 0), B)` is piecewise linear in the shift s, with a corner wherever an
     entry enters or leaves the box; the shift lies between two corners.
     """
-    # Once more from there: of entries far outside the box the shift is known to few digits only.
+    # Repeat from there: for entries far outside the box, the first shift has only a few correct digits.
     return _shift_to_mass(_shift_to_mass(point, upper, mass), upper, mass)
 
 
@@ -219,7 +220,10 @@ def _shift_to_mass(point: FloatArray, upper: float, mass: float) -> FloatArray:
 
 
 def _set_free(problem: BoxProblem, point: FloatArray, excess: FloatArray, tolerance: float) -> BoolArray:
-    """Entries between the bounds, and those at a bound that want to leave it most; cautious without a ridge."""
+    """Return the entries to free: those between the bounds, and those at a bound with the largest violations.
+
+    Without a ridge, fewer entries are freed at a time.
+    """
     is_free = (point > 0.0) & (point < problem.upper)
     candidates = np.flatnonzero(~is_free & (excess > 0.5 * tolerance))
     n_free = int(np.count_nonzero(is_free))
@@ -233,7 +237,7 @@ def _set_free(problem: BoxProblem, point: FloatArray, excess: FloatArray, tolera
 def _move(
     problem: BoxProblem, point: FloatArray, gradient: FloatArray, free: IntArray, tolerance: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Go towards the minimum over the free entries; returns also which entries a bound has stopped."""
+    """Move towards the minimum over the free entries; also return which entries a bound has stopped."""
     direction = _direction(problem, gradient, free, tolerance)
     goal = point[free] + direction
     is_beyond = (goal < 0.0) | (goal > problem.upper)
@@ -251,7 +255,7 @@ def _move(
     if problem.value(projected, projected_gradient) < problem.value(point, gradient):
         is_blocked[free] = (projected[free] <= 0.0) | (projected[free] >= problem.upper)
         return projected, projected_gradient, is_blocked
-    # The projection went up: go straight, as far as the first bound.
+    # The projected step increased the objective: go straight, up to the first bound.
     bounds = np.where(goal < 0.0, 0.0, problem.upper)
     shares = np.full(len(free), np.inf)
     shares[is_beyond] = (bounds - point[free])[is_beyond] / direction[is_beyond]
@@ -287,7 +291,7 @@ def _direction(problem: BoxProblem, gradient: FloatArray, free: IntArray, tolera
 
 
 def _direction_by_cg(problem: BoxProblem, gradient: FloatArray, free: IntArray, tolerance: float) -> FloatArray:
-    """Conjugate gradients on the free entries; with a mass, in the space of steps whose entries sum to 0."""
+    """Solve by conjugate gradients on the free entries; with a mass, among steps whose entries sum to 0."""
     has_mass = problem.mass is not None
     embedded = np.zeros(len(gradient))
     step = np.zeros(len(free))

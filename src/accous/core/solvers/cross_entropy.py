@@ -2,9 +2,9 @@ r"""The weighted cross-entropy of labelled rows as a function of their scores: v
 
 .. math:: L(Z) = \sum_i s_i \Big( \log \sum_k e^{z_{ki}} - z_{y_i i} \Big)
 
-for one score z a class, and the same with scores (0, z) where two classes share one score. Everything here works on
-arrays of shape (n_scores, n_rows): BLAS makes such scores in half the time of the other order, and nothing has an entry
-per row and pair of classes.
+with one score z per class, or with scores (0, z) if two classes share one score. Everything here works on arrays of
+shape (n_scores, n_rows). BLAS computes such scores in half the time of the other order, and no array has an entry per
+row and pair of classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Evaluation:
     ----------
     value : float
     probabilities : array of shape (n_scores, n_rows)
-        Of class 1 where two classes share one score.
+        Probabilities of class 1 if two classes share one score.
     residuals : array of shape (n_scores, n_rows)
         The derivative of L in the scores.
     """
@@ -54,7 +54,7 @@ class CrossEntropy(ABC):
 
     @abstractmethod
     def evaluate(self, scores: FloatArray) -> Evaluation:
-        """Evaluate L and what belongs to it."""
+        """Evaluate L with its probabilities and residuals."""
 
     @abstractmethod
     def curvature_along(self, probabilities: FloatArray, change: FloatArray) -> float:
@@ -90,7 +90,7 @@ class Sigmoid(CrossEntropy):
 
 
 class Softmax(CrossEntropy):
-    """One score a class."""
+    """One score per class."""
 
     def evaluate(self, scores: FloatArray) -> Evaluation:
         """As in the base class."""
@@ -121,5 +121,5 @@ class Softmax(CrossEntropy):
 
 
 def make_cross_entropy(labels: IntArray, weights: FloatArray, n_scores: int) -> CrossEntropy:
-    """Return the cross-entropy of two classes with one score, or of several with one each."""
+    """Return the cross-entropy of two classes with one score, or of several classes with one score each."""
     return Sigmoid(labels, weights) if n_scores == 1 else Softmax(labels, weights)

@@ -2,15 +2,14 @@ r"""Weighted logistic and softmax regression with many coefficients: no Hessian,
 
 .. math:: f(B) = L(B X^\top) + \tfrac12 \sum_{kj} \rho_j B_{kj}^2
 
-with L the weighted cross-entropy. The rows X are given in their principal axes, so that their Gram matrix is the
+where L is the weighted cross-entropy. The rows X are given in their principal axes, so their Gram matrix is the
 diagonal :math:`\Lambda`. With :math:`\sum_i s_i (\mathrm{diag}\, p_i - p_i p_i^\top) = V D V^\top`, a small matrix over
-the classes, the Hessian is near :math:`V D V^\top \otimes \Lambda / n + \rho`, and the inverse of that costs next to
-nothing:
+the classes, the Hessian is close to :math:`V D V^\top \otimes \Lambda / n + \rho`, which is very cheap to invert:
 
 .. math:: G \;\mapsto\; V \Big[ (V^\top G)_{aj} \big/ (D_a \Lambda_j / n + \rho_j) \Big]_{aj} .
 
-L-BFGS corrects it by the curvature met on the way. A step makes two products with the design: the gradient, and the
-scores of the direction, with which the best step length is found without touching the design again.
+L-BFGS corrects it with the curvature seen along the way. A step needs two products with the design: the gradient, and
+the scores of the direction. The best step length is then found from these scores, without another product.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["FULL", "ONE_FOLD", "ONE_ROUND", "Effort", "Point", "descend"]
 _MAX_STEPS = 1000
 _MAX_PAIRS = 20
 _MAX_TRIALS = 40
-# Near the end it hardly changes, and with many classes it is dear.
+# Near the optimum it hardly changes, and with many classes it is expensive.
 _NEW_PRECONDITIONER_AT = (0, 2, 4, 8, 16, 32, 64)
 _SLOPE_LEFT = 0.3
 _SMALLEST_CURVATURE = 1e-6
@@ -36,15 +35,15 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class Effort:
-    """When to stop. What is left to win is twice the gain that the step promises, over the objective's value.
+    """When to stop. The remaining gain is twice the predicted gain of the step, divided by the objective's value.
 
     Attributes
     ----------
     tolerance : float
-        Make no step once no more than this is left.
+        Stop before the step if the remaining gain is at most this.
     near : float
-        Make the step and stop, without another gradient, if no more than this was left before it and it is at least
-        number ``n_steps``.
+        Stop after the step, without another gradient, if the remaining gain before it was at most this and at least
+        ``n_steps`` steps were made.
     n_steps : int
     """
 
@@ -60,7 +59,7 @@ ONE_ROUND = Effort(tolerance=1e-8, near=1e-3, n_steps=2)
 
 @dataclass(frozen=True)
 class Point:
-    """Coefficients and the scores they give the rows, which a later descent need not compute again.
+    """Coefficients and the scores of the rows under them, so that a later descent need not recompute the scores.
 
     Attributes
     ----------
@@ -80,7 +79,7 @@ def descend(
     start: Point,
     effort: Effort = FULL,
 ) -> tuple[Point, int]:
-    """Minimise the objective; it never ends above its value at the start.
+    """Minimise the objective; the result is never above the value at the start.
 
     Parameters
     ----------
@@ -142,14 +141,14 @@ def _make_preconditioner(
     loss: CrossEntropy, probabilities: FloatArray, mean_squares: FloatArray, penalty: FloatArray
 ) -> _Preconditioner:
     curvatures, vectors = loss.total_curvature(probabilities)
-    # One constant added to all intercepts changes no probability, so D has a zero; its direction needs no large step.
+    # Adding a constant to all intercepts changes no probability, so D has a zero; that direction needs no large step.
     floor = _SMALLEST_CURVATURE * max(float(curvatures.max()), _TINY)
     return _Preconditioner(vectors, 1.0 / (np.maximum(curvatures, floor)[:, None] * mean_squares + penalty))
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """The latest point and gradient, and the pairs of their changes: what L-BFGS remembers of the curvature."""
+    """The memory of L-BFGS: the latest point and gradient, and the pairs of their changes."""
 
     coefs: FloatArray | None = None
     gradient: FloatArray | None = None
@@ -161,13 +160,13 @@ class _Memory:
             return _Memory(coefs, gradient)
         move, change = coefs - self.coefs, gradient - self.gradient
         curvature = float(np.vdot(move, change))
-        # Where rounding has eaten the curvature, the pair says nothing.
+        # If the curvature is lost to rounding, the pair carries no information.
         is_sound = curvature > 1e-14 * float(np.linalg.norm(move) * np.linalg.norm(change))
         pairs = (*self.pairs[-_MAX_PAIRS + 1 :], (move, change, curvature)) if is_sound else self.pairs
         return _Memory(coefs, gradient, pairs)
 
     def apply(self, gradient: FloatArray, preconditioner: _Preconditioner) -> FloatArray:
-        """The two loops of L-BFGS around the preconditioner."""
+        """Run the two loops of L-BFGS around the preconditioner."""
         result = gradient.copy()
         factors = []
         for move, change, curvature in reversed(self.pairs):
@@ -181,7 +180,7 @@ class _Memory:
 
 @dataclass(frozen=True)
 class _Line:
-    """The objective along a direction: convex, and all it needs are the scores there."""
+    """The objective along a direction: it is convex and needs only the scores of the direction."""
 
     loss: CrossEntropy
     penalty: FloatArray
@@ -190,9 +189,9 @@ class _Line:
     direction: Point
 
     def search(self, slope: float) -> tuple[Point, Evaluation] | None:
-        """Find a point where the slope has nearly vanished and the objective is not above that of the start.
+        """Find a point where the slope is nearly zero and the objective is not above that of the start.
 
-        Newton's method on the slope from length 0, kept within a bracket; None where rounding leaves nothing to find.
+        Uses Newton's method on the slope from length 0, within a bracket. Returns None if rounding hides the minimum.
         """
         change = self.direction.scores
         linear = float(np.vdot(self.penalty * self.start.coefs, self.direction.coefs))
@@ -204,7 +203,7 @@ class _Line:
             there = self.loss.evaluate(scores)
             slope_there = float(np.vdot(there.residuals, change)) + linear + length * quadratic
             gain = self.at_start.value - there.value - length * (linear + 0.5 * length * quadratic)
-            # The objective is convex: where the slope is still negative, it is below the start, whatever rounding says.
+            # The objective is convex: while the slope is negative, it is below the start, even if rounding hides this.
             if abs(slope_there) <= -_SLOPE_LEFT * slope and (slope_there <= 0.0 or gain >= 0.0):
                 return Point(self.start.coefs + length * self.direction.coefs, scores), there
             low, high = (length, high) if slope_there <= 0.0 else (low, length)
@@ -214,7 +213,7 @@ class _Line:
 
 
 def _within(length: float, low: float, high: float) -> float:
-    """Keep a trial length inside the bracket, by bisection where it is not; without an upper end it grows."""
+    """Keep a trial length inside the bracket by bisection; without an upper end, let the length grow."""
     if np.isinf(high):
         return min(max(length, 1.5 * low), 10.0 * low)
     return length if low < length < high else 0.5 * (low + high)

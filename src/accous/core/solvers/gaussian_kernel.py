@@ -1,4 +1,4 @@
-r"""Gaussian kernels between rows and centres, safe from underflow in many dimensions.
+r"""Gaussian kernels between rows and centres, without underflow in many dimensions.
 
 .. math:: k_\sigma(x, c) = \exp\Big(-\frac{\|x - c\|^2}{2\sigma^2}\Big)
 """
@@ -24,17 +24,17 @@ _LARGEST_UNSHIFTED = 30.0
 
 
 def squared_distances(rows: FloatArray, centers: FloatArray, row_norms: FloatArray | None = None) -> FloatArray:
-    """Squared distances of every row to every centre, (n_rows, n_centers).
+    """Return the squared distances of every row to every centre, (n_rows, n_centers).
 
-    By one matrix product; the callers centre their rows, so that little is lost by cancellation; a distance of 0 may
-    come out as a rounding error. In memory the rows of one centre are neighbours, since there are
-    many rows and few centres.
+    They come from one matrix product. Callers centre their rows, so cancellation loses little, but a distance of 0 may
+    come out as a rounding error. The array is contiguous along the rows of one centre, because there are many rows and
+    few centres.
 
     Parameters
     ----------
     rows, centers : arrays of shape (n_rows, d) and (n_centers, d)
     row_norms : array of shape (n_rows,), optional
-        Squared norms of the rows, where they are known.
+        Squared norms of the rows, if known.
     """
     distances = (-2.0 * centers) @ rows.T
     distances += squared_norms(rows) if row_norms is None else row_norms
@@ -48,20 +48,21 @@ def squared_norms(rows: FloatArray) -> FloatArray:
 
 
 def median_distance(rows: FloatArray) -> float:
-    """Median distance between two different rows; 1 where more than half of the pairs coincide."""
+    """Return the median distance between two different rows; 1 if more than half of the pairs coincide."""
     distances = squared_distances(rows, rows)[np.triu_indices(len(rows), k=1)]
-    # Rows that coincide are apart by rounding errors.
+    # Rows that coincide have distances the size of rounding errors.
     distances[distances <= 1e-13 * squared_norms(rows).max()] = 0.0
     median = math.sqrt(float(np.median(distances))) if distances.size else 0.0
     return median if median > 0.0 else 1.0
 
 
 def largest_exponents(reference_distances: FloatArray, width: float) -> FloatArray:
-    r"""How far the exponents of each centre must be shifted so that some reference row is left in its reach.
+    r"""Return how far to shift the exponents of each centre so that its kernel does not vanish on the reference.
 
-    A centre whose nearest reference row has exponent :math:`m = \min_i \|x_i - c\|^2 / 2\sigma^2` above 30 is widened
-    at its top, :math:`\exp(-\max(0, \|x - c\|^2 / 2\sigma^2 - (m - 30)))`: it keeps its shape on the reference, where
-    it would vanish in floating point. All others, which are all there are at a sensible width, have shift 0.
+    If the nearest reference row of a centre has exponent :math:`m = \min_i \|x_i - c\|^2 / 2\sigma^2` above 30, the
+    kernel is widened at its top, :math:`\exp(-\max(0, \|x - c\|^2 / 2\sigma^2 - (m - 30)))`. It keeps its shape on the
+    reference, where it would otherwise vanish in floating point. All other centres have shift 0. With a reasonable
+    width, that is every centre.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def largest_exponents(reference_distances: FloatArray, width: float) -> FloatArr
 
 
 def gaussian_basis(distances: FloatArray, width: float, shifts: FloatArray) -> FloatArray:
-    """Kernels from squared distances, with the shift of every centre; see :func:`largest_exponents`."""
+    """Return kernels from squared distances, with the shift of every centre; see :func:`largest_exponents`."""
     exponents = distances * (0.5 / (width * width))
     if shifts.any():
         exponents = np.maximum(exponents - shifts, 0.0)
@@ -82,7 +83,7 @@ def gaussian_basis(distances: FloatArray, width: float, shifts: FloatArray) -> F
 
 
 def spread_indices(rows: FloatArray, n_wanted: int, direction: FloatArray) -> IntArray:
-    """Choose rows evenly along a direction; the choice goes by what the rows hold, not by their order."""
+    """Choose rows evenly along a direction; the choice depends on their values, not on their order."""
     if len(rows) <= n_wanted:
         return np.arange(len(rows))
     order = np.argsort(rows @ direction, kind="stable")

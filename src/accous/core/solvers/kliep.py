@@ -4,8 +4,8 @@ r"""Weights of a mixture by maximum likelihood, to a certified accuracy: the pro
     \max_\beta \; \operatorname*{mean}_j \log \sum_l A_{jl} \beta_l
     \quad\text{subject to}\quad \beta \ge 0, \; \sum_l \beta_l = 1
 
-By Newton's method with steps cut at 0, while each halves the distance to the maximum; where one does not, from the
-start again with steps that maximise the quadratic model of the objective over all weights there can be.
+The solver uses Newton's method with weights clipped at 0, as long as each step halves the distance to the maximum. If a
+step does not, it starts again with steps that maximise the quadratic model of the objective over all allowed weights.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MAX_HALVINGS = 30
 
 
 def likelihood_gap(likelihoods: FloatArray, weights: FloatArray) -> float:
-    r"""How far the mean log likelihood can at most be below its maximum.
+    r"""Return a bound on how far the mean log likelihood is below its maximum.
 
-    By concavity it is :math:`\max_l \mathrm{mean}_j A_{jl} / p_j - 1` with p the mixture.
+    By concavity it is :math:`\max_l \mathrm{mean}_j A_{jl} / p_j - 1`, where p is the mixture.
     """
     return float((likelihoods.T @ (1.0 / (likelihoods @ weights))).max() / len(likelihoods) - 1.0)
 
@@ -36,7 +36,7 @@ def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray
     Parameters
     ----------
     likelihoods : array of shape (n_rows, n_components)
-        A, non-negative; every row has a positive entry. A row may be scaled at will.
+        A, non-negative; every row has a positive entry. The scale of a row does not matter.
     tolerance : float
         In units of the mean log likelihood.
 
@@ -57,7 +57,7 @@ def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray
 
 
 def _fit_quickly(likelihoods: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray | None:
-    """Fit by steps cut at 0; None as soon as one does not halve the distance to the maximum."""
+    """Fit by steps clipped at 0; return None as soon as a step does not halve the distance to the maximum."""
     gap = np.inf
     while True:
         scaled = likelihoods / (likelihoods @ weights)[:, None]
@@ -72,7 +72,7 @@ def _fit_quickly(likelihoods: FloatArray, weights: FloatArray, tolerance: float)
 
 
 def _fit_surely(likelihoods: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
-    """Fit by steps that maximise the quadratic model of the objective over all weights there can be."""
+    """Fit by steps that maximise the quadratic model of the objective over all allowed weights."""
     for _ in range(_MAX_STEPS):
         mixture = likelihoods @ weights
         scaled = likelihoods / mixture[:, None]
@@ -81,14 +81,14 @@ def _fit_surely(likelihoods: FloatArray, weights: FloatArray, tolerance: float) 
             break
         direction = _newton_goal(scaled, slopes, weights, tolerance) - weights
         stepped = _search(likelihoods, weights, mixture, direction, float(slopes @ direction))
-        # The multiplicative step of the EM algorithm always rises, if slowly.
+        # The multiplicative step of the EM algorithm always increases the objective, though slowly.
         weights = weights * slopes if stepped is None else np.maximum(stepped, 0.0)
         weights = weights / weights.sum()
     return weights
 
 
 def _clipped_step(scaled: FloatArray, slopes: FloatArray, weights: FloatArray) -> FloatArray | None:
-    """Newton's step on the weights that are positive or want to be, cut at 0: cheap, and mostly good enough."""
+    """Make a Newton step on weights that are positive or should grow, clipped at 0: cheap and usually good enough."""
     is_free = (weights > 0.0) | (slopes > 1.0)
     free = scaled[:, is_free]
     hessian = (free.T @ free) / len(scaled)
@@ -104,10 +104,10 @@ def _clipped_step(scaled: FloatArray, slopes: FloatArray, weights: FloatArray) -
 
 
 def _newton_goal(scaled: FloatArray, slopes: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
-    """Maximise the quadratic model of the likelihood at the weights, over all weights there can be."""
+    """Maximise the quadratic model of the likelihood at the weights, over all allowed weights."""
     hessian = (scaled.T @ scaled) / len(scaled)
     ridge = 1e-10 * float(hessian.diagonal().max())
-    # The model's slope at the weights is the slopes themselves, since the Hessian times the weights gives them too.
+    # The Hessian times the weights equals the slopes, so the linear term is twice the slopes.
     problem = BoxProblem(DenseMatrix(hessian), 2.0 * slopes + ridge * weights, ridge, 1.0, 1.0)
     return solve_box_qp(problem, weights, 0.1 * tolerance)[0]
 
@@ -115,7 +115,7 @@ def _newton_goal(scaled: FloatArray, slopes: FloatArray, weights: FloatArray, to
 def _search(
     likelihoods: FloatArray, weights: FloatArray, mixture: FloatArray, direction: FloatArray, rise: float
 ) -> FloatArray | None:
-    """Go along the direction as far as the likelihood rises enough; None if it does not."""
+    """Move along the direction until the likelihood rises enough; return None if it does not."""
     value, size = np.log(mixture).mean(), 1.0
     for _ in range(_MAX_HALVINGS):
         trial = weights + size * direction

@@ -7,8 +7,9 @@ With basis functions :math:`\psi` and :math:`r(x) = \psi(x)^\top a`,
     H = (1 - \alpha) \operatorname*{mean}_{S_0} \psi \psi^\top + \alpha \operatorname*{mean}_{S_t} \psi \psi^\top,
     \qquad h = \operatorname*{mean}_{S_t} \psi ,
 
-negative coefficients being set to 0 afterwards (Kanamori, Hido and Sugiyama, JMLR 2009; Yamada and others, Neural
-Computation 2013). For alpha > 0 the ratio is that to the mixture of both densities, and bounded by 1 / alpha.
+and negative coefficients are then set to 0 (Kanamori, Hido and Sugiyama, JMLR 2009; Yamada and others, Neural
+Computation 2013). For alpha > 0 the denominator of the ratio is the mixture of both densities, and the ratio is bounded
+by 1 / alpha.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["fit_least_squares", "leave_one_out_loss"]
 
 
 def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, alpha: float) -> FloatArray:
-    """Coefficients a of the ratio.
+    """Return the coefficients a of the ratio.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, al
     array([1.])
     """
     system = _system(reference, batch, 1.0 - alpha, alpha, ridge)
-    # LAPACK itself: the checks around it cost many times what so small a system does.
+    # Call LAPACK directly: the usual checks cost many times more than such a small system.
     _, coefs, info = dposv(system, batch.mean(axis=0))
     if info:
         raise ParameterError(f"ridge is too small for these rows, got {ridge!r}: raise it.")
@@ -51,14 +52,14 @@ def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, al
 
 
 def leave_one_out_loss(reference: FloatArray, batch: FloatArray, ridge: float, alpha: float) -> float:
-    r"""Loss of every row under the coefficients fitted without it.
+    r"""Return the loss of every row under the coefficients fitted without it.
 
     .. math::
         \tfrac{1 - \alpha}{2} \operatorname*{mean}_{i \in S_0} (\psi_i^\top a^{(-i)})^2
         + \operatorname*{mean}_{j \in S_t} \Big[ \tfrac{\alpha}{2} (\psi_j^\top a^{(-j)})^2
         - \psi_j^\top a^{(-j)} \Big]
 
-    Each row left out changes H by a matrix of rank one, so that all of them cost one factorisation. The batch must
+    Leaving out a row changes H by a matrix of rank one, so one factorisation is enough for all rows. The batch must
     have two rows or more.
     """
     (n_reference, n_batch), total = (len(reference), len(batch)), batch.mean(axis=0)
@@ -86,7 +87,7 @@ def _system(
 
 
 def _without_each(factor: tuple[FloatArray, bool], rows: FloatArray, targets: FloatArray, share: float) -> FloatArray:
-    """Solve (M - share psi_i psi_i^T) a_i = target_i for every row, M being factored; negative entries become 0."""
+    """Solve (M - share psi_i psi_i^T) a_i = target_i for every row, given M factored; negative entries become 0."""
     solved_rows = cho_solve(factor, rows.T).T
     solved_targets = cho_solve(factor, targets.T).T
     overlap = np.einsum("nb,nb->n", rows, solved_targets)

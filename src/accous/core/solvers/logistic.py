@@ -2,8 +2,8 @@ r"""Importance-weighted logistic and softmax regression on a fixed reference, wa
 
 .. math:: \min_{w, b} \; C \sum_i s_i \, \ell\big(y_i, w^\top x_i + b\big) + \tfrac12 \|w\|^2
 
-with the logistic loss for two classes and the cross-entropy for more: the objective, and so the optimum, of
-scikit-learn's ``LogisticRegression(C)`` given the weights s (the paper's eq. for importance-weighted ERM).
+with the logistic loss for two classes and the cross-entropy for more. The objective, and therefore the optimum, is that
+of scikit-learn's ``LogisticRegression(C)`` with the weights s (the paper's eq. for importance-weighted ERM).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
 @dataclass(frozen=True)
 class LogisticProblem:
-    """What does not change between refits.
+    """The data that does not change between refits.
 
     Attributes
     ----------
     design : array of shape (n_rows, d + 1)
-        The rows, centred, with a constant 1 appended. The intercept is not penalised, so that centring only changes
-        coordinates; without it, columns far from zero would make the Hessian singular up to rounding. Where there are
-        too many coefficients for Newton's method, the rows are in their principal axes (at most ``n_rows`` of them).
+        The rows, centred, with a constant 1 appended. The intercept is not penalised, so centring only changes
+        coordinates. Without it, columns far from zero would make the Hessian singular up to rounding. If there are too
+        many coefficients for Newton's method, the rows are in their principal axes (at most ``n_rows`` of them).
     centre : array of shape (d,)
     labels : array of shape (n_rows,)
         Class numbers 0 .. n_classes - 1.
@@ -55,11 +55,11 @@ class LogisticProblem:
     C : float
         Inverse strength of the penalty.
     axes : array of shape (d, n_axes) or None
-        The principal axes, where the design is in them.
+        The principal axes, if the design uses them.
     mean_squares : array of shape (n_axes + 1,) or None
-        Mean square of every column of the design, where it is in its principal axes.
+        Mean square of every column of the design, if it uses its principal axes.
     narrow : NarrowDesign or None
-        Where the compiled loops take the problem.
+        The design for the compiled loops, if they can handle the problem.
     """
 
     design: FloatArray
@@ -73,18 +73,18 @@ class LogisticProblem:
 
     @property
     def n_scores(self) -> int:
-        """Rows of the coefficient matrix: one for two classes, else one per class."""
+        """Number of rows of the coefficient matrix: one for two classes, otherwise one per class."""
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
     def has_small_hessian(self) -> bool:
-        """Whether Hessians, of the whole and of every row, are small enough to be made now and then."""
+        """Whether the Hessians of the objective and of every row are small enough to compute occasionally."""
         n_rows, n_columns = self.design.shape
         return self.n_scores * n_columns <= MAX_HESSIAN_COEFS and n_rows * self.n_scores**2 <= _MAX_ROW_HESSIANS
 
     @property
     def is_for_newton(self) -> bool:
-        """Whether they are small enough to be made several times a round."""
+        """Whether the Hessians are small enough to compute several times per round."""
         return self.n_scores * self.design.shape[1] <= MAX_NEWTON_COEFS and self.has_small_hessian
 
     def scores(self, coefs: FloatArray) -> FloatArray:
@@ -97,7 +97,7 @@ class LogisticProblem:
         return replace(part, narrow=_narrow_design(part))
 
     def to_design(self, coefs: FloatArray) -> FloatArray:
-        """Coefficients for the design, from those for rows as they are."""
+        """Convert coefficients for the original rows to coefficients for the design."""
         if self.axes is None:
             moved = np.array(coefs)
             moved[:, -1] += coefs[:, :-1] @ self.centre
@@ -106,7 +106,7 @@ class LogisticProblem:
         return np.concatenate((coefs[:, :-1] @ self.axes, intercepts), axis=1)
 
     def from_design(self, coefs: FloatArray) -> FloatArray:
-        """Coefficients for rows as they are, from those for the design."""
+        """Convert coefficients for the design to coefficients for the original rows."""
         if self.axes is None:
             moved = np.array(coefs)
             moved[:, -1] -= coefs[:, :-1] @ self.centre
@@ -116,7 +116,7 @@ class LogisticProblem:
 
 
 def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> LogisticProblem:
-    """Set up a problem whose weights are still open."""
+    """Set up a problem; the weights are passed later."""
     centre = X.mean(axis=0)
     rows, ones = X - centre, np.ones((X.shape[0], 1))
     problem = LogisticProblem(np.concatenate((rows, ones), axis=1), centre, labels, n_classes, C)
@@ -128,7 +128,7 @@ def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> L
 
 
 def _principal_axes(rows: FloatArray) -> FloatArray:
-    """Orthonormal axes in which the rows' Gram matrix is diagonal; no more than there are rows."""
+    """Return orthonormal axes in which the Gram matrix of the rows is diagonal; at most as many as rows."""
     if rows.shape[0] < rows.shape[1]:
         return np.linalg.svd(rows, full_matrices=False)[2].T
     return np.linalg.eigh(rows.T @ rows).eigenvectors
@@ -150,7 +150,7 @@ def solve(
     start : array of shape (n_scores, d + 1), optional
         Coefficients to start from; zeros if not given.
     effort : Effort
-        When to stop, for problems of many coefficients; Newton's method in between always goes to the end.
+        When to stop, for problems with many coefficients; Newton's method always runs to convergence.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def solve(
 
 
 def solve_compiled(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None) -> FloatArray | None:
-    """Do what ``solve`` does, without BLAS; None where columns or classes are too many, or it does not converge."""
+    """Do the same as ``solve`` without BLAS; None if there are too many columns or classes, or without convergence."""
     if problem.narrow is None:
         return None
     coefs = np.zeros((1, problem.design.shape[1])) if start is None else np.array(start)
@@ -193,7 +193,7 @@ def descend_from(problem: LogisticProblem, weights: FloatArray, start: Point, ef
 
 
 def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
-    r"""Scores each row would get from a fit without it, approximated by one Newton step from the full fit.
+    r"""Return the score of each row from a fit without it, approximated by one Newton step from the full fit.
 
     With H the Hessian, :math:`J_i` the row's block of the design and :math:`g_i, K_i` the gradient and Hessian of
     its own weighted loss in its scores, and :math:`A_i = J_i H^{-1} J_i^\top`,
@@ -226,7 +226,7 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
 def _leave_one_out_of_two(
     problem: LogisticProblem, scaled: FloatArray, scores: FloatArray, probabilities: FloatArray
 ) -> FloatArray:
-    """Do the same for one score a row: every matrix of a row is a number."""
+    """Do the same for one score per row: every matrix of a row is a number."""
     design = problem.design
     curvatures = scaled * probabilities * (1.0 - probabilities)
     hessian = design.T @ (design * curvatures[:, None])
@@ -244,7 +244,7 @@ def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
 
 
 def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:
-    """Newton's method with step halving; quadratic convergence makes the last step exact to rounding."""
+    """Run Newton's method with step halving; quadratic convergence makes the last step exact up to rounding."""
     design, scaled, targets = problem.design, problem.C * weights, _targets(problem)
     coefs, scores = start, design @ start.T
     value = _objective(problem, scaled, coefs, scores)
@@ -282,14 +282,14 @@ def _objective(problem: LogisticProblem, scaled: FloatArray, coefs: FloatArray, 
 
 
 def _penalty(n_columns: int) -> FloatArray:
-    """Diagonal of the penalty: 1 for weights; next to nothing for the intercept, so that matrices stay regular."""
+    """Return the diagonal of the penalty: 1 for weights; a tiny value for the intercept keeps matrices regular."""
     penalty = np.ones(n_columns)
     penalty[-1] = _INTERCEPT_RIDGE
     return penalty
 
 
 def _probabilities(scores: FloatArray) -> FloatArray:
-    """Probability of class 1 for one score a row, of every class for more."""
+    """Return the probability of class 1 for one score per row, or of every class for several scores."""
     if scores.shape[1] > 1:
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
@@ -320,18 +320,18 @@ def _hessian(design: FloatArray, blocks: FloatArray) -> FloatArray:
             hessian[a, :, b, :] = hessian[b, :, a, :] = design.T @ (design * blocks[:, a, b, None])
         hessian[a, range(n_columns), a, range(n_columns)] += _penalty(n_columns)
     if n_scores > 1:
-        # The same constant added to every intercept changes nothing: fix that direction. The gradient has no part
-        # in it, so the optimum stays where it is.
+        # Adding a constant to every intercept changes nothing, so fix that direction. The gradient has no component
+        # along it, so the optimum does not move.
         hessian[:, -1, :, -1] += 1.0
     return hessian.reshape(n_scores * n_columns, -1)
 
 
 def _solve_positive(matrix: FloatArray, right_side: FloatArray) -> FloatArray:
-    """Solve with a positive definite matrix whose rows may be of very different scale, or nearly dependent."""
+    """Solve with a positive definite matrix whose rows may have very different scales or be nearly dependent."""
     scale = 1.0 / np.sqrt(np.diag(matrix))
     equilibrated = matrix * scale[:, None] * scale
     scaled_side = right_side * (scale if right_side.ndim == 1 else scale[:, None])
-    # Where columns depend on each other up to rounding, any of the nearly equal solutions will do.
+    # If columns are linearly dependent up to rounding, any of the nearly equal solutions is fine.
     for jitter in _JITTERS:
         try:
             factor = cho_factor(equilibrated + jitter * np.eye(len(matrix)), check_finite=False)

@@ -1,7 +1,7 @@
 r"""Logistic regression of one batch against the reference.
 
-With :math:`r(x) = \exp(-\phi(x)^\top \theta)`, the paper's observed loss of a single round and a penalty on all
-coefficients but the intercept, the last one:
+The ratio is :math:`r(x) = \exp(-\phi(x)^\top \theta)`. The objective is the paper's observed loss of a single round
+plus a penalty on all coefficients except the intercept, which is the last one:
 
 .. math::
     \min_\theta \; \tfrac12 \Big( \operatorname*{mean}_{S_0} \log(1 + e^{-\phi^\top\theta})
@@ -31,12 +31,12 @@ def fit_ratio_regression(
     Parameters
     ----------
     reference, batch : arrays of shape (n_reference, d + 1) and (n_batch, d + 1)
-        Features phi with a constant as last column.
+        Features phi with a constant as the last column.
     ridge : float
         lambda, positive.
     start : array of shape (d + 1,)
     max_steps : int
-        It stops before that when a step lowers the objective by nothing but rounding.
+        The method stops earlier if a step lowers the objective only by rounding.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def fit_ratio_regression(
     >>> fit_ratio_regression(rows, rows[1:], ridge=0.1, start=np.zeros(2), max_steps=50).round(3)
     array([-0.941,  0.52 ])
     """
-    # Next to nothing for the intercept, so that matrices stay regular.
+    # A tiny penalty for the intercept keeps matrices regular.
     return minimise(reference, batch, np.append(np.full(len(start) - 1, ridge), 1e-10), start, max_steps)
 
 

@@ -1,14 +1,14 @@
-r"""The regression of ``ratio_regression.py`` with many columns: the same Newton steps, without a Hessian.
+r"""The regression of ``ratio_regression.py`` for many columns: the same Newton steps, without a Hessian.
 
-In the principal axes of the reference, whose mean squares are :math:`\Lambda`, the Hessian of a round is
+In the principal axes of the reference, with mean squares :math:`\Lambda`, the Hessian of a round is
 
 .. math::
     H = \sum_{i \in S_0} s_i \phi_i \phi_i^\top + \sum_{j \in S_t} s_j \phi_j \phi_j^\top + \lambda
     \;\approx\; \Big( \sum_{i \in S_0} s_i \Big) \Lambda + \lambda + \sum_{j \in S_t} s_j \phi_j \phi_j^\top = M,
 
-and M is inverted at once: a diagonal and a handful of rows. Conjugate gradients preconditioned by M solve for Newton's
-step in a few products with the reference. They start near the optimum over the span of the batch's rows, a problem of
-a handful of columns. Nothing is kept from round to round.
+and M, a diagonal plus a few rows, is easy to invert. Conjugate gradients preconditioned by M solve for Newton's step in
+a few products with the reference. They start near the optimum over the span of the batch's rows, which is a problem
+with few columns. Nothing is kept from round to round.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MAX_SPAN = 8
 _START_STEPS = 4
 _MAX_BATCH_IN_PRECONDITIONER = 64
 _MAX_PRODUCTS = 100
-# Of the decrement: by how much conjugate gradients lower it at least, and at most in single precision.
+# Factors by which conjugate gradients reduce the decrement: at least, and at most in single precision.
 _COARSEST, _FINEST = 1e-2, 1e-10
-# Far below its curvature, for it changes the answer where the reference's mean is far from zero.
+# Far below its curvature, because it changes the solution if the reference's mean is far from zero.
 _INTERCEPT_RIDGE = 1e-15
 
 
@@ -42,13 +42,13 @@ class WideReference:
     Attributes
     ----------
     rows : array of shape (n_reference, d + 1)
-        Features, centred and in their principal axes, with a constant as last column.
+        Features, centred and in their principal axes, with a constant as the last column.
     mean_squares : array of shape (d + 1,)
         Lambda.
     scales : array of shape (d + 1,)
         Its root; 1 for columns of zeros.
     single_rows : array of shape (n_reference, d + 1)
-        Rows over scales in single precision, for products that need not be exact, at a third of the time.
+        Rows divided by scales, in single precision: products that need not be exact take a third of the time.
     centre : array of shape (d,)
     axes : array of shape (d, d)
     """
@@ -65,13 +65,13 @@ class WideReference:
         return np.concatenate(((batch[:, :-1] - self.centre) @ self.axes, batch[:, -1:]), axis=1)
 
     def from_axes(self, theta: FloatArray) -> FloatArray:
-        """Return theta for features as they are; the intercept is not penalised, so that centring costs nothing."""
+        """Return theta for the original features; the intercept is not penalised, so centring changes nothing."""
         slopes = self.axes @ theta[:-1]
         return np.append(slopes, theta[-1] - self.centre @ slopes)
 
 
 def make_wide_reference(reference: FloatArray) -> WideReference:
-    """Prepare features with a constant as last column."""
+    """Prepare features with a constant as the last column."""
     centre = reference[:, :-1].mean(axis=0)
     centred = reference[:, :-1] - centre
     axes = np.linalg.eigh(centred.T @ centred).eigenvectors
@@ -92,7 +92,7 @@ def fit_wide_ratio_regression(reference: WideReference, batch: FloatArray, ridge
     ridge : float
         lambda, positive.
     max_steps : int
-        It stops before that when a step lowers the objective by nothing but rounding.
+        The method stops earlier if a step lowers the objective only by rounding.
 
     Returns
     -------
@@ -113,12 +113,12 @@ def fit_wide_ratio_regression(reference: WideReference, batch: FloatArray, ridge
         gradient, model = problem.model(point)
         direction = model.solve(gradient)
         if direction is None:
-            # M is far from the Hessian where a few rows have all the curvature: Newton's steps with all of it.
+            # If a few rows have all the curvature, M is far from the Hessian: use Newton steps with the full Hessian.
             theta = minimise(reference.rows, problem.batch, penalty, point.theta, max_steps - step)
             return reference.from_axes(theta)
         decrement = float(gradient @ direction)
         if decrement <= DECREMENT:
-            # The objective cannot tell any more whether this lowers it.
+            # Rounding hides whether this step lowers the objective.
             return reference.from_axes(point.theta - direction)
         lower = problem.search(point, direction, decrement)
         if lower is None:
@@ -128,7 +128,7 @@ def fit_wide_ratio_regression(reference: WideReference, batch: FloatArray, ridge
 
 
 def _start(reference: WideReference, batch: FloatArray, ridge: float) -> FloatArray:
-    """Return a point near the optimum among the thetas that M makes of a few means of batch rows."""
+    """Return a point near the optimum among the thetas that M gives for a few means of batch rows."""
     means = [part.mean(axis=0) for part in np.array_split(batch[:, :-1], min(len(batch), _MAX_SPAN))]
     # At theta = 0 the curvatures of the reference add up to 1/8.
     directions = np.stack(means, axis=1) / (0.125 * reference.mean_squares[:-1] + ridge)[:, None]
@@ -144,7 +144,7 @@ def _start(reference: WideReference, batch: FloatArray, ridge: float) -> FloatAr
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Theta with the scores of both sides and the objective's value."""
+    """Theta with the scores of reference and batch, and the objective's value."""
 
     theta: FloatArray
     reference_scores: FloatArray
@@ -175,7 +175,7 @@ class _Problem:
         return gradient, _make_model(self, curvatures[0], curvatures[1])
 
     def search(self, point: _Point, direction: FloatArray, decrement: float) -> _Point | None:
-        """Go against the direction as far as the objective falls enough; None if it does not."""
+        """Move against the direction until the objective falls enough; return None if it does not."""
         changes, size = (self.reference.rows @ direction, self.batch @ direction), 1.0
         for _ in range(MAX_HALVINGS):
             trial = self._point(
@@ -202,16 +202,16 @@ class _Model:
     ----------
     reference : WideReference
     curvatures : array of shape (n_reference,)
-        Of the reference.
+        Curvatures of the reference rows.
     batch : array of shape (n_batch, d + 1)
         Rows times the roots of their curvatures.
     penalty : array of shape (d + 1,)
     inverses : array of shape (d + 1,)
-        Of the diagonal part of M.
+        Inverses of the diagonal part of M.
     extra : array of shape (n_extra, d + 1)
         The rows in M, times ``inverses``.
     factor : tuple
-        Cholesky's factor of the small matrix in the inverse of M.
+        Cholesky factor of the small matrix in the inverse of M.
     """
 
     reference: WideReference
@@ -223,7 +223,7 @@ class _Model:
     factor: tuple[FloatArray, bool]
 
     def solve(self, gradient: FloatArray) -> FloatArray | None:
-        """Conjugate gradients for H x = gradient; None if that takes too many products."""
+        """Solve H x = gradient by conjugate gradients; return None if this takes too many products."""
         solution, residual = np.zeros(len(gradient)), gradient
         direction = preconditioned = self._precondition(residual)
         size = float(residual @ preconditioned)
@@ -241,7 +241,7 @@ class _Model:
         return None
 
     def _multiply(self, vector: FloatArray) -> FloatArray:
-        # Its error delays the next step's convergence a little; the gradient, in double precision, says where it ends.
+        # Its error slows convergence a little; the gradient, in double precision, determines where it ends.
         scales, rows = self.reference.scales, self.reference.single_rows
         product = scales * ((self.curvatures * (rows @ (scales * vector).astype(np.float32))) @ rows)
         return np.asarray(product + (self.batch @ vector) @ self.batch + self.penalty * vector)
@@ -255,7 +255,7 @@ def _make_model(problem: _Problem, reference_curvatures: FloatArray, batch_curva
     batch = problem.batch * np.sqrt(batch_curvatures)[:, None]
     total, in_preconditioner = float(reference_curvatures.sum()), batch
     if len(batch) > _MAX_BATCH_IN_PRECONDITIONER:
-        # So many rows spread like those of the reference.
+        # A batch this large is spread like the reference.
         total, in_preconditioner = total + float(batch_curvatures.sum()), batch[:0]
     inverses = 1.0 / (total * problem.reference.mean_squares + problem.penalty)
     extra = in_preconditioner * inverses

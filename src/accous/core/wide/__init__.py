@@ -1,1 +1,1 @@
-"""Online Newton Steps for many columns: matrices kept as factors, sketches or diagonals."""
+"""Online Newton Steps for many columns: matrices are kept as factors, sketches or diagonals."""

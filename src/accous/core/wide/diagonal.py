@@ -1,4 +1,4 @@
-r"""Online Newton Steps with the diagonal of each learner's matrix only, for a stack of learners at once.
+r"""Online Newton Steps with only the diagonal of each learner's matrix, for a stack of learners at once.
 
 .. math::
     a_t = a_{t-1} + g_t \odot g_t, \qquad
@@ -19,7 +19,7 @@ __all__ = ["DiagonalStack", "project_by_diagonal"]
 
 @dataclass(frozen=True, slots=True)
 class DiagonalStack:
-    """The learners' state; arrays are replaced by each step, never written into.
+    """The state of the learners; each step replaces the arrays and never modifies them.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class DiagonalStack:
 
     @classmethod
     def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> DiagonalStack:
-        """Return ``n_learners`` fresh learners at theta = ``coef`` with a = ``ridge``."""
+        """Return ``n_learners`` new learners at theta = ``coef`` with a = ``ridge``."""
         return cls(np.tile(coef, (n_learners, 1)), np.full((n_learners, len(coef)), ridge))
 
     def since(self, first: int) -> DiagonalStack:
@@ -52,7 +52,7 @@ class DiagonalStack:
         )
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> DiagonalStack:
-        """Give every learner its gradient and make one step; the arguments are those of ``NewtonStack.step``."""
+        """Make one Newton step for every learner; the arguments are those of ``NewtonStack.step``."""
         diagonals = self.diagonals + np.square(gradients)
         targets = self.coefs - step_size * gradients / diagonals
         return DiagonalStack(project_by_diagonal(targets, diagonals, radius), diagonals)
@@ -66,7 +66,7 @@ def project_by_diagonal(points: FloatArray, diagonals: FloatArray, radius: float
     Parameters
     ----------
     points : array of shape (n, d)
-        nu; one already inside the ball is returned as it is.
+        nu; a point inside the ball is returned unchanged.
     diagonals : array of shape (n, d)
         a, positive.
     radius : float

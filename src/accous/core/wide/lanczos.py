@@ -1,12 +1,13 @@
 r"""Projection onto a ball in the norm of a large matrix, by Lanczos' method.
 
-The same point as in ``projection.py``, with products instead of an eigendecomposition. In the space spanned by
-:math:`\nu, A^{-1} \nu, A^{-2} \nu, \ldots` the equation
+This computes the same point as ``projection.py``, with products instead of an eigendecomposition. In the space spanned
+by :math:`\nu, A^{-1} \nu, A^{-2} \nu, \ldots` the equation
 
 .. math:: (I + \mu A^{-1})\, \theta = \nu, \qquad \|\theta\| = S
 
-becomes tridiagonal and small, and for every mu at once. Just outside the ball mu is small, the matrix near the identity
-and a few products are enough; far outside the same holds for :math:`(A + \mu I)\theta = A \nu` and products with A.
+becomes small and tridiagonal for every mu at once. Just outside the ball, mu is small, the matrix is close to the
+identity, and a few products are enough. Far outside the ball, the same holds for :math:`(A + \mu I)\theta = A \nu` and
+products with A.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_NEWTON_STEPS = 60
 
 
 def project_by_lanczos(point: FloatArray, metric: Metric, radius: float) -> FloatArray:
-    """Project one point; one inside the ball is returned as it is.
+    """Project one point; a point inside the ball is returned unchanged.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def project_by_lanczos(point: FloatArray, metric: Metric, radius: float) -> Floa
         is_inside = point @ point <= radius * radius
     if is_inside:
         return point
-    # Far out the answer depends on the direction only: nearer by, nothing overflows.
+    # For distant points the solution depends only on the direction; a closer point avoids overflow.
     point = point * min(1.0, _TOO_FAR * radius / float(np.abs(point).max()))
     is_far = float(np.linalg.norm(point)) >= _FAR * radius
     found = (_project_far if is_far else _project_near)(point, metric, radius)
@@ -60,7 +61,7 @@ def _project_near(point: FloatArray, metric: Metric, radius: float) -> tuple[Flo
     for size in _CHECKS:
         space.grow(size)
         inverses, vectors = np.linalg.eigh(space.matrix())
-        # Rounding may leave nothing of the smallest.
+        # Rounding may make the smallest eigenvalues vanish.
         eigenvalues = 1.0 / np.maximum(inverses, np.finfo(np.float64).eps * inverses[-1])
         small, mu = _solve_small(space.length * vectors[0] * eigenvalues, eigenvalues, radius)
         coordinates = vectors @ small
@@ -76,23 +77,23 @@ def _project_far(point: FloatArray, metric: Metric, radius: float) -> tuple[Floa
         eigenvalues, vectors = np.linalg.eigh(space.matrix())
         small, mu = _solve_small(space.length * vectors[0], eigenvalues, radius)
         coordinates = vectors @ small
-        # Times A^{-1}, which is at most 1 / lambda, this is the residual of the other form.
+        # Multiplied by A^{-1}, which is at most 1 / lambda, this is the residual of the other form.
         if space.rest * abs(coordinates[-1]) <= _TOLERANCE * radius * metric.ridge:
             return space.combine(coordinates), mu
     return None
 
 
 def _is_solution(theta: FloatArray, mu: float, point: FloatArray, metric: Metric, radius: float) -> bool:
-    """Whether (I + mu A^{-1}) theta = nu holds; the other form hides errors where A is large."""
+    """Whether (I + mu A^{-1}) theta = nu holds; the other form hides errors if A is large."""
     residual = theta + mu * metric.solve(theta) - point
     return bool(np.linalg.norm(residual) <= _LARGEST_RESIDUAL * max(radius, float(np.linalg.norm(point))))
 
 
 def _solve_small(numerators: FloatArray, eigenvalues: FloatArray, radius: float) -> tuple[FloatArray, float]:
-    """Theta and mu in the eigenbasis, theta = numerators / (eigenvalues + mu).
+    """Return theta and mu in the eigenbasis, theta = numerators / (eigenvalues + mu).
 
-    Newton's method on 1/||theta(mu)|| - 1/S = 0 from 0, as in ``projection.py``; where even mu = 0 is inside, the space
-    is still too small to tell and mu is 0.
+    This is Newton's method on 1/||theta(mu)|| - 1/S = 0 from 0, as in ``projection.py``. If even mu = 0 gives a point
+    inside the ball, the space is still too small to decide, and mu is 0.
     """
     mu = 0.0
     for _ in range(_MAX_NEWTON_STEPS):
@@ -120,11 +121,11 @@ class _Krylov:
 
     @property
     def rest(self) -> float:
-        """How much of O times the last vector lies outside; 0 where the space is closed."""
+        """How much of O times the last vector lies outside the space; 0 if the space is closed under O."""
         return self._beside[-1]
 
     def grow(self, size: int) -> None:
-        """Extend the basis to so many vectors, fewer where the space is closed before."""
+        """Extend the basis to this many vectors, or fewer if the space is closed before that."""
         while len(self._diagonal) < size and (not self._beside or self.rest > 0.0):
             n = len(self._diagonal) + 1
             basis = self._basis[:n]
@@ -132,7 +133,7 @@ class _Krylov:
             self._diagonal.append(float(basis[-1] @ image))
             size_before = float(np.linalg.norm(image))
             for _ in range(2):
-                # Against all vectors, and twice: in floating point the last two would not be enough.
+                # Orthogonalise against all vectors, twice: in floating point the last two vectors are not enough.
                 image = image - (basis @ image) @ basis
             rest = float(np.linalg.norm(image))
             is_closed = rest <= 1e-15 * size_before

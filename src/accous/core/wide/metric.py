@@ -1,12 +1,12 @@
-r"""The matrix of one Online Newton Step learner with many features, kept as a root and the gradients since.
+r"""The matrix of one Online Newton Step learner with many features, kept as a root and the gradients since then.
 
 .. math:: A = \lambda I + \sum_\tau g_\tau g_\tau^\top = R^\top (I + H^\top H) R, \qquad
     A_t^{-1} g_t = R^{-1} H^\top (I + H H^\top)^{-1} e_k .
 
-R is triangular, or the root of lambda times the identity while the learner is young; the k rows of H are the gradients
-that R does not hold yet, whitened by it. A round appends a row to H and to the Cholesky factor of :math:`I + H H^\top`
-instead of writing d^2 numbers; now and then the rows are taken into R by a QR decomposition. No inverse is updated, so
-that large gradients beside a small lambda cost no digits.
+R is triangular, or the root of lambda times the identity in a learner's first rounds. The k rows of H are the gradients
+that R does not include yet, whitened by R. A round appends a row to H and to the Cholesky factor of
+:math:`I + H H^\top` instead of writing d^2 numbers. From time to time a QR decomposition merges the rows into R. No
+inverse is updated, so large gradients with a small lambda lose no digits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _QR_BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A in square-root form; replaced by each step, never written into.
+    """A in square-root form; each step replaces it and never modifies it.
 
     Attributes
     ----------
     ridge : float
         lambda.
     root : array of shape (d, d) or None
-        R, upper triangular, column by column in memory; None stands for sqrt(lambda) I.
+        R, upper triangular, column-major in memory; None means sqrt(lambda) I.
     pending : array of shape (k, d)
         H.
     factor : array of shape (k, k)
@@ -52,7 +52,7 @@ class Metric:
         whitened = self._whiten(gradient)
         size = float(whitened @ whitened)
         if not size <= _LARGE_GRADIENT:
-            # The row's part along the others would be lost beside it: QR keeps it.
+            # Next to a row this large, its component along the other rows would be lost: QR keeps it.
             after = self._absorb(gradient[None])
             return after, after.solve(gradient)
         overlaps = _solve_lower(self.factor, self.pending @ whitened)
@@ -107,7 +107,7 @@ class Metric:
         return np.asarray(dtrmv(self.root, vector))
 
     def _absorb(self, *more: FloatArray) -> Metric:
-        """Take the pending rows, and more gradients, into the root."""
+        """Merge the pending rows, and further gradients, into the root."""
         d = self.pending.shape[1]
         root = np.sqrt(self.ridge) * np.eye(d, order="F") if self.root is None else self.root
         rows = np.concatenate((self.pending @ root, *more))
@@ -122,13 +122,13 @@ def start_metric(ridge: float, n_coefs: int) -> Metric:
 
 
 def _max_young_rows(n_coefs: int) -> int:
-    """Up to here, products with the rows cost less than with a triangular root."""
+    """Number of rows up to which products with the rows cost less than products with a triangular root."""
     return max(_MAX_PENDING, n_coefs // 2)
 
 
 def _solve_lower(factor: FloatArray, right_side: FloatArray) -> FloatArray:
     """L^{-1} b."""
-    # The factor lies row by row in memory, so that its transpose is what BLAS expects.
+    # The factor is row-major in memory, so its transpose is what BLAS expects.
     return np.asarray(dtrsv(factor.T, right_side, trans=1)) if len(right_side) else right_side
 
 

@@ -1,8 +1,8 @@
 r"""Online Newton Steps (Algorithm 1) for a stack of learners with many features.
 
 In ``core/paper/newton.py`` every learner has a dense matrix and a dense inverse root. Here each learner keeps its
-matrix as a :class:`~accous.core.wide.metric.Metric`, so that a round writes little, and is projected by Lanczos'
-method. A :class:`~accous.core.wide.sketch.Sketch` in its place has a bounded number of rows, and its own projection.
+matrix as a :class:`~accous.core.wide.metric.Metric`, so a round writes little, and Lanczos' method does the projection.
+The alternative, a :class:`~accous.core.wide.sketch.Sketch`, has a bounded number of rows and its own projection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["WideStack"]
 
 @dataclass(frozen=True, slots=True)
 class WideStack:
-    """The learners' state; replaced by each step, never written into.
+    """The state of the learners; each step replaces it and never modifies it.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class WideStack:
 
     @classmethod
     def start(cls, n_learners: int, coef: FloatArray, ridge: float) -> WideStack:
-        """Return ``n_learners`` fresh learners at theta = ``coef`` with A = ``ridge`` I."""
+        """Return ``n_learners`` new learners at theta = ``coef`` with A = ``ridge`` I."""
         return cls(np.tile(coef, (n_learners, 1)), (start_metric(ridge, len(coef)),) * n_learners)
 
     @classmethod
     def start_sketched(cls, n_learners: int, coef: FloatArray, ridge: float, rank: int) -> WideStack:
-        """Return the same learners with matrices of low rank beside the ridge."""
+        """Return the same learners with matrices that are the ridge plus a low-rank part."""
         return cls(np.tile(coef, (n_learners, 1)), (start_sketch(ridge, len(coef), rank),) * n_learners)
 
     def since(self, first: int) -> WideStack:
@@ -57,7 +57,7 @@ class WideStack:
         return WideStack(np.concatenate((younger.coefs, self.coefs)), (*younger.metrics, *self.metrics))
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> WideStack:
-        """Give every learner its gradient and make one step; the arguments are those of ``NewtonStack.step``."""
+        """Make one Newton step for every learner; the arguments are those of ``NewtonStack.step``."""
         coefs, metrics = np.empty_like(self.coefs), []
         for i, (coef, metric, gradient) in enumerate(zip(self.coefs, self.metrics, gradients, strict=True)):
             after, direction = metric.plus(gradient)

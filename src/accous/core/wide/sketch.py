@@ -1,15 +1,16 @@
-r"""The matrix of one Online Newton Step learner with very many features, kept as its ridge and a few rows.
+r"""The matrix of one Online Newton Step learner with very many features, kept as a ridge and a few rows.
 
 .. math:: A = \lambda I + B^\top B, \qquad A_t^{-1} g_t = B^\top (\lambda I + B B^\top)^{-1} e_m ,
 
 where the last of the m rows of B is :math:`g_t`. The first 2k rows are the gradients themselves, and A is exact. Before
-one more, robust frequent directions (Luo et al. 2019; for Online Newton Steps first Luo et al. 2016) leave k rows: with
-the singular values :math:`\sigma_1 \ge \sigma_2 \ge \ldots` of B and :math:`\delta = \sigma_{k+1}^2`,
+the next row is added, robust frequent directions (Luo et al. 2019; for Online Newton Steps first Luo et al. 2016)
+reduce B to k rows: with the singular values :math:`\sigma_1 \ge \sigma_2 \ge \ldots` of B and
+:math:`\delta = \sigma_{k+1}^2`,
 
 .. math:: \sigma_i \leftarrow \sqrt{\max(\sigma_i^2 - \delta, 0)}, \qquad \lambda \leftarrow \lambda + \delta / 2 .
 
-No direction's :math:`x^\top A x / \|x\|^2` is then off by more than half the sum of all deltas, which is at most the
-energy of the gradients outside their best j directions, divided by k + 1 - j, for every j up to k.
+The error of :math:`x^\top A x / \|x\|^2` in any direction is then at most half the sum of all deltas. For every j up to
+k, that sum is at most the energy of the gradients outside their best j directions, divided by k + 1 - j.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LARGE_GRADIENT = 1e4
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A of low rank beside a multiple of the identity; replaced by each step, never written into.
+    """A as a multiple of the identity plus a low-rank part; each step replaces it and never modifies it.
 
     Attributes
     ----------
@@ -57,10 +58,10 @@ class Sketch:
         return shrunk._plus_small(gradient, size)
 
     def project(self, point: FloatArray, radius: float) -> FloatArray:
-        r"""Project a point onto the ball in the norm of A; one inside is returned as it is.
+        r"""Project a point onto the ball in the norm of A; a point inside is returned unchanged.
 
-        Along the right singular vectors of B, A is :math:`\lambda + \sigma_i^2`, and across them lambda: the part
-        across keeps its direction, and the equation for mu has one term for all of it.
+        Along the right singular vectors of B, A equals :math:`\lambda + \sigma_i^2`, and orthogonal to them it equals
+        lambda. The orthogonal part of the point keeps its direction, so the equation for mu has a single term for it.
         """
         with np.errstate(over="ignore"):
             is_inside = point @ point <= radius * radius
@@ -98,7 +99,7 @@ class Sketch:
         return after, np.asarray(dtrsv(factor.T, last) @ after.rows)
 
     def _plus_large(self, gradient: FloatArray) -> tuple[Sketch, FloatArray]:
-        """Do the same by singular values: beside a large row, L would lose the others."""
+        """Do the same by singular values: next to a large row, L would lose the other rows."""
         rows = np.concatenate((self.rows, gradient[None]))
         left, singular_values, directions = np.linalg.svd(rows, full_matrices=False)
         squares = self.ridge + np.square(singular_values)
@@ -106,12 +107,12 @@ class Sketch:
         return after, np.asarray((left[-1] * singular_values / squares) @ directions)
 
     def _shrink(self) -> Sketch:
-        """Leave k rows of 2k."""
-        # Errors of the small eigenvalues are of the size of rounding beside the largest.
+        """Reduce 2k rows to k."""
+        # Errors of the small eigenvalues are as large as the rounding error of the largest one.
         squares, vectors = np.linalg.eigh(self.rows @ self.rows.T)
         kept = squares[-self.rank :]
         delta = max(float(squares[-self.rank - 1]), 0.0)
-        # A rank below k leaves rows of zeros, which do no harm.
+        # A rank below k leaves rows of zeros, which are harmless.
         shares = np.sqrt(np.maximum(kept - delta, 0.0) / np.maximum(kept, np.finfo(np.float64).tiny))
         rows = (shares * vectors[:, -self.rank :]).T @ self.rows
         ridge = self.ridge + 0.5 * delta
