@@ -1,19 +1,16 @@
-"""The metric of the ratio estimators: what "auto" means, what is kept, and models saved before there was a choice."""
+"""The metric of the ratio estimators: what "auto" means, and what is kept."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import accous
-from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
+from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.core.wide.diagonal import DiagonalStack
 from accous.core.wide.metric import Metric
 from accous.core.wide.newton import WideStack
 from accous.core.wide.sketch import Sketch
 from accous.ratio.defaults import MAX_FULL_FEATURES
-from tests.checkpoint.folders import edit_manifest
 from tests.ratio.online_cases import drifting_batches, normal_rows
 
 each_estimator = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearnerRatio])
@@ -85,39 +82,3 @@ def test_the_metric_makes_a_difference(make: Any) -> None:
     ]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert np.abs(coefs[one] - coefs[other]).max() > 1e-3 * np.abs(coefs[0]).max()
-
-
-# --- models saved before there was a choice ---------------------------------------------------------------------
-
-
-def forget_the_choice(manifest: dict[str, Any]) -> None:
-    """Take the metric out of a manifest, as older versions wrote it."""
-    description = manifest["model"]
-    for ratio in (description, description.get("fitted_ratio"), description["parameters"].get("ratio")):
-        if ratio is not None:
-            for name in ("metric", "metric_rank"):
-                ratio.get("$model", ratio)["parameters"].pop(name, None)
-
-
-@each_estimator
-def test_a_wide_model_saved_without_a_metric_goes_on_with_the_whole_matrix(make: Any, tmp_path: Path) -> None:
-    n_features = MAX_FULL_FEATURES + 6
-    model = played(make(metric="full"), n_features, 5)
-    accous.save(model, tmp_path)
-    edit_manifest(tmp_path, forget_the_choice, forge=True)
-    loaded = accous.load(tmp_path)
-    assert loaded.metric_ == "full"
-    for batch in drifting_batches([2], 4, n_features, seed=9):
-        model.partial_fit(batch)
-        loaded.partial_fit(batch)
-    assert loaded.coef_.tobytes() == model.coef_.tobytes()
-
-
-def test_so_does_the_ratio_of_a_classifier(tmp_path: Path) -> None:
-    rows = normal_rows(20, MAX_FULL_FEATURES + 6)
-    model = AdaptiveClassifier(ratio=OnlineDensityRatio(metric="full")).fit(rows, np.arange(20) % 2)
-    model.adapt(rows[:3])
-    accous.save(model, tmp_path)
-    edit_manifest(tmp_path, forget_the_choice, forge=True)
-    loaded = accous.load(tmp_path)
-    assert loaded.ratio_.metric_ == loaded.ratio.metric == "full"
