@@ -9,7 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.classifier.fallback import Veto, can_be_tempered, next_veto
+from accous.classifier.fallback import Veto, next_veto
 from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
@@ -117,7 +117,7 @@ def test_other_ratio_estimators_stay_what_they_are(ratio: Any) -> None:
         play(AdaptiveClassifier(ratio=ratio, fallback=fallback).fit(X, y), drifting_batches(40))
         for fallback in ("auto", "none")
     )
-    assert not can_be_tempered(ratio)
+    assert not ratio.keeps_record
     assert shown_state(auto, PROBE) == shown_state(none, PROBE)
     assert auto.trust_.exponent == 1.0
 
