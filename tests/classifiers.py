@@ -1,4 +1,4 @@
-"""What the tests of the classifier build: labelled rows, a ratio that does as told, a classifier that fails as told."""
+"""Test objects for the classifier: labelled rows, a ratio with given values, a classifier that fails on request."""
 
 from typing import Any, ClassVar, Self
 

@@ -196,7 +196,7 @@ class _Reader:
         for name in self._list("plugins", str, []):
             file = self.path.parent / name
             if not file.is_file():
-                self._refuse(f"there is no file {name!r} beside the spec", "plugins", value=name)
+                self._refuse(f"there is no file {name!r} next to the spec", "plugins", value=name)
             try:
                 load_plugin(file)
             except Exception as error:

@@ -126,5 +126,5 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("name", ["FIX", ORACLE])
 def test_what_is_built_in_cannot_be_taken_away(name: str) -> None:
-    with pytest.raises(ParameterError, match="built in, and stays"):
+    with pytest.raises(ParameterError, match="built in and cannot be removed"):
         unregister(name)

@@ -59,7 +59,7 @@ def test_table3_is_the_papers() -> None:
         ("seeds = 2", "score_every = 0", 7, "score_every must be an integer of at least 1"),
         ("seeds = 2", 'record = ["weights"]', 7, "record may have learner_weights and regret, not 'weights'"),
         ("seeds = 2", 'record = ["regret"]', 7, "the regret is known for moving_gaussian only"),
-        ("seeds = 2", 'plugins = ["mine.py"]', 7, "there is no file 'mine.py' beside the spec"),
+        ("seeds = 2", 'plugins = ["mine.py"]', 7, "there is no file 'mine.py' next to the spec"),
         ("seeds = 2", "title = 3", 7, "Cannot overwrite a value"),
         ('title = "Small"', "title = 3", 1, "title must be a text"),
         ("n_features = 3", "n_columns = 3", 11, "gaussian has no option 'n_columns'"),

@@ -1,4 +1,4 @@
-"""The fallback: what it leaves alone, when it holds back, and that it costs no gain where there is one."""
+"""The fallback: when it does nothing, when it holds the adaptation back, and that it does not cost real gains."""
 
 from typing import Any
 

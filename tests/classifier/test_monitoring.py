@@ -1,4 +1,4 @@
-"""What a model tells of itself: shapes, meaning, edges, and that telling changes nothing."""
+"""A model's diagnostics: shapes, meaning, edge cases, and that reading them changes nothing."""
 
 import subprocess
 import sys

@@ -67,7 +67,7 @@ def _moved(subject: Subject) -> str:
     n_events = len(subject.model.drift_events_)
     if n_events:
         last = subject.model.drift_events_[-1]
-        changes = "One change was detected," if n_events == 1 else f"{n_events} changes were detected, the last"
+        changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
         text += f" {changes} in round {last.round:,}."
     return text
 

@@ -187,7 +187,7 @@ def _like_paper(panel: Panel) -> str:
     distances, correlations = [], []
     comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
     for shift, cell in comparable.items():
-        # The method as published stands for the paper's, where it took part.
+        # The method as published represents the paper's method, if it took part.
         superseded = OURS if cell.is_complete("Accous (paper)") else "Accous (paper)"
         pairs = []
         for name, entry in cell.entries.items():

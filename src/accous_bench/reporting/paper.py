@@ -147,7 +147,7 @@ PAPER_RESULTS: dict[tuple[str, str, int, str], PaperResult] = {
     for contender, printed in zip(_CONTENDERS, line.split(), strict=True)
 }
 
-# Two geometries stand for the paper's one synthetic data set, and "Accous (paper)" is the method as it was published.
+# Two geometries represent the paper's one synthetic data set, and "Accous (paper)" is the method as published.
 _SAME_DATASET = {
     "gaussian_published": "gaussian",
     "mnist_svhn" + TUNED: "mnist_svhn",
@@ -219,5 +219,5 @@ def is_papers_length(n_rounds: int) -> bool:
 
 
 def paper_note(dataset: str) -> str | None:
-    """What to keep in mind when a data set's numbers are put beside the paper's."""
+    """Return what to keep in mind when comparing a data set's numbers with the paper's."""
     return _NOTES.get(dataset)
