@@ -41,8 +41,8 @@ def write_stream(*bad: str, after: int = 21) -> None:
 
 
 BAD = {
-    "too few fields": ("30,1200", "", "the row has 2 fields where the header has 4"),
-    "too many fields": ("30,1200,a,no,more", "", "the row has 5 fields where the header has 4"),
+    "too few fields": ("30,1200", "", "the row has 2 fields but the header has 4"),
+    "too many fields": ("30,1200,a,no,more", "", "the row has 5 fields but the header has 4"),
     "text for a number": ("30,lots,a,", "income", "'lots' is not a number"),
     "infinity": ("inf,1200,a,", "age", "'inf' is not a number"),
     "decimal comma": ('"30,5",1200,a,', "age", "'30,5' is not a number"),
