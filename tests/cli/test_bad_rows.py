@@ -41,8 +41,8 @@ def write_stream(*bad: str, after: int = 21) -> None:
 
 
 BAD = {
-    "too few fields": ("30,1200", "", "the row has 2 fields where the header has 4"),
-    "too many fields": ("30,1200,a,no,more", "", "the row has 5 fields where the header has 4"),
+    "too few fields": ("30,1200", "", "the row has 2 fields, but the header has 4"),
+    "too many fields": ("30,1200,a,no,more", "", "the row has 5 fields, but the header has 4"),
     "text for a number": ("30,lots,a,", "income", "'lots' is not a number"),
     "infinity": ("inf,1200,a,", "age", "'inf' is not a number"),
     "decimal comma": ('"30,5",1200,a,', "age", "'30,5' is not a number"),
@@ -166,7 +166,7 @@ def test_an_empty_file_is_refused(capsys):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (gzip.compress(f"{HEADER}\n{ROWS[0]}\n".encode())[:-9], "is cut off: its gzip data end too early"),
+        (gzip.compress(f"{HEADER}\n{ROWS[0]}\n".encode())[:-9], "is truncated: its gzip data end too early"),
         (gzip.compress(b"x" * 100)[:10] + b"\x07" * 40, "is damaged: its gzip data cannot be read"),
         (b"PK\x03\x04 and so on", "is a zip archive or an Excel file"),
         ("größe\n1\n".encode("latin-1"), "the text is not UTF-8; name its encoding with --encoding"),

@@ -113,7 +113,7 @@ def test_a_report_that_cannot_be_written_costs_no_numbers(capsys):
         (["demo", "--seed", "-1"], "--seed must be between 0 and"),
         (["demo", "--shift", "up"], "--shift must be one of 'lin', 'squ', 'sin', 'ber', got 'up'"),
         (["demo", "-o", "picture.bmp"], "--output must end in .png, .svg or .pdf"),
-        (["demo", "--report", "demo.pdf"], "The report must end in .html"),
+        (["demo", "--report", "demo.pdf"], "The name of the report must end in .html"),
         (["demo", "-o", "picture"], "--output must end in .png, .svg or .pdf"),
         (["demo", "--colour", "red"], "--colour"),
         (["dance"], "dance"),

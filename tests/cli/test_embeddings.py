@@ -131,7 +131,7 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     reference[1] = [*reference[1], 1.0]
     write_parquet("reference.parquet", reference, np.load("labels.npy"))
     assert main([*fit, "--force"]) == 1
-    assert f"reference.parquet, row 2, column 'embedding': {WIDTH + 1} numbers where" in capsys.readouterr().err
+    assert f"reference.parquet, row 2, column 'embedding': {WIDTH + 1} numbers instead of" in capsys.readouterr().err
     assert main([*fit, "--force", "--on-bad-row", "skip"]) == 0
     assert "1 bad rows set aside; the first: row 2," in capsys.readouterr().err
 

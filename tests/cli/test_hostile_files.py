@@ -106,7 +106,7 @@ def test_values_of_odd_types_are_left_out_of_a_reference_and_named_in_a_stream(v
     frame = pl.read_csv("reference.csv").with_columns(odd=pl.Series([value] * 40))
     frame.write_parquet("reference.parquet")
     assert main(["fit", "reference.parquet", "--label", "y", "-o", "model"]) == 0
-    assert "objects, bytes, lengths of time and lists" in capsys.readouterr().out
+    assert "objects, bytes, durations and lists" in capsys.readouterr().out
     frame.with_columns(a=pl.Series([value] * 40)).write_parquet("stream.parquet")
     for options, column in ([], "a"), (["--keep", "odd"], "a"), (["--label", "odd"], "a"):
         assert main(["adapt", "model", "stream.parquet", "-o", "predictions.csv", *options]) == 1

@@ -212,7 +212,7 @@ def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder):
     os.close(ours)
     assert process.returncode == 0
     text = shown.decode()
-    assert "a second" in text
+    assert "rows per second" in text
     assert "error of the fixed model" in text
     assert "━" in text
 
