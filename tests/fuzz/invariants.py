@@ -142,8 +142,11 @@ def _read(path: Path, n_bytes: int) -> pl.DataFrame:
         return pl.DataFrame({name: [row[name] for row in rows] for name in (rows[0] if rows else ())}, strict=False)
     separator = "\t" if path.suffix == ".tsv" else ","
     # Read by another library than the one that wrote it.
-    csv.field_size_limit(1 << 30)
-    header, *lines = csv.reader(io.StringIO(content, newline=""), delimiter=separator) if content else [[]]
+    limit = csv.field_size_limit(1 << 30)
+    try:
+        header, *lines = csv.reader(io.StringIO(content, newline=""), delimiter=separator) if content else [[]]
+    finally:
+        csv.field_size_limit(limit)
     return pl.DataFrame(dict(zip(header, zip(*lines, strict=True), strict=True)) if lines else {})
 
 
