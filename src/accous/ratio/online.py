@@ -8,6 +8,7 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
+from accous.core.paper.meta import MetaState
 from accous.core.rounds import AnyStack, choose_rounds
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
@@ -220,5 +221,5 @@ class OnlineDensityRatio(LinearRatio):
         return np.reshape(ratios, (len(ratios), len(self.reference_features_))), self.learner_weights_
 
     def _take_state(self, plain: dict[str, Any]) -> None:
-        learners = from_plain(AnyStack, plain["learners"])
-        self.state_ = from_plain(EnsembleState, plain | {"learners": learners})
+        learners, meta = from_plain(AnyStack, plain["learners"]), from_plain(MetaState, plain["meta"])
+        self.state_ = from_plain(EnsembleState, plain | {"learners": learners, "meta": meta})
