@@ -136,7 +136,7 @@ def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
     state = model.ratio_.state_
     lengths = active_lengths(n_rounds + 1, model.ratio_.rounds_.settings.min_interval)
     rows = np.arange(len(lengths)) % len(state.lengths)
-    learners = NewtonStack(*(part[rows] for part in state.learners.arrays))
+    learners = type(state.learners)(*(part[rows] for part in state.learners.arrays))
     meta = MetaState(*(part[rows] for part in state.meta.arrays))
     weights = ADAPT_ML_PROD.weights(meta)
     coef = weights @ learners.coefs

@@ -58,7 +58,7 @@ def test_the_command_line_goes_on(expected: dict[str, NDArray[Any]], tmp_path: P
     assert found.columns == then.columns
     assert found["prediction"].to_list() == then["prediction"].to_list()
     np.testing.assert_allclose(found.drop("prediction").to_numpy(), then.drop("prediction").to_numpy(), **WRITTEN)
-    np.testing.assert_allclose(accous.load(model).reference_weight_, expected["table_weights"], **ABOUT_THE_SAME)
+    np.testing.assert_allclose(accous.load(model).model.reference_weight_, expected["table_weights"], **ABOUT_THE_SAME)
 
 
 @pytest.mark.parametrize("name", ["classifier", "ratio", "table"])

@@ -26,12 +26,12 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def missing_files(wheel: Path) -> list[str]:
-    """What the checkout has and the wheel lacks: all of `src/accous`, the specs of benchmarks, the licence."""
+    """What the checkout has and the wheel lacks: all of `src`, the specs of benchmarks, the licence."""
     with zipfile.ZipFile(wheel) as archive:
         present = set(archive.namelist())
-    sources = (
-        path for path in (ROOT / "src" / "accous").rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    )
+    packages = (ROOT / "src" / name for name in ("accous", "accous_bench"))
+    files = (path for package in packages for path in package.rglob("*") if path.is_file())
+    sources = (path for path in files if "__pycache__" not in path.parts)
     wanted = {path.relative_to(ROOT / "src").as_posix() for path in sources}
     wanted |= {f"accous_bench/specs/{path.name}" for path in (ROOT / "benchmarks" / "specs").glob("*.toml")}
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in present):
@@ -40,7 +40,7 @@ def missing_files(wheel: Path) -> list[str]:
 
 
 def foreign_files(wheel: Path) -> list[str]:
-    """What is in the wheel and is neither the package nor its metadata."""
+    """What is in the wheel and is neither one of the two packages nor metadata."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    return [name for name in names if not name.startswith("accous/") and ".dist-info/" not in name]
+    return [name for name in names if not name.startswith(("accous/", "accous_bench/")) and ".dist-info/" not in name]

@@ -36,7 +36,8 @@ class ColumnsTable:
 
     def chunks(self, wanted, start):
         ends = np.arange(start.end, self.n_rows) + 1
-        yield Chunk(self._frame.select(wanted)[start.end :], ends, ends, ends)
+        frame = self._frame.select(wanted)[start.end :]
+        yield Chunk(frame=frame, lines=ends, ends=ends, next_lines=ends)
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +73,8 @@ def test_its_ending_is_known():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-", "--format", "columns"], "A file of columns is read from a finished file"),
-        (["rows.dat"], "let it end in .csv, .tsv, .jsonl, .parquet, .npy or .columns"),
+        (["-", "--format", "columns"], "A file of columns must be a finished file"),
+        (["rows.dat"], "use a name that ends in .csv, .tsv, .jsonl, .parquet, .npy or .columns"),
         (["rows.dat", "--format", "colums"], "'npy', 'columns', got 'colums'"),
     ],
 )

@@ -121,7 +121,7 @@ def test_files_that_are_no_arrays_are_refused():
         open_table("none.npy")
     with pytest.raises(ParameterError, match=r"rows.npz is an archive of arrays: save the array you need"):
         open_table("rows.npz")
-    with pytest.raises(ParameterError, match=r"An .npy array is read from a finished file"):
+    with pytest.raises(ParameterError, match=r"An .npy array must be a finished file"):
         open_table("-", "npy")
 
 
