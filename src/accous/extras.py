@@ -22,6 +22,7 @@ _PROVIDERS = {
     "pooch": ("pooch", "accous[cli]"),
     "rich": ("rich", "accous[cli]"),
     "typer": ("typer", "accous[cli]"),
+    "accous_bench": ("the package accous_bench", "accous[bench]"),
 }
 
 

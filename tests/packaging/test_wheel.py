@@ -10,10 +10,11 @@ from tests.packaging.wheels import ROOT, build, foreign_files, metadata_of, miss
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = {"numba", "numpy", "scikit-learn", "scipy", "threadpoolctl"}
 EXTRAS = {
+    "bench": {"accous[cli,plot]", "distributed"},
     "cli": {"plotly", "polars", "pooch[progress]", "rich", "typer"},
     "dask": {"distributed"},
     "plot": {"matplotlib"},
-    "all": {"accous[cli,dask,plot]"},
+    "all": {"accous[bench,cli,dask,plot]"},
 }
 
 

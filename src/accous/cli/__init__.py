@@ -13,7 +13,7 @@ import typer
 from accous.cli import adapt, fit, inspect, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
-from accous_bench.commands.bench import bench
+from accous.extras import has_package, require_extra
 
 __all__ = ["COMMANDS", "app", "main", "make_app"]
 
@@ -60,8 +60,19 @@ def make_app() -> typer.Typer:
     made.callback(invoke_without_command=True)(_root)
     for command, examples in COMMANDS.items():
         made.command(epilog=examples)(command)
-    made.add_typer(bench)
+    if has_package("accous_bench"):
+        from accous_bench.commands.bench import bench
+
+        made.add_typer(bench)
+    else:
+        made.command("bench", context_settings={"ignore_unknown_options": True})(_missing_bench)
     return made
+
+
+def _missing_bench(_words: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> int:
+    """Reproduce the paper's tables and figures (needs the extra ``bench``)."""
+    require_extra("accous_bench", "accous bench")
+    return 0
 
 
 app = make_app()
