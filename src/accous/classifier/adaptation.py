@@ -268,7 +268,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             labels=self.labels_,
             base_weight=self.base_weight_,
             columns=ReferenceColumns(self.reference_),
-            names=self._names,
+            names=self._names(),
             refit=self.refit,
             has_fallback=self.fallback == "auto",
             # These columns have already been read, unless they are for a transformer.

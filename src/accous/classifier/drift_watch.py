@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,7 +71,7 @@ def watch_round(
     n_rows: int,
     exponent: float,
     columns: ReferenceColumns,
-    names: Callable[[], list[str]],
+    names: list[str],
 ) -> Watch:
     """Return the watch after a round, given the ratio before and after it; columns are examined every 16 rounds."""
     n_recent_out = watch.n_recent_out
@@ -93,7 +92,7 @@ def _look_at_scores(
     ratio: Any,
     exponent: float,
     columns: ReferenceColumns,
-    names: Callable[[], list[str]],
+    names: list[str],
 ) -> Watch:
     """Examine a ratio that is a function of scores: its theta shows what moved, and by how much."""
     assert watch.log is not None
@@ -105,7 +104,7 @@ def _look_at_scores(
         this_round,
         ratio.neutral_coef_ + change,
         weigh=ratio.ratios_at,
-        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names()),
+        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names),
     )
     return replace(watch, column_parts=parts, log=log)
 

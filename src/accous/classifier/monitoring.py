@@ -15,6 +15,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.labels import read_known_labels
+from accous.classifier.round import RoundRules
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
@@ -38,7 +39,7 @@ class Monitoring:
     labels_: IntArray
     base_weight_: FloatArray
     reference_: Any
-    fallback: str
+    rules_: RoundRules
 
     if TYPE_CHECKING:
 
@@ -182,7 +183,7 @@ class Monitoring:
         return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
 
     def _exponent_in_use(self, state: Any) -> float:
-        return float(state.fallback.tempering.exponent) if self.fallback == "auto" else 1.0
+        return float(state.fallback.tempering.exponent) if self.rules_.has_fallback else 1.0
 
     def _is_wrong(self, state: Any) -> NDArray[np.bool_] | None:
         """Which reference rows the predictor in use misclassifies when fitted without them."""

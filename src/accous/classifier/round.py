@@ -5,7 +5,6 @@ Every step is a pure function. `play_round` calls them in order and returns the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -42,8 +41,8 @@ class RoundRules:
         Class numbers of the reference rows.
     base_weight : array of shape (n_reference,)
     columns : ReferenceColumns
-    names : callable
-        Returns the names of the input columns.
+    names : list of str
+        Names of the input columns.
     refit : {"auto", "always"} or int
     has_fallback : bool
         Whether the adaptation is held back while there is evidence against it.
@@ -58,7 +57,7 @@ class RoundRules:
     labels: IntArray
     base_weight: FloatArray
     columns: ReferenceColumns
-    names: Callable[[], list[str]]
+    names: list[str]
     refit: int | str
     has_fallback: bool
     shares_rows: bool
