@@ -25,7 +25,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio, NoShift or TableModel
+    model : AdaptiveClassifier, ratio estimator or TableModel
+        Fitted. A ratio estimator of your own needs ``state_to_plain`` and ``state_from_plain``.
     path : str or path
         A folder: new, empty, or one that was saved to before.
 
@@ -57,7 +58,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     save_table_model(model, Path(path))
 
 
-def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, **given: Any) -> Any:
+def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
     """Load a saved model; it continues where the saved one stopped, bit for bit.
 
     Parameters
@@ -70,8 +71,9 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     feature_map : transformer, optional
         The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
         reference.
-    **given
-        Other parts that the saved model needs, as `accous.checkpoint.saving.load` takes them.
+    ratio : RatioEstimator, optional
+        The ratio estimator, if its class is your own: the one that was saved, or the ``ratio`` of the saved
+        `AdaptiveClassifier`. Pass one with the same class and parameters; a clone of it takes over what was learned.
 
     Returns
     -------
@@ -101,7 +103,7 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
-    model, attached, progress = saving.load_with(path, estimator=estimator, feature_map=feature_map, **given)
+    model, attached, progress = saving.load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)
     if attached is None or progress is None:
         return model
     require_extra("polars", f"The model in {path}, made by accous fit,")

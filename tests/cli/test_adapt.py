@@ -326,3 +326,15 @@ def test_inspect_shows_the_state(capsys):
     assert "What is done with each column" in shown
     assert main(["inspect", "model", "--quiet"]) == 0
     assert "What is done with each column" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("dropped", "options", "code"), [(2, [], 1), (None, ["--label", "nope"], 2)])
+def test_a_stream_that_does_not_fit_leaves_the_record_of_the_last_run(dropped, options, code, fitted):
+    assert main(ADAPT) == 0
+    before = files_of(Path("model"))
+    used = load_table_model("model").encoder.used_columns
+    fitted["stream"].drop([] if dropped is None else used[:dropped]).write_csv("other.csv")
+    assert main(["adapt", "model", "other.csv", "-o", "others.csv", *options]) == code
+    assert files_of(Path("model")) == before
+    assert not Path("others.csv").exists()
+    assert main(ADAPT) == 0

@@ -44,44 +44,7 @@ _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Save a fitted model to a folder, from which `load` resumes it bit for bit.
-
-    The reference is written once. Saving again to the same folder writes only what the rounds have changed. After a
-    crash at any moment, the last complete save is still there. If the folder holds another saved model, it is
-    replaced.
-
-    Nothing is pickled. An ``estimator``, a transformer as ``feature_map`` and a ratio estimator of your own are
-    recorded by class name and parameters; pass them to `load` again. A ratio estimator of your own needs
-    ``state_to_plain`` and ``state_from_plain``, see `accous.ratio.base.RatioEstimator`.
-
-    Only one process at a time may save to a folder, and not while another thread changes the model. Any number of
-    processes may load from it at the same time.
-
-    Parameters
-    ----------
-    model : AdaptiveClassifier or ratio estimator
-        It must be fitted.
-    path : str or path
-        A new folder, an empty one, or one that holds a saved model.
-
-    Raises
-    ------
-    CheckpointError
-        If the model has parts that cannot be saved, if the folder holds other files, or if you cannot write to it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import accous
-    >>> from accous.streams import GaussianStream, SquareShift
-    >>> stream = GaussianStream(SquareShift(period=50), n_rounds=20, batch_size=5)
-    >>> model = accous.AdaptiveClassifier().fit(*stream.reference())
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for batch in stream:
-    ...         accous.save(model.adapt(batch.X), folder)
-    ...     accous.load(folder).n_rounds_
-    20
-    """
+    """Save a fitted model to a folder; see `accous.save`."""
     save_with(model, path, None, None)
 
 
@@ -126,48 +89,7 @@ def save_with(
 
 
 def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
-    """Load a model that `save` wrote; it continues from the last save with the same bits.
-
-    Parameters
-    ----------
-    path : str or path
-        The folder.
-    estimator : classifier, optional
-        The ``estimator`` of the saved `AdaptiveClassifier`, if it was not None. A clone is fitted again with the
-        weights of the last fit, so pass one with the same class, parameters and seed.
-    feature_map : transformer, optional
-        The ``feature_map`` of the saved ratio estimator, if it was a transformer. A clone is fitted again on the
-        reference.
-    ratio : RatioEstimator, optional
-        The ratio estimator, if its class is your own: the one that was saved, or the ``ratio`` of the saved
-        `AdaptiveClassifier`. Pass one with the same class and parameters; a clone of it takes over what was learned.
-
-    Returns
-    -------
-    AdaptiveClassifier or ratio estimator
-
-    Raises
-    ------
-    CheckpointError
-        If there is no saved model, if one of its files was changed, or if the objects that you pass are not those
-        that the model was saved with.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import accous
-    >>> rng = np.random.default_rng(0)
-    >>> ratio = accous.OnlineDensityRatio().fit(rng.normal(size=(50, 2)))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     accous.save(ratio, folder)
-    ...     resumed = accous.load(folder)
-    >>> batches = rng.normal(loc=1.0, size=(10, 5, 2))
-    >>> for batch in batches:
-    ...     _ = ratio.partial_fit(batch), resumed.partial_fit(batch)
-    >>> bool(np.all(ratio.coef_ == resumed.coef_))
-    True
-    """
+    """Load a model that `save` wrote; see `accous.load`."""
     return load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)[0]
 
 
@@ -183,7 +105,12 @@ def load_with(
 
     manifest, fixed, state = read_consistently(folder, read)
     foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio}
-    require_foreign(foreign_objects(manifest.model), foreign)
+    try:
+        require_foreign(foreign_objects(manifest.model), foreign)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder} does not hold what accous writes ({type(error).__name__}: {error}): restore it from a copy."
+        ) from error
     model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
     return model, manifest.attached, state.get("progress")

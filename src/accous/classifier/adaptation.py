@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -184,6 +185,9 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         n_rows = count_rows(rows)
         if n_rows == 0:
             return self
+        if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
+            # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
+            self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
         if self.rules_.limits_blas:
             self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
             return self

@@ -15,7 +15,6 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.labels import read_known_labels
-from accous.classifier.round import RoundRules
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
@@ -39,7 +38,7 @@ class Monitoring:
     labels_: IntArray
     base_weight_: FloatArray
     reference_: Any
-    rules_: RoundRules
+    fallback: str
 
     if TYPE_CHECKING:
 
@@ -53,7 +52,7 @@ class Monitoring:
         state = self.state_
         if "trust" not in state.cache:
             ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
-            max_ratio = float(getattr(state.ratio, "max_ratio", np.inf))
+            max_ratio = float(state.ratio.max_ratio)
             state.cache["trust"] = judge(
                 WeightEvidence.of(state.weights, ratios, self.base_weight_, max_ratio),
                 share_out_of_bound=state.watch.share_out_of_bound,
@@ -183,7 +182,7 @@ class Monitoring:
         return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
 
     def _exponent_in_use(self, state: Any) -> float:
-        return float(state.fallback.tempering.exponent) if self.rules_.has_fallback else 1.0
+        return float(state.fallback.tempering.exponent) if self.fallback == "auto" else 1.0
 
     def _is_wrong(self, state: Any) -> NDArray[np.bool_] | None:
         """Which reference rows the predictor in use misclassifies when fitted without them."""

@@ -29,7 +29,7 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     job = AdaptJob(request)
     compile_with_notice(remarks)
     if not job.begin():
-        remarks.print(f"Nothing to do: {request.output} is finished. New rows need another output file.")
+        remarks.print(f"Nothing to do: {request.output} is finished. New rows need another output file.", markup=False)
         if as_json:
             typer.echo(json.dumps(job.summary(), indent=2))
         return 0

@@ -66,6 +66,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
 
     - ``keeps_record``: set it to True if the ratio accumulates over batches. The classifier then holds the ratio back
       as far as past batches are evidence against it.
+    - ``max_ratio``: where your ratios are cut, 100 if you say nothing.
     - ``history_in_use``: how many past rounds the ratio is based on.
     - ``learner_ratios``: ratios from the members of an ensemble; they widen the interval around the estimated error.
     - ``comparison_features``: features in which labelled rows are compared with the reference.
@@ -80,8 +81,6 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
     >>> from accous import AdaptiveClassifier
     >>> from accous.ratio.base import RatioEstimator
     >>> class MeanRatio(RatioEstimator):
-    ...     max_ratio = 100.0
-    ...
     ...     def _start(self, X):
     ...         self.shift_ = 0.0
     ...
@@ -110,6 +109,9 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
 
     keeps_record: ClassVar[bool] = False
     """Whether the ratio accumulates over batches, so that its losses on them show how far it can be trusted."""
+
+    max_ratio: float = 100.0
+    """Where ratios are cut; a parameter of most estimators. Ratios of a batch below its inverse count as that."""
 
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
@@ -278,7 +280,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         """
         self._require_fitted("reference_")
         ratio = self._ratio(self._read(X_batch, reset=False, min_rows=1))
-        floored = np.maximum(ratio, 1.0 / getattr(self, "max_ratio", 1.0))
+        floored = np.maximum(ratio, 1.0 / float(self.max_ratio))
         return float(0.5 * (np.log1p(self.reference_ratio_).mean() + np.log1p(1.0 / floored).mean()))
 
     def _is_fitted(self) -> bool:

@@ -213,12 +213,14 @@ class OnlineDensityRatio(LinearRatio):
 
     def history_in_use(self, n_rounds: int) -> float:
         """Return the mean interval length of the learners, weighted by their meta weights."""
-        return float(self.state_.weights @ self.state_.lengths)
+        state = self.state_
+        return float(state.weights @ state.lengths)
 
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
         """Return ratios of the reference from each active learner, and the meta weights."""
-        ratios = [self.ratios_at(coef) for coef in self.state_.learners.coefs]
-        return np.reshape(ratios, (len(ratios), len(self.reference_features_))), self.learner_weights_
+        state = self.state_
+        ratios = [self.ratios_at(coef) for coef in state.learners.coefs]
+        return np.reshape(ratios, (len(ratios), len(self.reference_features_))), state.weights.copy()
 
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = from_plain(AnyStack, plain["learners"]), from_plain(MetaState, plain["meta"])

@@ -61,6 +61,7 @@ class AdaptJob:
         request, table, table_model = self._request, self.table, self.table_model
         self._kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
         output_columns(self._kept, table_model.model.classes_)
+        self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
         before, spec = table_model.job, request.spec(self._kept)
         is_finished = before is not None and before.is_finished and before.spec == spec
         if is_finished and request.output_format == "parquet":
@@ -91,7 +92,7 @@ class AdaptJob:
             As for `AdaptRun`.
         """
         request, record = self._request, self.record
-        reader = self._reader()  # first: a column that is missing leaves no output behind
+        reader = self._reader()
         output = RowsOutput(request.text_output, request.text_format, record.n_output_bytes)
         rejects = (
             None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", record.n_reject_bytes)

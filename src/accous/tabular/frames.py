@@ -58,5 +58,5 @@ def _to_series(name: str, column: Any) -> pl.Series:
             [None if is_missing else value for value, is_missing in zip(values, missing, strict=True)],
             strict=False,
         )
-    except (TypeError, pl.exceptions.PolarsError) as error:
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"Column {name!r} of the frame cannot be used ({error}).") from None
