@@ -19,7 +19,8 @@ from rich.table import Table
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray
-from accous.classifier.round import is_refit_due, weigh
+from accous.classifier.refit_rule import is_refit_due
+from accous.classifier.round import weigh
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 
@@ -36,7 +37,7 @@ class PlainRounds(AdaptiveClassifier):
         ratio.partial_fit(X_batch)
         weights = weigh(rules, np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64), before.weights)
         state = replace(before, n_rounds=before.n_rounds + 1, ratio=ratio, weights=weights, cache={})
-        if is_refit_due(rules, before, weights, state.n_rounds):
+        if is_refit_due(rules.refit, rules.erm, before, weights, state.n_rounds):
             estimator = rules.erm.fit(weights, before.estimator)
             state = replace(state, estimator=estimator, fitted_weights=weights, n_refits=before.n_refits + 1)
         self.state_ = state

@@ -1,7 +1,8 @@
 """The path of a round stays short: few calls, few files, few changes from one file to another.
 
 Somebody who follows a round in a debugger steps through these. Before the limits were set, a round without a refit made
-63 calls in 23 files and changed from one file to another 54 times.
+63 calls in 23 files and changed from one file to another 54 times. Four of the files hold compiled loops, which numba
+caches file by file; they stay apart from the code that calls them.
 """
 
 import sys
@@ -16,7 +17,7 @@ from accous.streams import GaussianStream, SquareShift
 from tests.needs import needs_compilation
 
 ROOT = str(Path(accous.__file__).parent)
-MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 40, 20, 15, 30
+MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 36, 14, 10, 26
 
 
 def files_called(model, X):

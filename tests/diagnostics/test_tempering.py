@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_tempering import discount_losses, reference_terms
-from accous.diagnostics.tempering import EXPONENTS, HALF_LIFE, start_tempering, temper
+from accous.core.fast.kernels_weights import discount_losses, reference_terms
+from accous.diagnostics.weights import EXPONENTS, HALF_LIFE, start_tempering, temper
 
 ratios_of = arrays(np.float64, st.integers(1, 40), elements=st.floats(0.0, 1e6))
 

@@ -12,7 +12,7 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
-from accous.diagnostics.tempering import HALF_LIFE
+from accous.diagnostics.weights import HALF_LIFE
 
 __all__ = ["Watch", "start_watch", "watch_round"]
 

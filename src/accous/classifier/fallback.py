@@ -1,7 +1,7 @@
 """The fallback: hold the adaptation back while past batches or the reference's labels are evidence against it.
 
 There are two safeguards, and neither needs extra data. Tempering needs no labels: it uses the ratio only as far as it
-did better than ratio 1 on past batches (`accous.diagnostics.tempering`). The veto uses the labels of the reference:
+did better than ratio 1 on past batches (`accous.diagnostics.weights`). The veto uses the labels of the reference:
 while the cross-fitted, weighted error of the adapted predictor exceeds that of the fixed one by more than 1.5 standard
 errors, the fixed one makes the predictions.
 """
@@ -19,7 +19,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.diagnostics.risk import error_difference
-from accous.diagnostics.tempering import Tempering, start_tempering
+from accous.diagnostics.weights import Tempering, start_tempering
 from accous.ratio.base import RatioEstimator
 
 __all__ = [
@@ -80,11 +80,6 @@ class Veto:
     standard_error: float
     n_rounds: int
     n_refits: int
-
-    def is_due(self, erm: WeightedErm, n_rounds: int, n_refits: int) -> bool:
-        """Whether it is time to compare again: enough rounds and enough refits have passed."""
-        has_refits = n_refits - self.n_refits >= (erm.refits_between_checks if self.n_rounds else 1)
-        return has_refits and n_rounds - self.n_rounds >= erm.rounds_between_checks
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
 from accous.diagnostics.sets import conformal_sets
-from accous.diagnostics.tempering import temper
 from accous.diagnostics.trust import Trust, WeightEvidence, judge
+from accous.diagnostics.weights import temper
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_number_in
 from accous.validation import count_rows

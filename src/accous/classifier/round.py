@@ -16,15 +16,13 @@ from accous.blas import one_blas_thread
 from accous.classifier.drift_watch import watch_round
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Fallback, FixedModel, Veto, compare, next_veto
+from accous.classifier.refit_rule import is_comparison_due, is_refit_due
 from accous.classifier.state import AdaptationState
 from accous.core.fast.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
-from accous.diagnostics.tempering import Tempering, temper
-from accous.diagnostics.weights import effective_sample_size, weight_distance
+from accous.diagnostics.weights import Tempering, temper
 
-__all__ = ["RoundRules", "is_refit_due", "play_round", "weigh"]
-
-_REFIT_SENSITIVITY = 1.0 / 3.0
+__all__ = ["RoundRules", "play_round", "weigh"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,25 +136,12 @@ def _fit_and_veto(
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         return fixed, next_veto(0.0, 0.0, this_round, before.n_refits)
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
-    if is_refit_due(rules, before, weights, this_round):
+    if is_refit_due(rules.refit, rules.erm, before, weights, this_round):
         fit = Fit(rules.erm.fit(weights, before.estimator), weights, before.n_refits + 1, this_round)
     veto = before.fallback.veto
     has_record = rules.has_fallback and before.ratio.keeps_record
-    if has_record and veto.is_due(rules.erm, this_round, fit.n_refits):
+    if has_record and is_comparison_due(veto, rules.erm, this_round, fit.n_refits):
         with one_blas_thread():
             excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
         veto = next_veto(*excess, this_round, fit.n_refits)
     return fit, veto
-
-
-def is_refit_due(rules: RoundRules, before: AdaptationState, weights: FloatArray, this_round: int) -> bool:
-    """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed."""
-    if rules.refit == "always":
-        return True
-    if rules.refit == "auto":
-        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
-        # The fewer rows carry the weight, the more a fit depends on each of them.
-        share = effective_sample_size(weights) / len(weights)
-        limit = rules.erm.refit_distance * share**_REFIT_SENSITIVITY
-        return weight_distance(weights, before.fitted_weights) > limit
-    return this_round - before.last_refit >= int(rules.refit)

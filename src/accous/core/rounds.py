@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.ensemble import CompiledRounds, CompiledStack
+from accous.core.fast.ensemble import CompiledRounds, CompiledStack, NarrowReference
 from accous.core.fast.kernels_rows import to_blocks
-from accous.core.fast.reference import NarrowReference
 from accous.core.fast.width import is_narrow
 from accous.core.paper.ensemble import EnsembleSettings, LearnerStack, PaperRounds
 from accous.core.paper.losses import Logistic, Loss

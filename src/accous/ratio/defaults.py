@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from accous.arrays import FloatArray
@@ -63,6 +65,7 @@ def default_radius(n_coefs: int, *, is_scaled: bool, largest_score: float) -> fl
     return max(n_coefs / 2.0, 10.0, largest_score) if is_scaled else n_coefs / 2.0
 
 
+@lru_cache(maxsize=64)
 def default_step_size(n_batch: int, *, is_log_linear: bool) -> float:
     """Return gamma of a round: larger batches have less noisy gradients and allow longer steps.
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.fast.ensemble import CompiledRounds, CompiledStack
+from accous.core.fast.ensemble import CompiledRounds, CompiledStack, NarrowReference
 from accous.core.fast.kernels_features import make_features
 from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
 from accous.core.fast.logistic import NarrowDesign, make_narrow_design
-from accous.core.fast.reference import NarrowReference
 from accous.core.fast.width import MAX_NARROW_COLUMNS
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.losses import Logistic

@@ -1,11 +1,18 @@
 """The geometric cover, against a list of all its intervals."""
 
+import math
 from functools import cache
 
 import numpy as np
 import pytest
 
-from accous.core.paper.cover import active_lengths, count_intervals, count_starting, intervals_for_round
+from accous.core.paper.cover import (
+    active_lengths,
+    count_intervals,
+    count_starting,
+    intervals_for_round,
+    log_intervals,
+)
 from tests.oracles import Interval, cover
 
 N_ROUNDS = 600
@@ -63,6 +70,14 @@ def test_count_without_horizon_changes_at_powers_of_two_only(min_interval: int) 
         rounds = range(2**k, 2 ** (k + 1))
         counts = {intervals_for_round(t, None, min_interval) for t in rounds}
         assert counts == {count_intervals(rounds[-1], min_interval)}
+
+
+@every_min_interval
+@pytest.mark.parametrize("horizon", [None, 100])
+def test_logarithm_of_the_count_is_that_of_every_round(horizon: int | None, min_interval: int) -> None:
+    for t in range(1, N_ROUNDS + 1):
+        count = intervals_for_round(t, horizon, min_interval)
+        assert log_intervals(t.bit_length(), horizon, min_interval) == math.log(count)
 
 
 @every_min_interval

@@ -8,13 +8,14 @@ experiments; ``min_interval`` is the shortest length in use.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
 
 from accous.arrays import IntArray
 
-__all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for_round"]
+__all__ = ["active_lengths", "count_intervals", "count_starting", "intervals_for_round", "log_intervals"]
 
 
 def active_lengths(round_number: int, min_interval: int) -> IntArray:
@@ -62,6 +63,16 @@ def intervals_for_round(round_number: int, horizon: int | None, min_interval: in
     With a horizon, K is constant. Without one, K counts up to the last round of the current power of two. Every learner
     restarts at a power of two, so K never changes during the life of a learner.
     """
+    return _intervals_of(round_number.bit_length(), horizon, min_interval)
+
+
+@cache
+def log_intervals(n_bits: int, horizon: int | None, min_interval: int) -> float:
+    """Return ln K for the rounds whose number has ``n_bits`` binary digits; K is the same for all of them."""
+    return math.log(_intervals_of(n_bits, horizon, min_interval))
+
+
+def _intervals_of(n_bits: int, horizon: int | None, min_interval: int) -> int:
     # Departs from the paper: its K needs the horizon, which a production stream does not have.
-    last_round = (1 << round_number.bit_length()) - 1 if horizon is None else horizon
+    last_round = (1 << n_bits) - 1 if horizon is None else horizon
     return count_intervals(last_round, min_interval)

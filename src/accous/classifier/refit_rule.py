@@ -1,0 +1,47 @@
+"""When a round refits the predictor, and when it compares the result with the fixed predictor."""
+
+from __future__ import annotations
+
+from accous.arrays import FloatArray
+from accous.classifier.erm import WeightedErm
+from accous.classifier.fallback import Veto
+from accous.classifier.state import AdaptationState
+from accous.diagnostics.weights import effective_sample_size, weight_distance
+
+__all__ = ["is_comparison_due", "is_refit_due"]
+
+_REFIT_SENSITIVITY = 1.0 / 3.0
+
+
+def is_refit_due(
+    refit: int | str, erm: WeightedErm, before: AdaptationState, weights: FloatArray, this_round: int
+) -> bool:
+    """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
+
+    Parameters
+    ----------
+    refit : {"auto", "always"} or int
+        The rule: by how far the weights moved, in every round, or every so many rounds.
+    erm : WeightedErm
+        Says how far weights may move before a refit is worth its cost.
+    before : AdaptationState
+        The state before the round.
+    weights : array of shape (n_reference,)
+        The weights after the round.
+    this_round : int
+    """
+    if refit == "always":
+        return True
+    if refit == "auto":
+        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
+        # The fewer rows carry the weight, the more a fit depends on each of them.
+        share = effective_sample_size(weights) / len(weights)
+        limit = erm.refit_distance * share**_REFIT_SENSITIVITY
+        return weight_distance(weights, before.fitted_weights) > limit
+    return this_round - before.last_refit >= int(refit)
+
+
+def is_comparison_due(veto: Veto, erm: WeightedErm, this_round: int, n_refits: int) -> bool:
+    """Whether to compare with the fixed predictor again: enough rounds and enough refits have passed."""
+    has_refits = n_refits - veto.n_refits >= (erm.refits_between_checks if veto.n_rounds else 1)
+    return has_refits and this_round - veto.n_rounds >= erm.rounds_between_checks
