@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
+from accous.arrays import from_plain, to_plain
 from accous.tabular.history import MOST_POINTS, History
 
 
@@ -22,7 +23,7 @@ def record(model: AdaptiveClassifier, n_rounds: int, interrupted_at: tuple[int, 
     for number in range(1, n_rounds + 1):
         history.add(model, number, 2, 1, number % 2)
         if number in interrupted_at:
-            history = History.from_plain(history.to_plain())
+            history = from_plain(History, to_plain(history))
     return history
 
 
@@ -42,8 +43,8 @@ def test_it_is_bounded_and_loses_no_count(model, n_rounds):
 
 def test_an_interruption_leaves_no_trace(model):
     n_rounds = 2 * MOST_POINTS + 77
-    expected = record(model, n_rounds).to_plain()
-    found = record(model, n_rounds, interrupted_at=(1, 100, MOST_POINTS, MOST_POINTS + 5, n_rounds)).to_plain()
+    expected = to_plain(record(model, n_rounds))
+    found = to_plain(record(model, n_rounds, interrupted_at=(1, 100, MOST_POINTS, MOST_POINTS + 5, n_rounds)))
     for name, value in expected.items():
         assert np.array_equal(found[name], value, equal_nan=True), name
 

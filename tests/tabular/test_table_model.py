@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import accous
+from accous.arrays import to_plain
 from accous.cli import main
 from accous.exceptions import CheckpointError, DataError
 from accous.tabular.table_model import TableModel
@@ -60,7 +61,7 @@ def require_same_state(one: TableModel, other: TableModel) -> None:
     assert one.model.n_rounds_ == other.model.n_rounds_
     assert np.array_equal(one.model.reference_weight_, other.model.reference_weight_)
     assert np.array_equal(one.model.ratio_.coef_, other.model.ratio_.coef_)
-    first, second = one.history.to_plain(), other.history.to_plain()
+    first, second = to_plain(one.history), to_plain(other.history)
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert np.array_equal(value, second[name], equal_nan=name == "readings"), name

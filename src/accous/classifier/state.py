@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from numpy.typing import NDArray
@@ -15,8 +15,6 @@ from accous.core.solvers.descent import Point
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
-
-_STORED_AS_THEY_ARE = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +44,9 @@ class AdaptationState:
     """
 
     n_rounds: int
-    ratio: Any
+    ratio: Any = field(compare=False)
     weights: FloatArray
-    estimator: Any
+    estimator: Any = field(compare=False)
     fitted_weights: FloatArray
     n_refits: int
     last_refit: int
@@ -74,8 +72,10 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
-    plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
-    plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
+    plain: dict[str, Any] = to_plain(state)
+    watch = plain["watch"]
+    # The file format keeps the events next to their log instead of inside it.
+    watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
             parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
@@ -85,13 +85,14 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
     """Undo ``state_to_plain``, given the ratio and the predictor."""
-    return AdaptationState(
-        ratio=ratio,
-        estimator=estimator,
-        fallback=from_plain(Fallback, plain["fallback"]),
-        watch=_watch_from_plain(plain["watch"]),
-        **{name: plain[name] for name in _STORED_AS_THEY_ARE},
-    )
+    watch = dict(plain["watch"])
+    events = watch.pop("events")
+    if watch["log"] is not None:
+        watch["log"] = watch["log"] | {"events": events}
+    stored = {each.name: plain[each.name] for each in fields(AdaptationState) if each.compare}
+    given = {"watch": watch, "ratio": ratio, "estimator": estimator}
+    state: AdaptationState = from_plain(AdaptationState, stored | given)
+    return state
 
 
 def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple[LinearPredictor, LinearPredictor]:
@@ -101,19 +102,3 @@ def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple
         for parts in (plain["estimator"], plain["fixed"])
     )
     return adapted, fixed
-
-
-def _watch_to_plain(watch: Watch) -> dict[str, Any]:
-    """Store the events next to their log instead of inside it, as the file format requires."""
-    plain: dict[str, Any] = to_plain(watch)
-    plain["events"] = [] if plain["log"] is None else plain["log"].pop("events")
-    return plain
-
-
-def _watch_from_plain(plain: dict[str, Any]) -> Watch:
-    parts = dict(plain)
-    events = parts.pop("events")
-    if parts["log"] is not None:
-        parts["log"] = parts["log"] | {"events": events}
-    watch: Watch = from_plain(Watch, parts)
-    return watch

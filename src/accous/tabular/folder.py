@@ -37,7 +37,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         "columns": table_model.encoder.to_json(),
     }
     progress = {
-        "history": table_model.history.to_plain(),
+        "history": to_plain(table_model.history),
         "job": to_plain(table_model.job),
     }
     save_with(table_model.model, folder, attached, progress, summarize_table_model(table_model) if is_last else None)
@@ -71,6 +71,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         encoder=ColumnEncoder.from_json(attached["columns"]),
         label=attached["label"],
         settings=attached["settings"],
-        history=History.from_plain(progress["history"]),
+        history=from_plain(History, progress["history"]),
         job=from_plain(Job | None, progress["job"]),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from accous.arrays import FloatArray, IntArray
 
 __all__ = ["LENGTH_BINS", "MOST_POINTS", "VERDICTS", "History"]
 
@@ -29,6 +32,7 @@ _READINGS = (
 VERDICTS = ("good", "thin", "no overlap")
 
 
+@dataclass(eq=False)
 class History:
     """What happened in the rounds, in points that cover the same number of rounds each.
 
@@ -41,27 +45,27 @@ class History:
     stride : int
         Rounds in a point, a power of two.
     n_rounds : int
+    counts : array of shape (n_points, n_counts)
+    readings : array of shape (n_points, n_readings)
+    lengths : array of shape (n_points, LENGTH_BINS)
+        Weight of the learners whose interval is 2^k rounds long.
+    open : array of shape (n_counts,)
+        Counts of the rounds since the last point.
     """
 
-    def __init__(self) -> None:
-        self.stride = 1
-        self.n_rounds = 0
-        self._counts = np.zeros((0, len(_COUNTS)), dtype=np.int64)
-        self._readings = np.zeros((0, len(_READINGS)))
-        self._lengths = np.zeros((0, LENGTH_BINS))
-        self._open = [0] * len(_COUNTS)
+    stride: int = 1
+    n_rounds: int = 0
+    counts: IntArray = field(default_factory=lambda: np.zeros((0, len(_COUNTS)), dtype=np.int64))
+    readings: FloatArray = field(default_factory=lambda: np.zeros((0, len(_READINGS))))
+    lengths: FloatArray = field(default_factory=lambda: np.zeros((0, LENGTH_BINS)))
+    open: IntArray = field(default_factory=lambda: np.zeros(len(_COUNTS), dtype=np.int64))
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self.counts)
 
     def add(self, model: Any, n_rows: int, n_scored: int = 0, n_wrong_fixed: int = 0, n_wrong: int = 0) -> None:
         """Record a round that the model has just played."""
-        counts = self._open
-        counts[0] += n_rows
-        if n_scored:
-            counts[1] += n_scored
-            counts[2] += n_wrong_fixed
-            counts[3] += n_wrong
+        self.open = self.open + ((n_rows, n_scored, n_wrong_fixed, n_wrong) if n_scored else (n_rows, 0, 0, 0))
         self.n_rounds += 1
         if self.n_rounds % self.stride == 0:
             self._close_point(model)
@@ -69,8 +73,8 @@ class History:
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point."""
         if name in _COUNTS:
-            return self._counts[:, _COUNTS.index(name)].astype(np.float64)
-        return self._readings[:, _READINGS.index(name)]
+            return self.counts[:, _COUNTS.index(name)].astype(np.float64)
+        return self.readings[:, _READINGS.index(name)]
 
     @property
     def rounds(self) -> NDArray[np.int64]:
@@ -80,47 +84,27 @@ class History:
     @property
     def length_weights(self) -> NDArray[np.float64]:
         """Weight of the learners whose interval is 2^k rounds long, for every point."""
-        return self._lengths
+        return self.lengths
 
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
-        sums = self._counts.sum(axis=0) + np.array(self._open, dtype=np.int64)
+        sums = self.counts.sum(axis=0) + self.open
         return dict(zip(_COUNTS, map(int, sums), strict=True))
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return everything as arrays and numbers."""
-        return {
-            "stride": self.stride,
-            "n_rounds": self.n_rounds,
-            "counts": self._counts,
-            "readings": self._readings,
-            "lengths": self._lengths,
-            "open": np.array(self._open, dtype=np.int64),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Undo ``to_plain``."""
-        history = cls()
-        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        history._counts, history._readings, history._lengths = plain["counts"], plain["readings"], plain["lengths"]
-        history._open = plain["open"].tolist()
-        return history
-
     def _close_point(self, model: Any) -> None:
-        self._counts = np.vstack((self._counts, np.array(self._open, dtype=np.int64)))
+        self.counts = np.vstack((self.counts, self.open))
         reads_risk = self.n_rounds <= _EARLY_ROUNDS or self.n_rounds % (_RISK_EVERY * self.stride) == 0
-        self._readings = np.vstack((self._readings, _read(model, reads_risk=reads_risk)))
-        self._lengths = np.vstack((self._lengths, _length_weights(model)))
-        self._open = [0] * len(_COUNTS)
+        self.readings = np.vstack((self.readings, _read(model, reads_risk=reads_risk)))
+        self.lengths = np.vstack((self.lengths, _length_weights(model)))
+        self.open = np.zeros(len(_COUNTS), dtype=np.int64)
         if len(self) == MOST_POINTS:
             self._halve()
 
     def _halve(self) -> None:
         """Merge neighbours: counts add up, the later reading stays, weights of lengths are averaged."""
-        self._counts = self._counts[0::2] + self._counts[1::2]
-        self._readings = self._readings[1::2].copy()
-        self._lengths = 0.5 * (self._lengths[0::2] + self._lengths[1::2])
+        self.counts = self.counts[0::2] + self.counts[1::2]
+        self.readings = self.readings[1::2].copy()
+        self.lengths = 0.5 * (self.lengths[0::2] + self.lengths[1::2])
         self.stride *= 2
 
 
