@@ -39,7 +39,7 @@ Examples:
 
 `accous fit reference.csv --label y -o model/`
 
-`accous fit reference.parquet --label churned -o model/ --drop customer_id --categorical plan,region`
+`accous fit reference.parquet --label churned -o model/ --time signed_up --categorical plan,region`
 
 `zcat reference.csv.gz | accous fit - --label y -o model/ --json`
 
@@ -64,6 +64,20 @@ _Categorical = Annotated[
     list[str] | None,
     typer.Option(
         "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time", metavar="COL", help="Sort the rows by this column of dates or numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_Ordered = Annotated[
+    bool | None,
+    typer.Option(
+        "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -104,6 +118,8 @@ def fit(
     output: _Folder,
     drop: _Drop = None,
     categorical: _Categorical = None,
+    time: _Time = None,
+    ordered: _Ordered = None,
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
     loss: _Loss = None,
@@ -123,7 +139,7 @@ def fit(
 
     Missing numbers are filled in and numbers are scaled, each category level becomes a feature, and dates become
     positions in the year, the week and the day. A table shows what is done with each column, and all of it is saved
-    with the model.
+    with the model. A date column also gives the rows their order in time, unless you name a column with --time.
     """
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
@@ -137,6 +153,8 @@ def fit(
         folder=output,
         drop=drop or [],
         categorical=categorical or [],
+        time=time,
+        is_ordered=ordered,
         ratio=ratio,
         feature_map=feature_map,
         loss=loss,
@@ -158,6 +176,7 @@ def fit(
     with remarks.status("Cross-validating"):
         accuracy = job.cross_validate()
     settings = job.fit_and_save(accuracy).settings
+    _remark_on_order(job, remarks)
     if as_json:
         typer.echo(json.dumps(_record(job.reference, settings, output), indent=2))
         return 0
@@ -177,6 +196,12 @@ def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> N
     remarks.print(
         f"{len(bad_rows)} bad rows set aside{where}; the first: {job.unit} {first.line}, {first.reason}.", markup=False
     )
+
+
+def _remark_on_order(job: FitJob, remarks: Console) -> None:
+    sentence = job.reference.order.sentence()
+    if sentence is not None:
+        remarks.print(sentence, markup=False, soft_wrap=True)
 
 
 def _remark_on_classes(job: FitJob, remarks: Console) -> None:
@@ -201,6 +226,7 @@ def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -
         "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
         "accuracy": settings["accuracy"],
         "largest_class": settings["largest_class"],
+        "order": settings["order"],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
     }
 
@@ -218,7 +244,8 @@ def _print(reference: ReferenceTable, settings: dict[str, Any]) -> None:
     console.print(f"{n_rows:,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
     accuracy = settings["accuracy"]
     found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
+    in_order = ", in order of time" if reference.order.is_known else ""
     console.print(
-        f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
+        f"Cross-validated accuracy on the reference{in_order}: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
     )

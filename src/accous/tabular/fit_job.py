@@ -12,12 +12,12 @@ from typing import Any
 
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous.exceptions import CheckpointError
+from accous.exceptions import CheckpointError, ParameterError
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
 from accous.tabular.folder import save_table_model
-from accous.tabular.formats.chunks import BadRow
+from accous.tabular.formats.chunks import BadRow, TableReader, no_such_column
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.writing import RowsOutput
@@ -43,6 +43,10 @@ class FitRequest:
         Where to save the model.
     drop, categorical : list of str
         Columns to leave out, and columns to read as categories.
+    time : str, optional
+        The column that gives the rows their order in time.
+    is_ordered : bool, optional
+        Whether the rows already are in order of time; None looks for a date column that gives the order.
     ratio : str
         Name of the ratio estimator.
     feature_map, loss, max_ratio : optional
@@ -65,6 +69,8 @@ class FitRequest:
     folder: Path
     drop: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
+    time: str | None = None
+    is_ordered: bool | None = None
     ratio: str = "accous"
     feature_map: str | None = None
     loss: str | None = None
@@ -125,14 +131,22 @@ class FitJob:
         self._choices = Choices(
             tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
             tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
+            _time_column(request, table),
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
-        self.reference: ReferenceTable = read_reference(table, self.label, self._choices, skips_bad=request.skips_bad)
+        self.reference: ReferenceTable = read_reference(
+            table, self.label, self._choices, skips_bad=request.skips_bad, is_ordered=request.is_ordered
+        )
         if self.reference.bad_rows and request.rejects is not None:
             _write_rejects(self.reference.bad_rows, request.rejects)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the rows of ``reference`` are in order of time."""
+        return self.reference.order.is_known
+
     def cross_validate(self) -> float | None:
-        """Return the cross-validated accuracy; None where there are too few rows."""
+        """Return the cross-validated accuracy, in order of time if there is one; None where there are too few rows."""
         with _without_warnings_about_classes():
             return cross_validate(self.reference, self._choices, C=self._request.C, seed=self._request.seed)
 
@@ -165,12 +179,22 @@ class FitJob:
     def _settings(self, accuracy: float | None) -> dict[str, Any]:
         request, y = self._request, self.reference.y
         settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
-        settings |= {"C": request.C, "seed": request.seed}
+        settings |= {"C": request.C, "seed": request.seed, "order": self.reference.order.to_json()}
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
         settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
         return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+
+
+def _time_column(request: FitRequest, table: TableReader) -> str | None:
+    if request.time is None:
+        return None
+    if request.is_ordered is not None:
+        raise ParameterError("--time sorts the rows: leave out --ordered and --unordered, or --time.")
+    if request.time not in table.columns:
+        raise no_such_column(table, request.time)
+    return request.time
 
 
 def _write_rejects(bad_rows: list[BadRow], path: str) -> None:
