@@ -143,6 +143,21 @@ def test_the_order_in_time_is_printed_and_saved(capsys):
     assert "in the order of" not in printed.err
 
 
+def test_traps_are_left_out_and_listed_unless_you_object(capsys):
+    assert main([*FIT, "--json"]) == 0
+    printed = capsys.readouterr()
+    remarks = {remark["column"]: remark for remark in json.loads(printed.out)["remarks"]}
+    assert {column: remark["kind"] for column, remark in remarks.items()} == {"day": "order", "id": "counter"}
+    assert "Column 'id' is left out: a counter" in remarks["id"]["text"]
+    assert remarks["id"]["text"] in printed.err
+    assert "id" not in load_table_model("model").encoder.used_columns
+    assert main([*FIT, "--json", "--force", "--quiet", "--keep-as-feature", "id"]) == 0
+    printed = capsys.readouterr()
+    assert [remark["kind"] for remark in json.loads(printed.out)["remarks"]] == ["order"]
+    assert printed.err == ""
+    assert "id" in load_table_model("model").encoder.used_columns
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -166,6 +181,7 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--drop", "nothing"], "--drop nothing: reference.csv has no such column"),
         ([*FIT, "--categorical", "nothing"], "--categorical nothing: reference.csv has no such column"),
         ([*FIT, "--drop", "label"], "The label 'label' cannot be dropped"),
+        ([*FIT, "--keep-as-feature", "nothing"], "--keep-as-feature nothing: reference.csv has no such column"),
         ([*FIT, "--time", "dya"], "reference.csv has no column 'dya'"),
         ([*FIT, "--time", "label"], "--time label is the label"),
         ([*FIT, "--time", "day", "--ordered"], "--time sorts the rows"),

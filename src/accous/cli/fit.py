@@ -46,6 +46,7 @@ Examples:
 `accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
+_MOST_REMARKS = 12
 _ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -78,6 +79,13 @@ _Ordered = Annotated[
     bool | None,
     typer.Option(
         "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_KeepAsFeature = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep-as-feature", metavar="COL,...", help="Columns to use even if they look like ids, counters or times.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -120,6 +128,7 @@ def fit(
     categorical: _Categorical = None,
     time: _Time = None,
     ordered: _Ordered = None,
+    keep_as_feature: _KeepAsFeature = None,
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
     loss: _Loss = None,
@@ -155,6 +164,7 @@ def fit(
         categorical=categorical or [],
         time=time,
         is_ordered=ordered,
+        keep_as_feature=keep_as_feature or [],
         ratio=ratio,
         feature_map=feature_map,
         loss=loss,
@@ -176,9 +186,9 @@ def fit(
     with remarks.status("Cross-validating"):
         accuracy = job.cross_validate()
     settings = job.fit_and_save(accuracy).settings
-    _remark_on_order(job, remarks)
+    _print_remarks(job, remarks)
     if as_json:
-        typer.echo(json.dumps(_record(job.reference, settings, output), indent=2))
+        typer.echo(json.dumps(_record(job, settings, output), indent=2))
         return 0
     _print(job.reference, settings)
     remarks.print(
@@ -198,10 +208,12 @@ def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> N
     )
 
 
-def _remark_on_order(job: FitJob, remarks: Console) -> None:
-    sentence = job.reference.order.sentence()
-    if sentence is not None:
-        remarks.print(sentence, markup=False, soft_wrap=True)
+def _print_remarks(job: FitJob, remarks: Console) -> None:
+    found = job.remarks
+    for remark in found[:_MOST_REMARKS]:
+        remarks.print(remark.text, markup=False, soft_wrap=True)
+    if len(found) > _MOST_REMARKS:
+        remarks.print(f"{len(found) - _MOST_REMARKS} more remarks: accous fit --json lists all.")
 
 
 def _remark_on_classes(job: FitJob, remarks: Console) -> None:
@@ -216,7 +228,8 @@ def _remark_on_classes(job: FitJob, remarks: Console) -> None:
         )
 
 
-def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _record(job: FitJob, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    reference = job.reference
     plans = reference.encoder.plans
     return {
         "model": str(folder),
@@ -227,6 +240,7 @@ def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -
         "accuracy": settings["accuracy"],
         "largest_class": settings["largest_class"],
         "order": settings["order"],
+        "remarks": [remark.to_json() for remark in job.remarks],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
     }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ class Choices:
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     time: str | None = None
+    keep: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_column(column: pl.Series, choices: Choices) -> Any:
@@ -59,8 +62,8 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
     goes for dates. Everything else is a category, unless nearly every value is different.
     """
     name = column.name
-    if name in choices.drop:
-        return LeftOutColumn(name, "dropped with --drop")
+    if name in choices.drop or name in choices.left_out:
+        return LeftOutColumn(name, choices.left_out.get(name, "dropped with --drop"))
     if not is_usable(column.dtype):
         return LeftOutColumn(name, "objects, bytes, durations and lists of different lengths cannot be used")
     # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
@@ -117,7 +120,7 @@ def _are_numbers(column: pl.Series, texts: pl.Series) -> bool:
 
 
 def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutColumn:
-    if column.name == choices.time:
+    if column.name == choices.time and column.name not in choices.keep:
         return LeftOutColumn(column.name, "the time of the rows: every future time lies outside the reference")
     values, is_bad = to_numbers(column)
     is_there = ~np.isnan(values) & ~is_bad
