@@ -102,7 +102,9 @@ def test_exception_tree():
         "LockedError",
         "MissingExtraError",
         "ParameterError",
+        "TrapWarning",
     ]
+    assert exceptions.TrapWarning.__bases__ == (UserWarning,)
     assert exceptions.AccousError.__bases__ == (Exception,)
     assert exceptions.ParameterError.__bases__ == (exceptions.AccousError, ValueError)
     assert exceptions.DataError.__bases__ == (exceptions.AccousError, ValueError)

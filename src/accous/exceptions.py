@@ -1,4 +1,4 @@
-"""The errors raised by accous.
+"""The errors and warnings of accous.
 
 ::
 
@@ -9,11 +9,21 @@
     └── CheckpointError
         └── LockedError
 
+    TrapWarning           (a UserWarning)
+
 Catch `AccousError` to catch every error that the package raises on purpose. Code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working.
 """
 
-__all__ = ["AccousError", "CheckpointError", "DataError", "LockedError", "MissingExtraError", "ParameterError"]
+__all__ = [
+    "AccousError",
+    "CheckpointError",
+    "DataError",
+    "LockedError",
+    "MissingExtraError",
+    "ParameterError",
+    "TrapWarning",
+]
 
 
 class AccousError(Exception):
@@ -38,3 +48,7 @@ class CheckpointError(AccousError):
 
 class LockedError(CheckpointError):
     """A folder is in use by another process."""
+
+
+class TrapWarning(UserWarning):
+    """The reference misleads a model: a column counts its rows or gives the label away, or a class has few rows."""

@@ -34,7 +34,8 @@ def test_it_prints_what_is_done_with_each_column_and_the_accuracy(capsys):
     assert "3 levels" in rows["colour"]
     assert "week" in rows["day"]
     assert "300 rows" in printed.out
-    assert "Cross-validated accuracy on the reference:" in printed.out
+    assert "Cross-validated accuracy on the reference, in order of time:" in printed.out
+    assert "The rows are taken in the order of the date column 'day'" in printed.err
     assert "Model: model" in printed.err
 
 
@@ -123,6 +124,40 @@ def test_a_number_column_can_be_read_as_categories():
     ]
 
 
+def test_the_order_in_time_is_printed_and_saved(capsys):
+    orders = {
+        (): ("time", "day"),
+        ("--time", "x0"): ("time", "x0"),
+        ("--ordered",): ("rows", None),
+        ("--unordered",): (None, None),
+    }
+    for options, (by, column) in orders.items():
+        assert main([*FIT, *options, "--json", "--force"]) == 0
+        assert json.loads(capsys.readouterr().out)["order"] == {"by": by, "column": column}
+        saved = accous.load("model")
+        assert saved.settings["order"] == {"by": by, "column": column}
+        assert ("x0" in saved.encoder.used_columns) == (column != "x0")
+    assert main([*FIT, "--unordered", "--force"]) == 0
+    printed = capsys.readouterr()
+    assert "Cross-validated accuracy on the reference:" in printed.out
+    assert "in the order of" not in printed.err
+
+
+def test_traps_are_left_out_and_listed_unless_you_object(capsys):
+    assert main([*FIT, "--json"]) == 0
+    printed = capsys.readouterr()
+    remarks = {remark["column"]: remark for remark in json.loads(printed.out)["remarks"]}
+    assert {column: remark["kind"] for column, remark in remarks.items()} == {"day": "order", "id": "counter"}
+    assert "Column 'id' is left out: a counter" in remarks["id"]["text"]
+    assert remarks["id"]["text"] in printed.err
+    assert "id" not in load_table_model("model").encoder.used_columns
+    assert main([*FIT, "--json", "--force", "--quiet", "--keep-as-feature", "id"]) == 0
+    printed = capsys.readouterr()
+    assert [remark["kind"] for remark in json.loads(printed.out)["remarks"]] == ["order"]
+    assert printed.err == ""
+    assert "id" in load_table_model("model").encoder.used_columns
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -146,6 +181,10 @@ def test_what_cannot_be_read_gets_one_sentence_and_exit_code_1(arguments, senten
         ([*FIT, "--drop", "nothing"], "--drop nothing: reference.csv has no such column"),
         ([*FIT, "--categorical", "nothing"], "--categorical nothing: reference.csv has no such column"),
         ([*FIT, "--drop", "label"], "The label 'label' cannot be dropped"),
+        ([*FIT, "--keep-as-feature", "nothing"], "--keep-as-feature nothing: reference.csv has no such column"),
+        ([*FIT, "--time", "dya"], "reference.csv has no column 'dya'"),
+        ([*FIT, "--time", "label"], "--time label is the label"),
+        ([*FIT, "--time", "day", "--ordered"], "--time sorts the rows"),
         ([*FIT, "--ratio", "best"], "--ratio must be one of"),
         ([*FIT, "--ratio", "kmm", "--loss", "kl"], "--loss cannot be combined with --ratio kmm"),
         ([*FIT, "--on-bad-row", "cry"], "--on-bad-row must be one of"),

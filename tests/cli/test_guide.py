@@ -32,7 +32,8 @@ def test_every_command_and_option_exists(page):
 
 def test_every_option_mentioned_in_prose_exists():
     mentioned = set(re.findall(r"`(--[a-z-]+)", PAGES[1].read_text()))
-    known = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
+    parameters = [parameter for command in COMMANDS.values() for parameter in command.params]
+    known = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
     assert mentioned
     assert mentioned <= known | {"--install-completion", "--help"}
 

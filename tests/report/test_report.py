@@ -89,7 +89,7 @@ def test_every_figure_is_one_that_plotly_accepts(page):
 def test_the_note_counts_the_columns_that_the_chart_shows():
     random = np.random.default_rng(0)
     X = np.hstack((random.normal(size=(200, 5)), np.zeros((200, 15))))
-    model, history = AdaptiveClassifier(random_state=0).fit(X, (X[:, 0] > 0.0).astype(int)), History()
+    model, history = AdaptiveClassifier(random_state=0).fit(X, (X[:, 0] > X[:, 1]).astype(int)), History()
     for _ in range(25):
         model.adapt(np.hstack((random.normal(size=(20, 5)) + 1.0, np.zeros((20, 15)))))
         history.add(model, 20, 0, 0, 0)

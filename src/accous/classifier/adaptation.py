@@ -25,6 +25,7 @@ from accous.classifier.state import (
     state_from_plain,
     state_to_plain,
 )
+from accous.classifier.traps import warn_of_traps
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
@@ -153,6 +154,12 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
+
+        Warns
+        -----
+        TrapWarning
+            If one column alone determines the label, or a class has fewer than ten rows. References of fewer than 200
+            rows are not checked.
         """
         self._check_parameters()
         with unchanged_on_failure(self), one_blas_thread():
@@ -162,6 +169,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
+            warn_of_traps(self.reference_, self.labels_, self.classes_, self._names)
             self.erm_ = self._make_erm(self.classes_[self.labels_])
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)

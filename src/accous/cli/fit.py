@@ -39,13 +39,14 @@ Examples:
 
 `accous fit reference.csv --label y -o model/`
 
-`accous fit reference.parquet --label churned -o model/ --drop customer_id --categorical plan,region`
+`accous fit reference.parquet --label churned -o model/ --time signed_up --categorical plan,region`
 
 `zcat reference.csv.gz | accous fit - --label y -o model/ --json`
 
 `accous fit embeddings.npy --label labels.npy -o model/`
 """
 _MODEL = "The model"
+_MOST_REMARKS = 12
 _ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -64,6 +65,27 @@ _Categorical = Annotated[
     list[str] | None,
     typer.Option(
         "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time", metavar="COL", help="Sort the rows by this column of dates or numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_Ordered = Annotated[
+    bool | None,
+    typer.Option(
+        "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+_KeepAsFeature = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep-as-feature", metavar="COL,...", help="Columns to use even if they look like ids, counters or times.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
@@ -104,6 +126,9 @@ def fit(
     output: _Folder,
     drop: _Drop = None,
     categorical: _Categorical = None,
+    time: _Time = None,
+    ordered: _Ordered = None,
+    keep_as_feature: _KeepAsFeature = None,
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
     loss: _Loss = None,
@@ -123,7 +148,7 @@ def fit(
 
     Missing numbers are filled in and numbers are scaled, each category level becomes a feature, and dates become
     positions in the year, the week and the day. A table shows what is done with each column, and all of it is saved
-    with the model.
+    with the model. A date column also gives the rows their order in time, unless you name a column with --time.
     """
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
@@ -137,6 +162,9 @@ def fit(
         folder=output,
         drop=drop or [],
         categorical=categorical or [],
+        time=time,
+        is_ordered=ordered,
+        keep_as_feature=keep_as_feature or [],
         ratio=ratio,
         feature_map=feature_map,
         loss=loss,
@@ -158,8 +186,9 @@ def fit(
     with remarks.status("Cross-validating"):
         accuracy = job.cross_validate()
     settings = job.fit_and_save(accuracy).settings
+    _print_remarks(job, remarks)
     if as_json:
-        typer.echo(json.dumps(_record(job.reference, settings, output), indent=2))
+        typer.echo(json.dumps(_record(job, settings, output), indent=2))
         return 0
     _print(job.reference, settings)
     remarks.print(
@@ -179,6 +208,14 @@ def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> N
     )
 
 
+def _print_remarks(job: FitJob, remarks: Console) -> None:
+    found = job.remarks
+    for remark in found[:_MOST_REMARKS]:
+        remarks.print(remark.text, markup=False, soft_wrap=True)
+    if len(found) > _MOST_REMARKS:
+        remarks.print(f"{len(found) - _MOST_REMARKS} more remarks: accous fit --json lists all.")
+
+
 def _remark_on_classes(job: FitJob, remarks: Console) -> None:
     """Say if there are nearly as many classes as rows."""
     n_rows, n_classes = len(job.reference.y), len(set(job.reference.y.tolist()))
@@ -191,7 +228,8 @@ def _remark_on_classes(job: FitJob, remarks: Console) -> None:
         )
 
 
-def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _record(job: FitJob, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    reference = job.reference
     plans = reference.encoder.plans
     return {
         "model": str(folder),
@@ -201,6 +239,8 @@ def _record(reference: ReferenceTable, settings: dict[str, Any], folder: Path) -
         "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
         "accuracy": settings["accuracy"],
         "largest_class": settings["largest_class"],
+        "order": settings["order"],
+        "remarks": [remark.to_json() for remark in job.remarks],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
     }
 
@@ -218,7 +258,8 @@ def _print(reference: ReferenceTable, settings: dict[str, Any]) -> None:
     console.print(f"{n_rows:,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
     accuracy = settings["accuracy"]
     found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
+    in_order = ", in order of time" if reference.order.is_known else ""
     console.print(
-        f"Cross-validated accuracy on the reference: {found} (always the most frequent class: "
+        f"Cross-validated accuracy on the reference{in_order}: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
     )

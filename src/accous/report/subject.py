@@ -75,10 +75,13 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     """Return the subject of a report on a model's folder."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
     accuracy = pipeline.settings["accuracy"]
+    order = pipeline.settings.get("order", {"by": None})  # models of earlier versions have none
+    in_order = ", in order of time" if order["by"] else ""
+    settings["order"] = {None: "not known", "rows": "as in the file", "time": f"by {order.get('column')}"}[order["by"]]
     settings["accuracy"] = (
         "unknown: the reference has too few rows to cross-validate"
         if accuracy is None
-        else f"{accuracy:.1%}, cross-validated on the reference"
+        else f"{accuracy:.1%}, cross-validated on the reference{in_order}"
     )
     settings["largest_class"] = f"{pipeline.settings['largest_class']:.1%} of the reference"
     if "widths" in settings:

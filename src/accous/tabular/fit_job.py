@@ -12,12 +12,12 @@ from typing import Any
 
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous.exceptions import CheckpointError
+from accous.exceptions import CheckpointError, ParameterError, TrapWarning
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
 from accous.tabular.folder import save_table_model
-from accous.tabular.formats.chunks import BadRow
+from accous.tabular.formats.chunks import BadRow, TableReader, no_such_column
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.writing import RowsOutput
@@ -25,6 +25,7 @@ from accous.tabular.job_record import require_free
 from accous.tabular.named_ratios import make_ratio
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.table_model import TableModel
+from accous.tabular.traps import Remark
 
 __all__ = ["FitJob", "FitRequest"]
 
@@ -43,6 +44,12 @@ class FitRequest:
         Where to save the model.
     drop, categorical : list of str
         Columns to leave out, and columns to read as categories.
+    time : str, optional
+        The column that gives the rows their order in time.
+    is_ordered : bool, optional
+        Whether the rows already are in order of time; None looks for a date column that gives the order.
+    keep_as_feature : list of str
+        Columns to use even if they look like ids, counters or times.
     ratio : str
         Name of the ratio estimator.
     feature_map, loss, max_ratio : optional
@@ -65,6 +72,9 @@ class FitRequest:
     folder: Path
     drop: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
+    time: str | None = None
+    is_ordered: bool | None = None
+    keep_as_feature: list[str] = field(default_factory=list)
     ratio: str = "accous"
     feature_map: str | None = None
     loss: str | None = None
@@ -122,19 +132,35 @@ class FitJob:
             request.reference, request.table_format, encoding=request.encoding, separator=request.separator
         )
         table, self.label = with_labels(table, request.label)
-        self._choices = Choices(
+        choices = Choices(
             tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
             tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
+            _time_column(request, table),
+            tuple(chosen_columns("--keep-as-feature", request.keep_as_feature, table.columns, table.name)),
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
-        self.reference: ReferenceTable = read_reference(table, self.label, self._choices, skips_bad=request.skips_bad)
+        self.reference: ReferenceTable = read_reference(
+            table, self.label, choices, skips_bad=request.skips_bad, is_ordered=request.is_ordered
+        )
         if self.reference.bad_rows and request.rejects is not None:
             _write_rejects(self.reference.bad_rows, request.rejects)
 
+    @property
+    def remarks(self) -> list[Remark]:
+        """What you should know about the reference: how it is ordered, and which traps it has."""
+        sentence = self.reference.order.sentence()
+        order = [] if sentence is None else [Remark("order", self.reference.order.column, sentence)]
+        return order + self.reference.remarks
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the rows of ``reference`` are in order of time."""
+        return self.reference.order.is_known
+
     def cross_validate(self) -> float | None:
-        """Return the cross-validated accuracy; None where there are too few rows."""
-        with _without_warnings_about_classes():
-            return cross_validate(self.reference, self._choices, C=self._request.C, seed=self._request.seed)
+        """Return the cross-validated accuracy, in order of time if there is one; None where there are too few rows."""
+        with _without_warnings():
+            return cross_validate(self.reference, C=self._request.C, seed=self._request.seed)
 
     def fit_and_save(self, accuracy: float | None) -> TableModel:
         """Fit on the whole reference and save the model.
@@ -145,7 +171,7 @@ class FitJob:
             The cross-validated one, to be saved with the model.
         """
         request, reference = self._request, self.reference
-        with _without_warnings_about_classes():
+        with _without_warnings():
             model = AdaptiveClassifier(ratio=self._ratio, C=request.C, random_state=request.seed)
             model.fit(reference.X, reference.y)
         table_model = TableModel(
@@ -165,12 +191,22 @@ class FitJob:
     def _settings(self, accuracy: float | None) -> dict[str, Any]:
         request, y = self._request, self.reference.y
         settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
-        settings |= {"C": request.C, "seed": request.seed}
+        settings |= {"C": request.C, "seed": request.seed, "order": self.reference.order.to_json()}
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
         settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
         return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+
+
+def _time_column(request: FitRequest, table: TableReader) -> str | None:
+    if request.time is None:
+        return None
+    if request.is_ordered is not None:
+        raise ParameterError("--time sorts the rows: leave out --ordered and --unordered, or --time.")
+    if request.time not in table.columns:
+        raise no_such_column(table, request.time)
+    return request.time
 
 
 def _write_rejects(bad_rows: list[BadRow], path: str) -> None:
@@ -181,8 +217,9 @@ def _write_rejects(bad_rows: list[BadRow], path: str) -> None:
 
 
 @contextmanager
-def _without_warnings_about_classes() -> Iterator[None]:
-    """Silence scikit-learn's warning about many classes, which every fit would repeat."""
+def _without_warnings() -> Iterator[None]:
+    """Silence scikit-learn's warning about many classes, and those of traps: the job has its own remarks on both."""
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrapWarning)
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly, to_texts
+from accous.tabular.order import RowOrder, find_order, put_in_order
+from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
 __all__ = ["ReferenceTable", "cross_validate", "read_reference"]
 
@@ -37,6 +40,12 @@ class ReferenceTable:
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
         The rows set aside.
+    order : RowOrder
+        What orders the rows of ``frame``, ``X`` and ``y``: if it is known, they are in order of time.
+    choices : Choices
+        About the columns: the user's, and the traps that are left out.
+    remarks : list of Remark
+        The traps.
     """
 
     frame: pl.DataFrame
@@ -44,10 +53,15 @@ class ReferenceTable:
     encoder: ColumnEncoder
     X: NDArray[np.float64]
     bad_rows: list[BadRow]
+    order: RowOrder
+    choices: Choices
+    remarks: list[Remark]
 
 
-def read_reference(table: TableReader, label: str, choices: Choices, *, skips_bad: bool) -> ReferenceTable:
-    """Read a labelled table and learn how to encode its columns.
+def read_reference(
+    table: TableReader, label: str, choices: Choices, *, skips_bad: bool, is_ordered: bool | None = None
+) -> ReferenceTable:
+    """Read a labelled table, put its rows in order of time if there is one, and learn how to encode its columns.
 
     Parameters
     ----------
@@ -57,51 +71,99 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     choices : Choices
     skips_bad : bool
         Whether bad rows are set aside, or are an error.
+    is_ordered : bool, optional
+        Whether the rows are in order of time already; None looks for a date column that gives the order.
     """
-    wanted = _columns_to_read(table, label, choices)
-    pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
+    frame, pieces = _read_frame(table, label, choices)
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
-    frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
-    frame = frame.with_columns(pl.lit(None).alias(name) for name in choices.drop).select(exactly(table.columns))
     labels = to_texts(frame[label])
     is_good = labels.is_not_null().to_numpy().copy()
     bad_rows += [_bad_row(pieces, int(row), label, "the label is missing") for row in np.flatnonzero(~is_good)]
     frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
-    encoder = ColumnEncoder.learn(frame.filter(is_good), choices)
+    order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
+    ordered = put_in_order(frame, order)
+    good = frame[ordered.rows[is_good[ordered.rows]]]
+    choices, remarks = leave_out_traps(good, choices, has_order=is_ordered is not False)
+    encoder = ColumnEncoder.learn(good, choices)
     features = encoder.encode(frame)
-    for bad in features.bad_values:
-        if is_good[bad.row]:
-            is_good[bad.row] = False
-            bad_rows.append(_bad_row(pieces, bad.row, bad.column, bad.reason))
+    bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
+    bad_values += [(int(row), str(order.column), "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]
+    for row, column, reason in bad_values:
+        if is_good[row]:
+            is_good[row] = False
+            bad_rows.append(_bad_row(pieces, row, column, reason))
     bad_rows.sort(key=lambda bad: bad.end)
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
-    y = _as_classes(labels.filter(is_good), label, table.name)
-    return ReferenceTable(frame.filter(is_good), y, encoder, np.ascontiguousarray(features.X[is_good]), bad_rows)
+    rows = ordered.rows[is_good[ordered.rows]]
+    y = _as_classes(labels[rows], label, table.name)
+    frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
+    remarks += remarks_on_texts(frame, encoder.plans) + remarks_on_labels(frame, encoder.plans, y)
+    return ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks)
 
 
-def cross_validate(reference: ReferenceTable, choices: Choices, *, C: float, seed: int) -> float | None:
-    """Return the accuracy of five-fold cross-validation on the reference, preprocessing included.
+def cross_validate(reference: ReferenceTable, *, C: float, seed: int) -> float | None:
+    """Return the cross-validated accuracy on the reference, preprocessing included.
+
+    If the rows are in order of time, they are divided into five blocks, and each block is predicted by a fit on all
+    blocks before it. Otherwise there are five random folds.
 
     It is None if there are too few rows: a fold is empty, or the others have a single class or no usable column.
     """
+    if reference.order.is_known:
+        return _chain_forward(reference, C)
     fold_of_row = _folds(reference.y, seed)
     is_right = np.zeros(len(reference.y), dtype=bool)
     for fold in range(_N_FOLDS):
         is_held = fold_of_row == fold
         if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
             return None
-        try:
-            encoder = ColumnEncoder.learn(reference.frame.filter(~is_held), choices)
-        except DataError:
+        predicted = _predict_rest(reference, np.flatnonzero(~is_held), np.flatnonzero(is_held), C)
+        if predicted is None:
             return None
-        model = AdaptiveClassifier(ratio=NoShift(), C=C)
-        model.fit(encoder.encode(reference.frame.filter(~is_held)).X, reference.y[~is_held])
-        predicted = model.predict(encoder.encode(reference.frame.filter(is_held)).X)
         is_right[is_held] = predicted == reference.y[is_held]
     return float(is_right.mean())
+
+
+def _chain_forward(reference: ReferenceTable, C: float) -> float | None:
+    """Return the accuracy on the second to fifth block of rows, each predicted from all rows before it."""
+    n_rows = len(reference.y)
+    cuts = np.linspace(0, n_rows, _N_FOLDS + 1).astype(int)
+    if n_rows < 2 * _N_FOLDS:
+        return None
+    n_right = n_tested = 0
+    for start, end in pairwise(cuts[1:]):
+        predicted: Any = reference.y[0]  # while there is a single class, it is all that a model can predict
+        if len(np.unique(reference.y[:start])) > 1:
+            predicted = _predict_rest(reference, np.arange(start), np.arange(start, end), C)
+        if predicted is not None:
+            n_right += int((predicted == reference.y[start:end]).sum())
+            n_tested += end - start
+    return n_right / n_tested if n_tested else None
+
+
+def _predict_rest(
+    reference: ReferenceTable, rows: NDArray[np.intp], rest: NDArray[np.intp], C: float
+) -> NDArray[Any] | None:
+    """Predict the rest by a fit on these rows; None if they have no usable column."""
+    try:
+        encoder = ColumnEncoder.learn(reference.frame[rows], reference.choices)
+    except DataError:
+        return None
+    model = AdaptiveClassifier(ratio=NoShift(), C=C)
+    model.fit(encoder.encode(reference.frame[rows]).X, reference.y[rows])
+    return model.predict(encoder.encode(reference.frame[rest]).X)
+
+
+def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.DataFrame, list[Chunk]]:
+    """Return the whole table, with empty columns in place of those that are dropped, and its chunks."""
+    wanted = _columns_to_read(table, label, choices)
+    pieces = [chunk for chunk in table.chunks(wanted, Position()) if chunk is not None]
+    frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in table.columns if name not in wanted)
+    return frame.select(exactly(table.columns)), pieces
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
@@ -111,9 +173,11 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     require_usable(table, [label])
     if label in choices.drop:
         raise ParameterError(f"The label {label!r} cannot be dropped.")
+    if label == choices.time:
+        raise ParameterError(f"--time {label} is the label: name another column.")
     # A column of the file that is dropped is not even read: nothing in it can make a row a bad one. An embedding of
     # which single numbers are dropped is read and checked as a whole.
-    wanted = [name for name in table.columns if name not in choices.drop]
+    wanted = [name for name in table.columns if name not in choices.drop or name == choices.time]
     if wanted == [label]:
         raise DataError(f"{table.name} has no column other than the label {label!r}: drop fewer columns, or add some.")
     return wanted

@@ -80,7 +80,8 @@ class ColumnEncoder:
         encoder = cls(tuple(plan_column(frame[name], choices) for name in frame.columns))
         if not encoder.used:
             raise DataError(
-                "No column of the reference can be used as a feature: every one is constant, empty or text."
+                "No column of the reference can be used as a feature: every one is constant, empty, text, an id or a "
+                "counter."
             )
         return encoder
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from accous.exceptions import DataError
 from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
 from accous.tabular.formats.values import is_usable, texts_to_times, to_numbers, to_texts, to_times
 
-__all__ = ["Choices", "plan_column"]
+__all__ = ["Choices", "date_form", "plan_column"]
 
 _SHARE_OF_KIND = 0.9
 _RAREST_SHARE, _RAREST_COUNT, _MOST_LEVELS, _MOST_RARE = 0.005, 5, 50, 1000
@@ -42,10 +43,16 @@ class Choices:
     ----------
     drop, categorical : tuple of str
         Columns to leave out, and columns to read as categories whatever they look like.
+    time : str, optional
+        The column that gives the rows their order in time. A date stays a feature, as a position in the year, the week
+        and the day; a number is left out.
     """
 
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
+    time: str | None = None
+    keep: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_column(column: pl.Series, choices: Choices) -> Any:
@@ -55,25 +62,44 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
     goes for dates. Everything else is a category, unless nearly every value is different.
     """
     name = column.name
-    if name in choices.drop:
-        return LeftOutColumn(name, "dropped with --drop")
+    if name in choices.drop or name in choices.left_out:
+        return LeftOutColumn(name, choices.left_out.get(name, "dropped with --drop"))
     if not is_usable(column.dtype):
         return LeftOutColumn(name, "objects, bytes, durations and lists of different lengths cannot be used")
     # Typed numbers need no reading as texts, which takes most of the time where an embedding has hundreds of columns.
     if name not in choices.categorical and column.dtype.is_numeric() and _are_mostly_finite(column):
-        return _plan_number(column)
+        return _plan_number(column, choices)
     texts = to_texts(column)
     if texts.null_count() == len(texts):
         return LeftOutColumn(name, "all values are missing")
     if name in choices.categorical:
         return _plan_category(name, texts)
-    return _plan_by_values(column, texts)
+    return _plan_by_values(column, texts, choices)
 
 
-def _plan_by_values(column: pl.Series, texts: pl.Series) -> Any:
+def date_form(column: pl.Series, texts: pl.Series) -> str | None:
+    """Return the format of the dates in a column, empty if they are typed; None if the column does not hold dates.
+
+    Parameters
+    ----------
+    column : polars.Series
+    texts : polars.Series
+        The column, or some of its rows, as `to_texts` returns it.
+    """
+    if column.dtype in (pl.Date, pl.Datetime):
+        return ""
+    if column.dtype != pl.String:
+        return None
+    n_values = len(texts) - texts.null_count()
+    readable = {form: n_values - int(texts_to_times(texts, form)[1].sum()) for form in _DATE_FORMS}
+    best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
+    return best if readable[best] >= max(1.0, _SHARE_OF_KIND * n_values) else None
+
+
+def _plan_by_values(column: pl.Series, texts: pl.Series, choices: Choices) -> Any:
     if _are_numbers(column, texts):
-        return _plan_number(column)
-    form = _date_form(column, texts)
+        return _plan_number(column, choices)
+    form = date_form(column, texts)
     if form is not None:
         return _plan_date(column, form)
     return _plan_category(column.name, texts, is_sure=False)
@@ -93,7 +119,9 @@ def _are_numbers(column: pl.Series, texts: pl.Series) -> bool:
     return n_numbers >= _SHARE_OF_KIND * (len(texts) - texts.null_count())
 
 
-def _plan_number(column: pl.Series) -> NumberColumn | LeftOutColumn:
+def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutColumn:
+    if column.name == choices.time and column.name not in choices.keep:
+        return LeftOutColumn(column.name, "the time of the rows: every future time lies outside the reference")
     values, is_bad = to_numbers(column)
     is_there = ~np.isnan(values) & ~is_bad
     median = float(np.median(values[is_there]))
@@ -107,17 +135,6 @@ def _plan_number(column: pl.Series) -> NumberColumn | LeftOutColumn:
     if deviation <= _SMALLEST_DEVIATION * max(1.0, abs(mean)):
         return LeftOutColumn(column.name, "always the same value")
     return NumberColumn(column.name, median, mean, deviation, bool(np.isnan(values).any()))
-
-
-def _date_form(column: pl.Series, texts: pl.Series) -> str | None:
-    if column.dtype in (pl.Date, pl.Datetime):
-        return ""
-    if column.dtype != pl.String:
-        return None
-    n_values = len(texts) - texts.null_count()
-    readable = {form: n_values - int(texts_to_times(texts, form)[1].sum()) for form in _DATE_FORMS}
-    best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
-    return best if readable[best] >= _SHARE_OF_KIND * n_values else None
 
 
 def _plan_date(column: pl.Series, form: str) -> DateColumn | LeftOutColumn:

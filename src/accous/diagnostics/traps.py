@@ -1,0 +1,112 @@
+"""Columns that mislead a model: counters, and columns that determine the label by themselves; and too small classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray, IntArray
+
+__all__ = [
+    "FEWEST_ROWS_PER_CLASS",
+    "columns_of_label",
+    "follows_rows",
+    "is_number_per_row",
+    "rare_classes",
+    "share_predicted_alone",
+]
+
+FEWEST_ROWS_PER_CLASS = 10
+_FEWEST_ROWS = 30
+_LEAST_CORRELATION, _LEAST_SHARE_OF_STEPS, _FEWEST_STEPS = 0.95, 0.98, 4
+_LARGEST_CLASS, _ALONE = 0.95, 0.99
+_SAMPLE, _DEVIATIONS = 64, 3.5
+_SUSPICIOUS = 0.1  # label changes along a sorted column, as a share of those by chance
+
+
+def follows_rows(values: FloatArray) -> bool:
+    """Whether a column counts the rows: it rises (or falls) with them nearly without exception.
+
+    The rank correlation with the row order exceeds 0.95. In addition, 98 % of the steps that change the value go in the
+    same direction, or all values are different whole numbers. A measurement that rises slowly fails the second
+    condition, because it also takes steps back.
+
+    Examples
+    --------
+    >>> rows = np.arange(100.0)
+    >>> follows_rows(rows // 7), follows_rows(rows + 3.0 * np.sin(rows))
+    (True, False)
+    """
+    known = values[~np.isnan(values)]
+    steps = np.diff(known)
+    steps = steps[steps != 0.0]
+    if len(known) < max(_FEWEST_ROWS, 0.9 * len(values)) or len(steps) < _FEWEST_STEPS:
+        return False
+    n_up = int((steps > 0.0).sum())
+    one_way = max(n_up, len(steps) - n_up) >= _LEAST_SHARE_OF_STEPS * len(steps)
+    # A share of steps is cheap to compute, and rules nearly every column out.
+    if not one_way and not is_number_per_row(known):
+        return False
+    return abs(_rank_correlation_with_rows(known)) > _LEAST_CORRELATION
+
+
+def is_number_per_row(values: FloatArray) -> bool:
+    """Whether all values are different whole numbers."""
+    return bool((values % 1.0 == 0.0).all()) and len(np.unique(values)) == len(values)
+
+
+def columns_of_label(X: FloatArray, labels: IntArray) -> list[tuple[int, float]]:
+    """Return the columns that predict the label by themselves with more than 99 % accuracy, and their accuracy.
+
+    Nothing is returned if one class has 95 % of the rows. A sample of the rows rules nearly every column out: where a
+    column determines the label, the label changes only a few times along the sorted column.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    labels : array of shape (n_rows,)
+        Class numbers.
+    """
+    n_rows = len(labels)
+    shares = np.bincount(labels) / n_rows
+    if n_rows < _FEWEST_ROWS or shares.max() >= _LARGEST_CLASS:
+        return []
+    rows = np.arange(0, n_rows, max(1, n_rows // _SAMPLE))
+    sample = labels[rows]
+    ordered = sample[np.argsort(X[rows], axis=0, kind="stable")]
+    n_changes = (ordered[1:] != ordered[:-1]).sum(axis=0)
+    by_chance = len(rows) * (1.0 - float(shares @ shares))
+    most_changes = max(2.0, by_chance - _DEVIATIONS * np.sqrt(0.5 * by_chance))
+    found = []
+    for column in np.flatnonzero(n_changes <= most_changes).tolist():
+        accuracy = share_predicted_alone(X[:, column], labels)
+        if accuracy > _ALONE:
+            found.append((column, accuracy))
+    return found
+
+
+def share_predicted_alone(values: FloatArray, labels: IntArray) -> float:
+    """Return the cross-validated accuracy of a decision tree on one column; 0 if it is clearly lower than 99 %."""
+    shares = np.bincount(labels) / len(labels)
+    ordered = labels[np.argsort(values, kind="stable")]
+    n_changes = int((ordered[1:] != ordered[:-1]).sum())
+    if n_changes > _SUSPICIOUS * len(labels) * (1.0 - float(shares @ shares)) + 10.0:
+        return 0.0
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree, folds = DecisionTreeClassifier(random_state=0), KFold(5, shuffle=True, random_state=0)
+    predicted = cross_val_predict(tree, np.nan_to_num(values)[:, None], labels, cv=folds)
+    return float((predicted == labels).mean())
+
+
+def rare_classes(labels: IntArray) -> NDArray[np.int64]:
+    """Return the class numbers with fewer than ten rows."""
+    counts = np.bincount(labels)
+    return np.flatnonzero((counts > 0) & (counts < FEWEST_ROWS_PER_CLASS))
+
+
+def _rank_correlation_with_rows(values: FloatArray) -> float:
+    from scipy.stats import rankdata
+
+    return float(np.corrcoef(rankdata(values), np.arange(len(values)))[0, 1])
