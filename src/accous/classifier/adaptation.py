@@ -31,6 +31,7 @@ from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
 from accous.ratio.online import OnlineDensityRatio
+from accous.turns import TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
 
 __all__ = ["AdaptiveClassifier"]
@@ -46,7 +47,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -155,7 +156,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             Base weights b, which the importance weights multiply.
         """
         self._check_parameters()
-        with unchanged_on_failure(self), one_blas_thread():
+        with self.turn(), unchanged_on_failure(self), one_blas_thread():
             rows = self._read(X, reset=True, min_rows=2)
             self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -173,7 +174,8 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         """Run one round: learn from an unlabelled batch of any size.
 
         An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
-        before the call.
+        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
+        predict do not wait; they use the state after the last complete round.
 
         Parameters
         ----------
@@ -185,14 +187,15 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         n_rows = count_rows(rows)
         if n_rows == 0:
             return self
-        if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
-            # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
-            self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
-        if self.rules_.limits_blas:
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
-            return self
-        with one_blas_thread():
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
+        with self.turn():
+            if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
+                # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
+                self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
+            if self.rules_.limits_blas:
+                self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
+                return self
+            with one_blas_thread():
+                self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
