@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
@@ -14,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
+from accous.classifier.events import log_events
 from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.monitoring import Monitoring
@@ -191,11 +193,10 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
             if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
                 # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
                 self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
-            if self.rules_.limits_blas:
-                self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
-                return self
-            with one_blas_thread():
-                self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
+            before = self.state_
+            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+                after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
+        log_events(before, after)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
