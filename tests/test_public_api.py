@@ -19,7 +19,7 @@ RATIO_NAMES = [
     "ULSIF",
 ]
 PUBLIC_NAMES = [
-    *sorted(["AccousError", "AdaptiveClassifier", *RATIO_NAMES]),
+    *sorted(["AccousError", "AdaptiveClassifier", "Alerts", *RATIO_NAMES]),
     "__version__",
     "datasets",
     "deep",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accous import datasets, deep, streams
     from accous.classifier.adaptation import AdaptiveClassifier
+    from accous.classifier.alerts import Alerts
     from accous.exceptions import AccousError
     from accous.model_folders import load, save
     from accous.ratio.kliep import KLIEP
@@ -31,6 +32,7 @@ __all__ = [
     "ULSIF",
     "AccousError",
     "AdaptiveClassifier",
+    "Alerts",
     "LogisticRatio",
     "NoShift",
     "OnlineDensityRatio",
@@ -46,6 +48,7 @@ __all__ = [
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
     "AdaptiveClassifier": "accous.classifier.adaptation",
+    "Alerts": "accous.classifier.alerts",
     "KLIEP": "accous.ratio.kliep",
     "KMM": "accous.ratio.kmm",
     "LogisticRatio": "accous.ratio.logistic",

@@ -20,8 +20,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     moment leaves the previous save whole. A model that another program saved there is replaced. Nothing is pickled: a
     foreign ``estimator`` or ``feature_map`` is recorded by its class name, and you pass it to `load` again.
 
-    One process at a time may save to a folder, and not while the model is learning in another thread; any number of
-    processes may load from it meanwhile.
+    One process at a time may save to a folder; any number of processes may load from it meanwhile. If another thread
+    calls the model to learn, what is saved is the state after a complete round.
 
     Parameters
     ----------

@@ -52,11 +52,11 @@ def test_a_loaded_model_has_the_parameters_and_attributes_of_the_saved_one(name:
     accous.save(model, tmp_path)
     loaded = accous.load(tmp_path, **case.given)
     assert type(loaded) is type(model)
-    assert vars(loaded).keys() == vars(model).keys()
+    assert loaded.__getstate__().keys() == model.__getstate__().keys()
     assert repr(loaded) == repr(model)
     assert_same_parameters(loaded, model, case.given)
     if hasattr(model, "ratio_"):
-        assert vars(loaded.ratio_).keys() == vars(model.ratio_).keys()
+        assert loaded.ratio_.__getstate__().keys() == model.ratio_.__getstate__().keys()
         assert repr(loaded.ratio_) == repr(model.ratio_)
         assert loaded.classes_.dtype == model.classes_.dtype
         assert loaded.classes_.tolist() == model.classes_.tolist()

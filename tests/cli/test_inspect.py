@@ -46,7 +46,7 @@ def shown(capsys, *options: str) -> str:
 
 
 @pytest.mark.parametrize("is_adapted", [False, True], ids=["after fit", "after adapt"])
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--fail-if", "error > 100%"]], ids=["text", "json", "alerts"])
 def test_a_finished_model_is_shown_without_a_numerical_library(is_adapted, options, capsys):
     assert not is_adapted or main(ADAPT) == 0
     command = [sys.executable, "-c", LOADED, "inspect", "model", *options]
@@ -88,7 +88,7 @@ def test_a_run_that_stopped_at_a_bad_row_has_a_record_of_where_it_stopped(tmp_pa
 
 def test_a_record_of_another_version_is_not_read(capsys):
     expected = shown(capsys)
-    rewrite_manifest(summary={"version": 2, "state": {"rounds": -1}})
+    rewrite_manifest(summary={"version": 1_000, "state": {"rounds": -1}})
     assert shown(capsys) == expected
 
 
@@ -108,3 +108,60 @@ def test_damage_is_reported_as_by_a_load(kind, capsys):
 def test_a_folder_without_a_model_is_named(capsys):
     assert main(["inspect", "nowhere"]) == 1
     assert "nowhere holds no saved model" in capsys.readouterr().err
+
+
+# --- alerts ---------------------------------------------------------------------------------------------------
+
+
+def checked(capsys, *options: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["inspect", "model", *options])
+    return code, *capsys.readouterr()
+
+
+def test_a_condition_that_holds_gives_exit_code_3_and_a_line_for_a_pager(capsys):
+    assert main(ADAPT) == 0
+    state = json.loads(shown(capsys, "--json"))
+    options = ["--fail-if", "error >= 0%", "--fail-if", "effective_rows < 1", "--fail-if", "verdict != 'not verified'"]
+    code, out, err = checked(capsys, *options)
+    assert (code, err) == (3, "")
+    first, second = map(json.loads, out.splitlines())
+    assert list(first) == ["alert", "value", "model", "round", "reason"]
+    assert (first["alert"], first["value"]) == ("error >= 0%", state["estimated_error"])
+    assert (first["model"], first["round"]) == ("model", 10)
+    assert first["reason"] == f"The estimated error is {state['estimated_error']:.1%}."
+    assert second["value"] == state["trust"]
+
+
+def test_conditions_that_do_not_hold_print_nothing(capsys):
+    assert checked(capsys, "--fail-if", "error > 100%", "--fail-if", "drift") == (0, "", "")
+
+
+def test_json_is_the_state_with_a_list_of_alerts(capsys):
+    state = json.loads(shown(capsys, "--json"))
+    code, out, _ = checked(capsys, "--json", "--fail-if", "overlap == 100%", "--fail-if", "drift")
+    assert code == 3
+    found = json.loads(out)
+    assert [alert["alert"] for alert in found.pop("alerts")] == ["overlap == 100%"]
+    assert found == state
+
+
+def test_a_value_that_is_not_known_is_remarked_on_and_no_alert(capsys):
+    options = ["--fail-if", "measured_error > 0%"]
+    assert checked(capsys, *options) == (0, "", "Not known, so not an alert: measured_error > 0%\n")
+    assert checked(capsys, *options, "--quiet") == (0, "", "")
+
+
+def test_what_is_not_a_condition_is_a_wrong_argument(capsys):
+    code, out, err = checked(capsys, "--fail-if", "error is large")
+    assert (code, out) == (2, "")
+    assert err.startswith("accous: 'error is large' is not a condition; allowed is a comparison (< <= > >= == !=) of")
+    assert err.count("\n") == 1
+
+
+def test_the_record_has_what_the_conditions_read(capsys):
+    assert main(ADAPT) == 0
+    model = load_table_model(Path("model")).model
+    state = json.loads(shown(capsys, "--json"))
+    assert state["share_out_of_bound"] == model.trust_.share_out_of_bound
+    assert state["last_drift_round"] == (model.drift_events_[-1].round if model.drift_events_ else 0)

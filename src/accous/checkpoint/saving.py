@@ -74,11 +74,13 @@ def save_with(
     try:
         _prepare(folder)
         reference = _write_reference(model, folder)
-        plain = state_to_plain(model)
+        with model.turn():
+            plain = state_to_plain(model)
+            # A ratio estimator of the user's need not count its rounds.
+            n_rounds = int(getattr(model, "n_rounds_", 0))
         if progress is not None:
             plain["progress"] = progress
-        # A ratio estimator of the user's need not count its rounds.
-        state = write_data(folder, f"state-{int(getattr(model, 'n_rounds_', 0))}", plain)
+        state = write_data(folder, f"state-{n_rounds}", plain)
         write_manifest(folder, Manifest(description, reference, state, attached, summary))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)

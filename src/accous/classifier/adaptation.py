@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
@@ -14,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
+from accous.classifier.events import log_events
 from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.monitoring import Monitoring
@@ -32,6 +34,7 @@ from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
 from accous.ratio.online import OnlineDensityRatio
+from accous.turns import TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
 
 __all__ = ["AdaptiveClassifier"]
@@ -47,7 +50,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -162,7 +165,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             rows are not checked.
         """
         self._check_parameters()
-        with unchanged_on_failure(self), one_blas_thread():
+        with self.turn(), unchanged_on_failure(self), one_blas_thread():
             rows = self._read(X, reset=True, min_rows=2)
             self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -181,7 +184,8 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         """Run one round: learn from an unlabelled batch of any size.
 
         An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
-        before the call.
+        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
+        predict do not wait; they use the state after the last complete round.
 
         Parameters
         ----------
@@ -193,14 +197,14 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         n_rows = count_rows(rows)
         if n_rows == 0:
             return self
-        if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
-            # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
-            self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
-        if self.rules_.limits_blas:
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
-            return self
-        with one_blas_thread():
-            self.state_ = play_round(self.rules_, self.state_, rows, X_batch, n_rows)
+        with self.turn():
+            if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
+                # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
+                self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
+            before = self.state_
+            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+                after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
+        log_events(before, after)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -89,8 +89,9 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 130 when
-        interrupted, 143 when terminated, 141 when the reader of the output has closed it.
+        0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 3 if a condition of
+        ``accous inspect --fail-if`` holds; 130 when interrupted, 143 when terminated, 141 when the reader of the output
+        has closed it.
     """
     try:
         # Without typer's own handling, which prints a box and the usage for every wrong argument.

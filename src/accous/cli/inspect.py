@@ -18,12 +18,49 @@ Examples:
 `accous inspect model/`
 
 `accous inspect model/ --json | jq .rounds`
+
+`accous inspect model/ --fail-if "error > 20%" --fail-if drift || page-someone`
 """
+ALERT_EXIT_CODE = 3
 _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+_FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if", metavar="CONDITION", help="End with exit code 3 if this holds, such as 'error > 20%' or drift.",
+    ),
+]  # fmt: skip
 
 
-def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int:
-    """Show what a model has learned so far, and the progress of its last run."""
+def inspect(model: _Model, fail_if: _FailIf = None, quiet: Quiet = False, as_json: AsJson = False) -> int:
+    """Show what a model has learned so far, and the progress of its last run.
+
+    With `--fail-if`, print one line of JSON for each condition that holds instead, and end with exit code 3 if there is
+    one. You can give the option several times.
+    """
+    from accous.diagnostics.alerts import parse_condition
+
+    conditions = [parse_condition(text) for text in fail_if or []]
+    summary = _summary(model)
+    state = summary["state"]
+    alerts = [condition.alert(state) for condition in conditions if condition.check(state)]
+    found = [{"alert": each.alert, "value": each.value, "model": str(model)} | each.to_json() for each in alerts]
+    if as_json:
+        shown = {**state, "alerts": found} if conditions else state
+        typer.echo(json.dumps(shown, indent=2, allow_nan=False))
+    elif conditions:
+        for line in found:
+            typer.echo(json.dumps(line, allow_nan=False))
+    else:
+        _print(summary, is_brief=quiet)
+    if not quiet:
+        for condition in conditions:
+            if condition.check(state) is None:
+                typer.echo(f"Not known, so not an alert: {condition.text}", err=True)
+    return ALERT_EXIT_CODE if alerts else 0
+
+
+def _summary(model: Path) -> dict[str, Any]:
+    """Return what the last save wrote, or compute it from the model."""
     from accous.tabular.summary import read_table_model_summary
 
     summary = read_table_model_summary(model)
@@ -32,11 +69,7 @@ def inspect(model: _Model, quiet: Quiet = False, as_json: AsJson = False) -> int
         from accous.tabular.summary import summarize_table_model
 
         summary = summarize_table_model(load_table_model(model))
-    if as_json:
-        typer.echo(json.dumps(summary["state"], indent=2, allow_nan=False))
-        return 0
-    _print(summary, is_brief=quiet)
-    return 0
+    return summary
 
 
 def _print(summary: dict[str, Any], *, is_brief: bool) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.turns import LOCK_NAME, TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows
 
 __all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
@@ -54,7 +55,7 @@ class LearnedAttributes:
             check_is_fitted(self, attribute)
 
 
-class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
+class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
@@ -208,7 +209,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         y : ignored
             Present for scikit-learn's conventions.
         """
-        with unchanged_on_failure(self), one_blas_thread():
+        with self.turn(), unchanged_on_failure(self), one_blas_thread():
             # Compute everything from the copy: a saved model keeps its memory order, so it resumes with the same bits.
             reference = own_copy(self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS), X_reference)
             self._start(reference)
@@ -219,7 +220,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         """Run one round: learn from an unlabelled batch of any size.
 
         An empty batch changes nothing and does not count as a round. On an unfitted estimator this calls ``fit``, as
-        scikit-learn's checks require.
+        scikit-learn's checks require. Several threads may call it at once: they take turns, and no batch is lost.
 
         Parameters
         ----------
@@ -227,10 +228,11 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         y : ignored
             Present for scikit-learn's conventions.
         """
-        if not self._is_fitted():
-            return self.fit(X_batch, y)
-        X = self._read(X_batch, reset=False, min_rows=0)
-        return self._play_rows(X) if count_rows(X) else self
+        with self.turn():
+            if not self._is_fitted():
+                return self.fit(X_batch, y)
+            X = self._read(X_batch, reset=False, min_rows=0)
+            return self._play_rows(X) if count_rows(X) else self
 
     def _play_rows(self, X: Any) -> Self:
         """Run one round on at least one row returned by ``read``."""
@@ -246,6 +248,7 @@ class RatioEstimator(LearnedAttributes, BaseEstimator, ABC):
         """Return a copy that learns independently; both share what was learned so far and never modify it."""
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
+        other.__dict__.pop(LOCK_NAME, None)
         return other
 
     def predict_ratio(self, X: Any) -> FloatArray:

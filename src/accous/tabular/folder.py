@@ -36,11 +36,13 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         "settings": table_model.settings,
         "columns": table_model.encoder.to_json(),
     }
-    progress = {
-        "history": to_plain(table_model.history),
-        "job": to_plain(table_model.job),
-    }
-    save_with(table_model.model, folder, attached, progress, summarize_table_model(table_model) if is_last else None)
+    with table_model.turn():
+        progress = {
+            "history": to_plain(table_model.history),
+            "job": to_plain(table_model.job),
+        }
+        summary = summarize_table_model(table_model) if is_last else None
+        save_with(table_model.model, folder, attached, progress, summary)
 
 
 def load_table_model(folder: Path) -> TableModel:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 1
+_VERSION = 2
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -60,6 +60,8 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
 
 
 def _state(table_model: TableModel) -> dict[str, Any]:
+    from accous.classifier.alerts import READINGS
+
     model = table_model.model
     risk = model.risk_estimate_
     learners = {}
@@ -81,6 +83,8 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "largest_weight": float(model.reference_weight_.max()),
         "estimated_error": _finite(risk),
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
+        "share_out_of_bound": _finite(READINGS["share_out_of_bound"](model)),
+        "last_drift_round": READINGS["last_drift_round"](model),
         "trust": model.trust_.verdict,
         "trust_reason": model.trust_.reason,
         "weight_of_interval_length": learners,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import class_numbers, predictions_frame
+from accous.turns import TakesTurns
 
 __all__ = ["PlayedRound", "TableModel"]
 
@@ -48,7 +50,7 @@ class PlayedRound:
 
 
 @dataclass(kw_only=True)
-class TableModel:
+class TableModel(TakesTurns):
     """An adaptive classifier that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -128,7 +130,8 @@ class TableModel:
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
         """Play one round: predict the rows, then learn from them how the inputs drift.
 
-        An empty frame is not a round: the result is empty and nothing is learned.
+        An empty frame is not a round: the result is empty and nothing is learned. Several threads may call this at
+        once: they take turns, and no frame is lost. Threads that call `predict` do not wait.
 
         Parameters
         ----------
@@ -168,14 +171,15 @@ class TableModel:
         count_errors : callable, optional
             Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
         """
-        if learns_first:
-            self.model.adapt(X)
-        scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
-        if not learns_first:
-            self.model.adapt(X)
-        counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
-        self.history.add(self.model, len(X), *counts)
-        return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+        with self.turn():
+            if learns_first:
+                self.model.adapt(X)
+            scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
+            if not learns_first:
+                self.model.adapt(X)
+            counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
+            self.history.add(self.model, len(X), *counts)
+            return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
         features = self.prepare(frame)
@@ -189,7 +193,8 @@ class TableModel:
 
     def _result(self, X: NDArray[np.float64]) -> PlayedRound:
         """Predict only; the classifier itself refuses a batch without rows."""
-        model, n_classes = self.model, len(self.model.classes_)
+        # All answers come from one round, also if another thread learns meanwhile.
+        model, n_classes = copy(self.model), len(self.model.classes_)
         if not len(X):
             return PlayedRound(
                 model.n_rounds_, np.zeros(0 if n_classes == 2 else (0, n_classes)), np.zeros(0), _NO_COUNTS

@@ -1,0 +1,135 @@
+"""`accous.Alerts` calls once for every time a condition becomes true; rounds log what happens under the name accous."""
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accous import ULSIF, AdaptiveClassifier, Alerts
+from accous.classifier.events import log_events
+from accous.classifier.fallback import Fallback, next_veto
+from accous.diagnostics.alerts import Alert
+from accous.exceptions import ParameterError
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.table_model import TableModel
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.normal(size=(300, 3))
+Y = (X[:, 0] > 0).astype(int)
+
+
+def fitted(**parameters: Any) -> AdaptiveClassifier:
+    return AdaptiveClassifier(**parameters).fit(X, Y)
+
+
+def stream(shift: float, n_rounds: int = 100) -> list[Any]:
+    return list(np.random.default_rng(4).normal(loc=(shift, 0.0, 0.0), size=(n_rounds, 5, 3)))
+
+
+def test_a_condition_calls_when_it_becomes_true_and_again_only_after_it_was_false() -> None:
+    model, calls = fitted(), []
+    alerts = Alerts("overlap < 50%", calls.append)
+    batches = [batch for shift in (0.0, 8.0, 0.0, 8.0) for batch in stream(shift)]
+    held = [bool(alerts.check(model.adapt(batch))) for batch in batches]
+    becomes_true = [now and not before for before, now in zip([False, *held], held, strict=False)]
+    assert [call.round for call in calls] == [1 + number for number, is_new in enumerate(becomes_true) if is_new]
+    assert len(calls) == 2
+    assert sum(held) > 50
+    assert calls[0].alert == "overlap < 50%"
+    assert calls[0].value < 0.5
+
+
+def test_only_what_the_conditions_need_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdaptiveClassifier, "risk_", property(lambda _: pytest.fail("not asked for")))
+    monkeypatch.setattr(AdaptiveClassifier, "trust_", property(lambda _: pytest.fail("not asked for")))
+    assert Alerts(["drift", "overlap < 1%", "effective_rows < 1"]).check(fitted().adapt(X[:5])) == []
+
+
+def test_every_field_is_read_from_the_model() -> None:
+    model = fitted().adapt(X[:5])
+    texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
+    found = {alert.alert: alert.value for alert in Alerts([*texts, "verdict == good"]).check(model)}
+    risk = model.risk_
+    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_, 1.0]
+    assert found == dict(zip([*texts, "verdict == good"], [*values, "good"], strict=True))
+
+
+def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing() -> None:
+    calls: list[Alert] = []
+    alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%", "inputs != yes"], calls.append)
+    one_step = fitted(ratio=ULSIF(random_state=0))
+    assert alerts.check(one_step.adapt(X[:20])) == []
+    online = fitted().adapt(X[:20])
+    for model in (online, one_step, online):
+        alerts.check(model)
+    assert [call.alert for call in calls] == ["overlap >= 0%"]
+
+
+def test_an_error_in_the_callback_reaches_the_caller_once() -> None:
+    def fail(alert: Alert) -> None:
+        raise RuntimeError(alert.alert)
+
+    alerts, model = Alerts("effective_rows > 1", fail), fitted()
+    with pytest.raises(RuntimeError, match="effective_rows > 1"):
+        alerts.check(model)
+    assert len(alerts.check(model)) == 1
+
+
+def test_table_models_are_checked_too() -> None:
+    model = fitted()
+    table_model = TableModel(model=model, encoder=ColumnEncoder([]), label="y", settings={})
+    assert Alerts("effective_rows > 1").check(table_model) == Alerts("effective_rows > 1").check(model) != []
+
+
+def test_a_wrong_condition_is_refused_at_once() -> None:
+    with pytest.raises(ParameterError, match="allowed is a comparison"):
+        Alerts(["drift", "error is large"])
+
+
+# --- logging --------------------------------------------------------------------------------------------------
+
+
+def test_drift_and_alerts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    model, alerts = fitted(), Alerts("drift")
+    for batch in stream(2.0, 200):
+        alerts.check(model.adapt(batch))
+    first = model.drift_events_[0]
+    messages = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "accous"]
+    begins = [text for level, text in messages if level == "INFO" and "the inputs changed" in text]
+    assert begins[0].startswith(f"Round {first.round}: the inputs changed (size ")
+    assert begins[0].endswith(", mainly x0.")
+    over = [text for level, text in messages if level == "INFO" and "is over" in text]
+    assert len(over) == sum(event.rounds_to_adapt is not None for event in model.drift_events_) > 0
+    warnings = [text for level, text in messages if level == "WARNING"]
+    expected = f"Round {first.round}: drift: The inputs changed in round {first.round}, within the last 64 rounds."
+    assert warnings[0] == expected
+
+
+def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytest.LogCaptureFixture) -> None:
+    before = fitted().adapt(X[:5]).state_
+    veto = next_veto(0.05, 0.01, 32, 3)
+    held = replace(before, n_rounds=32, fallback=Fallback(before.fallback.tempering, veto))
+    caplog.set_level(logging.INFO, logger="accous")
+    log_events(before, held)
+    log_events(held, held)
+    log_events(held, replace(before, n_rounds=64))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    taken, released = (record.getMessage() for record in caplog.records)
+    assert taken.startswith("Round 32: the fixed model makes the predictions, because the adapted one is worse by 5.0")
+    assert released == "Round 64: the adapted model makes the predictions again."
+
+
+def test_nothing_is_printed_unless_logging_is_configured() -> None:
+    code = """
+import numpy as np, accous
+X = np.random.default_rng(0).normal(size=(50, 2))
+model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
+print(len(accous.Alerts("effective_rows > 1").check(model)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("1\n", "")

@@ -1,0 +1,226 @@
+"""Threads that learn with one model take turns, readers do not wait, and the lock is not part of the model."""
+
+import copy
+import io
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import joblib
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+import accous
+from accous import ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous.ratio.base import RatioEstimator
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.columns.learning import Choices
+from accous.tabular.table_model import TableModel
+from accous.turns import LOCK_NAME
+from tests.waiting import PATIENCE
+
+N_THREADS, N_CALLS = 3, 100
+RANDOM = np.random.default_rng(0)
+REFERENCE = RANDOM.normal(size=(120, 3))
+LABELS = (REFERENCE[:, 0] > 0).astype(int)
+BATCHES = RANDOM.normal(loc=0.4, size=(N_THREADS, N_CALLS, 2, 3))
+RATIOS = [OnlineDensityRatio(), SingleLearnerRatio(), ULSIF(random_state=0), NoShift()]
+each_ratio = pytest.mark.parametrize("ratio", RATIOS, ids=lambda ratio: type(ratio).__name__)
+
+
+@pytest.fixture
+def _eager_thread_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def call_from_threads(learn: Callable[[Any], object], batches: Any = BATCHES) -> None:
+    """Each thread calls ``learn`` with its own batches; all of them start together."""
+    start = threading.Barrier(len(batches))
+
+    def work(own: Any) -> None:
+        start.wait()
+        for batch in own:
+            learn(batch)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in batches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def fitted_classifier(**parameters: Any) -> AdaptiveClassifier:
+    return AdaptiveClassifier(**parameters).fit(REFERENCE, LABELS)
+
+
+def table_model() -> TableModel:
+    reference = pl.DataFrame(REFERENCE, schema=["a", "b", "c"])
+    encoder = ColumnEncoder.learn(reference, Choices())
+    model = AdaptiveClassifier().fit(encoder.encode(reference).X, LABELS)
+    return TableModel(model=model, encoder=encoder, label="y", settings={})
+
+
+# --- no batch is lost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+@each_ratio
+def test_concurrent_rounds_of_a_classifier_are_all_played(ratio: RatioEstimator) -> None:
+    model = fitted_classifier(ratio=ratio)
+    call_from_threads(model.adapt)
+    assert model.n_rounds_ == model.ratio_.n_rounds_ == N_THREADS * N_CALLS
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+@pytest.mark.parametrize("ratio", RATIOS[:2], ids=lambda ratio: type(ratio).__name__)
+def test_concurrent_rounds_of_a_ratio_are_all_played(ratio: Any) -> None:
+    estimator = clone(ratio).fit(REFERENCE)
+    call_from_threads(estimator.partial_fit)
+    assert estimator.n_rounds_ == N_THREADS * N_CALLS
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+def test_of_threads_that_start_an_unfitted_ratio_one_fits_and_the_others_learn() -> None:
+    estimator = OnlineDensityRatio()
+    call_from_threads(estimator.partial_fit)
+    assert estimator.n_rounds_ == N_THREADS * N_CALLS - 1
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+def test_concurrent_steps_of_a_table_model_are_all_played_and_recorded() -> None:
+    model = table_model()
+    frames = [[pl.DataFrame(batch, schema=["a", "b", "c"]) for batch in own] for own in BATCHES]
+    rounds: list[int] = []
+    call_from_threads(lambda frame: rounds.append(model.step(frame)["round"][0]), frames)
+    assert sorted(rounds) == list(range(1, N_THREADS * N_CALLS + 1))
+    assert model.model.n_rounds_ == model.history.n_rounds == N_THREADS * N_CALLS
+    assert model.history.totals()["n_rows"] == BATCHES[..., 0].size
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+def test_a_failed_call_among_others_loses_no_round() -> None:
+    model = fitted_classifier()
+
+    def learn(batch: Any) -> None:
+        model.adapt(batch)
+        with pytest.raises(accous.AccousError):
+            model.adapt(np.full((1, 3), np.nan))
+
+    call_from_threads(learn)
+    assert model.n_rounds_ == N_THREADS * N_CALLS
+
+
+# --- readers --------------------------------------------------------------------------------------------------
+
+
+def readers() -> dict[str, tuple[Any, Callable[[Any], object]]]:
+    frame = pl.DataFrame(REFERENCE[:2], schema=["a", "b", "c"])
+    return {
+        "classifier": (fitted_classifier(), lambda model: (model.predict(REFERENCE), model.trust_, model.risk_)),
+        "ratio": (OnlineDensityRatio().fit(REFERENCE), lambda model: model.predict_ratio(REFERENCE)),
+        "table": (table_model(), lambda model: model.predict(frame)),
+    }
+
+
+@pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
+def test_readers_do_not_wait_while_another_thread_learns(name: str) -> None:
+    model, read = readers()[name]
+    answers: list[object] = []
+    with model.turn():
+        thread = threading.Thread(target=lambda: answers.append(read(model)), daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+    assert len(answers) == 1
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
+def test_a_prediction_of_a_table_model_comes_from_one_round() -> None:
+    batches = [pl.DataFrame(batch, schema=["a", "b", "c"]) for batch in BATCHES[0]]
+    model, probe = table_model(), pl.DataFrame(REFERENCE[:5], schema=["a", "b", "c"])
+    expected = [model.predict(probe)]
+    for batch in batches:
+        model.step(batch)
+        expected.append(model.predict(probe))
+    model = table_model()
+    seen: list[pl.DataFrame] = []
+    thread = threading.Thread(target=lambda: seen.extend(model.predict(probe) for _ in range(300)))
+    thread.start()
+    for batch in batches:
+        model.step(batch)
+    thread.join()
+    assert len(seen) == 300
+    for found in seen:
+        assert found.equals(expected[found["round"][0]])
+
+
+# --- the lock is not part of the model ------------------------------------------------------------------------
+
+
+def by_pickle(model: Any) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+def by_joblib(model: Any) -> Any:
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, by_pickle, by_joblib])
+@pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
+def test_copies_have_no_lock_and_make_their_own(name: str, duplicate: Callable[[Any], Any]) -> None:
+    model, _ = readers()[name]
+    with model.turn():
+        assert LOCK_NAME in vars(model)
+        other = duplicate(model)
+        assert LOCK_NAME not in vars(other)
+        assert other.turn() is not model.turn()
+        assert other.turn() is other.turn()
+
+
+def test_pickles_before_and_after_a_turn_are_the_same() -> None:
+    model = fitted_classifier()
+    del vars(model)[LOCK_NAME]
+    before = pickle.dumps(model)
+    with model.turn():
+        assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
+def test_a_saved_model_learns_on_after_it_is_loaded(name: str, tmp_path: Any) -> None:
+    model, _ = readers()[name]
+    with model.turn():
+        if name == "table":
+            model.settings = {"reference": "", "ratio": "accous", "accuracy": None}
+        accous.save(model, tmp_path / "saved")
+    other = accous.load(tmp_path / "saved")
+    learn = {"classifier": "adapt", "ratio": "partial_fit", "table": "step"}[name]
+    batches = BATCHES[0] if name != "table" else [pl.DataFrame(batch, schema=["a", "b", "c"]) for batch in BATCHES[0]]
+    call_from_threads(getattr(other, learn), [batches] * 2)
+    assert getattr(other, "model", other).n_rounds_ == 2 * N_CALLS
+
+
+def test_parameters_and_text_do_not_show_the_lock() -> None:
+    model = fitted_classifier().adapt(BATCHES[0, 0])
+    assert LOCK_NAME in vars(model)
+    assert model.get_params().keys() == AdaptiveClassifier().get_params().keys()
+    assert repr(model) == repr(AdaptiveClassifier())
+    assert vars(clone(model)).keys() == vars(AdaptiveClassifier()).keys()
+
+
+def test_a_failed_fit_leaves_the_lock_free() -> None:
+    model = fitted_classifier()
+    lock = model.turn()
+    with pytest.raises(accous.AccousError):
+        model.fit(np.full((3, 3), np.nan), [0, 1, 0])
+    assert model.turn() is lock
+    call_from_threads(model.adapt)
+    assert model.n_rounds_ == N_THREADS * N_CALLS
