@@ -11,6 +11,7 @@ from accous.arrays import FloatArray, from_plain, to_plain
 from accous.classifier.drift_watch import Watch, start_watch
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
+from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
 from accous.ratio.base import RatioEstimator
 
@@ -41,6 +42,8 @@ class AdaptationState:
         The safeguards that hold the adaptation back.
     watch : Watch
         What the rounds showed about the inputs.
+    recent : RecentRows
+        The last rows of the stream, as numbers.
     cache : dict
         Values computed from this state on first read.
     """
@@ -54,6 +57,7 @@ class AdaptationState:
     last_refit: int
     fallback: Fallback
     watch: Watch
+    recent: RecentRows
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -69,6 +73,7 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
         last_refit=0,
         fallback=start_fallback(ratio),
         watch=start_watch(ratio, n_features),
+        recent=NO_ROWS,
     )
 
 
@@ -76,6 +81,7 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
     plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
     plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
+    plain["recent"] = state.recent.to_plain()
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
             parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
@@ -90,6 +96,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         estimator=estimator,
         fallback=from_plain(Fallback, plain["fallback"]),
         watch=_watch_from_plain(plain["watch"]),
+        recent=recent_from_plain(plain.get("recent")),
         **{name: plain[name] for name in _STORED_AS_THEY_ARE},
     )
 
