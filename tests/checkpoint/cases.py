@@ -288,6 +288,7 @@ def history(case: Case, model: Any) -> dict[str, NDArray[Any]]:
 def insights_of(case: Case, model: Any) -> dict[str, NDArray[Any]]:
     """What the model tells of itself, digit for digit."""
     told = {name: repr(getattr(model, name)) for name in ("risk_estimate_", "risk_", "trust_", "drift_events_")}
+    told["recent rows"] = repr(model.state_.recent.to_plain())
     sets = model.predict_set(case.rows(1000, 20), alpha=0.2)
     return {name: np.asarray(text) for name, text in told.items()} | {"sets": sets}
 

@@ -287,6 +287,7 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
             names=self._names(),
             refit=self.refit,
             has_fallback=self.fallback == "auto",
+            has_numbers=self.estimator is None,
             # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
             limits_blas=self.erm_.limits_blas and ratio.is_free_of_blas,

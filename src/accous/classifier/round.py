@@ -44,6 +44,8 @@ class RoundRules:
     refit : {"auto", "always"} or int
     has_fallback : bool
         Whether the adaptation is held back while there is evidence against it.
+    has_numbers : bool
+        Whether the predictor reads the rows as numbers.
     shares_rows : bool
         Whether the ratio reads the same rows as the predictor, so that one read is enough.
     limits_blas : bool
@@ -58,6 +60,7 @@ class RoundRules:
     names: list[str]
     refit: int | str
     has_fallback: bool
+    has_numbers: bool
     shares_rows: bool
     limits_blas: bool
 
@@ -89,7 +92,9 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
     ratio = copy(before.ratio)
-    batch_ratios = ratio.play(rows if rules.shares_rows else ratio.read(X_batch))
+    read = rows if rules.shares_rows else ratio.read(X_batch)
+    batch_ratios = ratio.play(read)
+    numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
     tempering = before.fallback.tempering
     if ratio.keeps_record:
@@ -117,6 +122,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         last_refit=fit.last_refit,
         fallback=Fallback(tempering, veto),
         watch=watch,
+        recent=before.recent if numbers is None else before.recent.add(numbers),
     )
 
 

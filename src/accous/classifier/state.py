@@ -11,6 +11,7 @@ from accous.arrays import FloatArray, from_plain, to_plain
 from accous.classifier.drift_watch import Watch, start_watch
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
+from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
 from accous.ratio.base import RatioEstimator
 
@@ -39,6 +40,8 @@ class AdaptationState:
         The safeguards that hold the adaptation back.
     watch : Watch
         What the rounds showed about the inputs.
+    recent : RecentRows
+        The last rows of the stream, as numbers.
     cache : dict
         Values computed from this state on first read.
     """
@@ -52,6 +55,7 @@ class AdaptationState:
     last_refit: int
     fallback: Fallback
     watch: Watch
+    recent: RecentRows = field(compare=False)
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -67,6 +71,7 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
         last_refit=0,
         fallback=start_fallback(ratio),
         watch=start_watch(ratio, n_features),
+        recent=NO_ROWS,
     )
 
 
@@ -76,6 +81,7 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
     watch = plain["watch"]
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
+    plain["recent"] = state.recent.to_plain()
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
             parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
@@ -90,7 +96,8 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
     if watch["log"] is not None:
         watch["log"] = watch["log"] | {"events": events}
     stored = {each.name: plain[each.name] for each in fields(AdaptationState) if each.compare}
-    given = {"watch": watch, "ratio": ratio, "estimator": estimator}
+    recent = recent_from_plain(plain.get("recent"))
+    given = {"watch": watch, "ratio": ratio, "estimator": estimator, "recent": recent}
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state
 

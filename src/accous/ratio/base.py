@@ -158,6 +158,17 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         """Validate a batch: return numbers as a float array, and frames for a transformer unconverted."""
         return self._read(X, reset=False, min_rows=min_rows)
 
+    def as_numbers(self, X: Any) -> FloatArray | None:
+        """Return rows returned by ``read`` as numbers: as they are, or mapped by the transformer; None if neither."""
+        if self.reads_numbers:
+            return X if isinstance(X, np.ndarray) and X.dtype == np.float64 else None
+        row_map = getattr(self, "row_map_", None) or getattr(getattr(self, "features_", None), "row_map", None)
+        return None if row_map is None else np.asarray(row_map.transform(X), dtype=np.float64)
+
+    def batch_as_numbers(self, X: Any) -> FloatArray | None:
+        """Return the rows of the round just played as numbers."""
+        return self.as_numbers(X)
+
     @property
     def is_free_of_blas(self) -> bool:
         """Whether a round runs without BLAS, so that BLAS threads need no limit."""

@@ -71,13 +71,17 @@ class FeatureMap:
         """Return the features of ``X`` and how many rows were shortened to the bound."""
         if isinstance(self.row_map, Standardize):
             return self.finish(X, self.row_map.mean, self.row_map.scale)
+        return self.finish(self.map_rows(X))
+
+    def map_rows(self, X: Any) -> FloatArray:
+        """Return the mapped rows, before the intercept and the bound."""
         rows = self.row_map.transform(X)
         if rows.shape[1] != self.n_columns:
             raise DataError(
                 f"The feature_map returned {rows.shape[1]} columns, but {self.n_columns} for the reference; it must "
                 "always return the same number."
             )
-        return self.finish(rows)
+        return rows
 
     def finish(
         self, rows: FloatArray, mean: FloatArray | None = None, scale: FloatArray | None = None

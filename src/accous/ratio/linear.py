@@ -61,6 +61,7 @@ class LinearRatio(RatioEstimator):
     metric_: str
     step_size_: float
     n_out_of_bound_: int
+    mapped_batch_: FloatArray | None
 
     @property
     def coef_(self) -> FloatArray:
@@ -172,6 +173,8 @@ class LinearRatio(RatioEstimator):
         self._is_free_of_blas = (
             self.whole_reference_.is_free_of_blas and self.features_.is_free_of_blas and self.metric_ == FULL
         )
+        self._keeps_no_mapped_rows = self.reads_numbers
+        self.mapped_batch_ = None
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self._resolve_step_size(1)
         self.n_out_of_bound_ = 0
@@ -207,7 +210,11 @@ class LinearRatio(RatioEstimator):
 
     def play(self, X: Any) -> FloatArray:
         """Run one round on rows returned by ``read``, and return their ratios from before the round."""
-        batch, n_out_of_bound = self.features_.transform(X)
+        if self._keeps_no_mapped_rows:
+            batch, n_out_of_bound = self.features_.transform(X)
+        else:
+            mapped = self.mapped_batch_ = self.features_.map_rows(X)
+            batch, n_out_of_bound = self.features_.finish(mapped)
         ratios = np.empty(0)
         if self.keeps_record:
             ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
@@ -216,6 +223,10 @@ class LinearRatio(RatioEstimator):
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
         return ratios
+
+    def batch_as_numbers(self, X: Any) -> FloatArray | None:
+        """Return the rows of the round just played as numbers; a transformer does not map them a second time."""
+        return self.as_numbers(X) if self._keeps_no_mapped_rows else self.mapped_batch_
 
     def _play(self, X: Any) -> None:
         self.play(X)

@@ -1,0 +1,192 @@
+"""The backtest: replay labelled history as if it were a stream, and compare what the model claims with the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+
+from accous.arrays import IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.guard import FREE, choose_guard
+from accous.diagnostics.evidence import Evidence, Look, measure_evidence
+from accous.exceptions import DataError
+from accous.parameters import require_integer
+from accous.validation import count_rows
+
+__all__ = ["Backtest", "backtest", "read_order"]
+
+CUTS = (0.4, 0.6, 0.8)
+FEWEST_ROWS = 100
+_SMALLEST_BLOCK = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backtest:
+    """The outcome of `backtest`.
+
+    Attributes
+    ----------
+    n_reference : int
+        Number of labelled rows.
+    looks : tuple of Look
+        Estimates and truth after each block of replayed rows.
+    evidence : Evidence or None
+        The looks in a few numbers; None if nothing could be estimated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import AdaptiveClassifier, backtest
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> y = X[:, 0] + rng.normal(size=1000) > 0
+    >>> result = backtest(AdaptiveClassifier(), X, y)
+    >>> len(result.looks), result.verdict
+    (12, 'verified')
+    """
+
+    n_reference: int
+    looks: tuple[Look, ...]
+    evidence: Evidence | None
+
+    @property
+    def verdict(self) -> str:
+        """``"verified"``, ``"not verified"`` or ``"contradicted"``: whether label-free estimates met the truth."""
+        if self.evidence is None:
+            return "not verified"
+        residuals = self.evidence.fixed
+        if residuals.shift >= 0.05:
+            return "contradicted"
+        return "verified" if residuals.unexplained < 0.04 else "not verified"
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """Two sentences: about the label-free error, and about adaptation."""
+        if self.evidence is None:
+            return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
+        errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
+        truth, estimate = 100.0 * np.nanmean(errors, axis=0)
+        first = (
+            f"Backtest: the label-free error was {estimate:.1f} % where the labels say {truth:.1f} % "
+            f"({self.verdict}, {len(self.looks)} looks)."
+        )
+        gain = 100.0 * self.evidence.gain
+        change = f"changed the error by {gain:+.1f} points" if abs(gain) >= 0.05 else "changed nothing"
+        return first, f"Adaptation {change} in the replay. {choose_guard(self.evidence, 'normal').sentence}"
+
+    def table(self) -> list[dict[str, float]]:
+        """Return the looks as records, for a data frame."""
+        return [vars(look).copy() for look in self.looks]
+
+    def plot(self) -> Any:
+        """Draw estimated and measured errors of the replays; needs matplotlib."""
+        from accous.diagnostics.plots import plot_backtest
+
+        return plot_backtest(self.looks)
+
+
+def backtest(
+    model: Any,
+    X: Any,
+    y: Any,
+    order: Any = None,
+    *,
+    batch_size: int = 10,
+    cuts: Sequence[float] = CUTS,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Backtest:
+    """Replay labelled history: the first rows as the reference, the rest as a stream whose labels are known.
+
+    Every cut of the rows gives one replay, so the reference grows from replay to replay.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier
+        Clones of it are fitted; it is not changed.
+    X : array or frame of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+    order : array of shape (n_rows,), optional
+        Times, or anything that sorts like them. None means that the rows are in order of time.
+    batch_size : int, default=10
+        Rows in a round of the replay.
+    cuts : sequence of float, default=(0.4, 0.6, 0.8)
+        Shares of the rows that serve as the reference.
+    on_progress : callable, optional
+        Called with the share of the work that is done.
+
+    Returns
+    -------
+    Backtest
+    """
+    require_integer("batch_size", batch_size, at_least=1)
+    labels = np.asarray(y)
+    n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    if n_rows < FEWEST_ROWS:
+        raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
+    rows = np.arange(n_rows) if order is None else read_order(order, n_rows)
+    X, labels = _safe_indexing(X, rows), labels[rows]
+    looks: list[Look] = []
+    with one_blas_thread():
+        for number, cut in enumerate(cuts):
+            first = round(cut * n_rows)
+            if len(np.unique(labels[:first])) >= 2:
+                for look in _replay(model, X, labels, first, batch_size):
+                    looks.append(look)
+                    on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
+    on_progress(1.0)
+    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=measure_evidence(looks, n_rows))
+
+
+def read_order(order: Any, n_rows: int) -> IntArray:
+    """Return the rows in order of time, oldest first; rows of the same time keep their order."""
+    times = np.asarray(order)
+    if times.shape != (n_rows,):
+        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
+    if times.dtype.kind == "f" and np.isnan(times).any():
+        raise DataError(f"order has no time in row {int(np.flatnonzero(np.isnan(times))[0])}.")
+    return np.argsort(times, kind="stable")
+
+
+def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) -> Iterator[Look]:
+    """Fit on the first rows, play the others, and look after every block."""
+    part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
+    part.rules_ = replace(part.rules_, guard=FREE)
+    n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
+    # A short block at the end joins the block before it.
+    stops = [*range(first + block, n_rows - block // 2, block), n_rows]
+    start = first
+    for stop in stops:
+        n_wrong = 0
+        for begin in range(start, stop, batch_size):
+            batch = np.arange(begin, min(begin + batch_size, stop))
+            rows = _safe_indexing(X, batch)
+            n_wrong += int((part.predict(rows) != y[batch]).sum())
+            part.adapt(rows)
+        yield _look(part, X, y, (start, stop), n_wrong / (stop - start))
+        start = stop
+
+
+def _look(part: Any, X: Any, y: NDArray[Any], block: tuple[int, int], error_adapted: float) -> Look:
+    start, stop = block
+    fixed = part.predict_fixed(_safe_indexing(X, np.arange(start, stop)))
+    risk = part.sampling_risk()
+    return Look(
+        n_reference=len(part.labels_),
+        start=start,
+        stop=stop,
+        error_fixed=float(np.mean(fixed != y[start:stop])),
+        error_adapted=error_adapted,
+        estimate_fixed=risk.fixed,
+        estimate_adapted=risk.adapted,
+        half_width_fixed=max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low),
+        half_width_adapted=max(risk.adapted_high - risk.adapted, risk.adapted - risk.adapted_low),
+        drift=part.coverage_.drift_strength,
+    )

@@ -1,0 +1,215 @@
+r"""What a replay of labelled history says about label-free estimates: how far off they were, and under how much drift.
+
+The replay itself is `accous.backtest`. This module turns its looks into a few numbers, and widens the interval of an
+estimate by them. docs/trust.md has the streams on which the constants were chosen, and those on which they were checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from accous.arrays import FloatArray
+from accous.diagnostics.risk import LEVEL
+
+__all__ = ["NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
+
+# Smallest deviation that is assumed: no backtest is long enough to exclude three points.
+_SMALLEST_SPREAD = 0.03
+_SPREADS_UP, _SPREADS_DOWN = 1.5, 1.645
+_DRIFT_UP, _DRIFT_DOWN = 0.2, 0.05
+_NEW_DRIFT, _DISAGREEMENT = 0.6, 0.5
+_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One comparison of estimates with the truth, after a block of replayed rows.
+
+    Attributes
+    ----------
+    n_reference : int
+        Rows that served as the reference.
+    start, stop : int
+        The block of rows, counted in order of time.
+    error_fixed, error_adapted : float
+        Measured errors on the block.
+    estimate_fixed, estimate_adapted : float
+        Label-free estimates after the block.
+    half_width_fixed, half_width_adapted : float
+        Half-widths of their intervals, which account for sampling alone.
+    drift : float
+        Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
+        reference.
+    """
+
+    n_reference: int
+    start: int
+    stop: int
+    error_fixed: float
+    error_adapted: float
+    estimate_fixed: float
+    estimate_adapted: float
+    half_width_fixed: float
+    half_width_adapted: float
+    drift: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """How far the truth was from the estimates of one predictor.
+
+    Attributes
+    ----------
+    shift : float
+        By how much the truth exceeded the estimate on average, beyond what sampling explains.
+    spread : float
+        Root mean square of truth minus estimate around that shift, without the noise of the blocks.
+    spread_down : float
+        The same of negative residuals, where the estimate was too high.
+    unexplained : float
+        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate.
+    """
+
+    shift: float
+    spread: float
+    spread_down: float
+    unexplained: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a backtest showed.
+
+    Attributes
+    ----------
+    n_looks : int
+    fixed, adapted : Residuals
+    drift : float
+        Mean strength of the drift inside the reference.
+    gain : float
+        Mean error of the adapted minus that of the fixed predictor; below 0, adaptation helped.
+    """
+
+    n_looks: int
+    fixed: Residuals
+    adapted: Residuals
+    drift: float
+    gain: float
+
+
+_NOTHING = Residuals(shift=0.0, spread=0.0, spread_down=0.0, unexplained=0.0)
+# Without a backtest nothing is known about drift of any strength: an interval grows with all the drift there is.
+NO_EVIDENCE = Evidence(n_looks=0, fixed=_NOTHING, adapted=_NOTHING, drift=0.0, gain=0.0)
+
+
+def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None:
+    """Summarise the looks of a backtest; None if no look has an estimate.
+
+    Parameters
+    ----------
+    looks : sequence of Look
+    n_reference : int
+        Rows of the whole reference.
+    """
+    known = [look for look in looks if math.isfinite(look.estimate_fixed) and math.isfinite(look.estimate_adapted)]
+    if not known:
+        return None
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(look, name) for look in known], dtype=np.float64)
+
+    n_rows = column("stop") - column("start")
+    of_predictors = (
+        _residuals(column(f"error_{name}"), column(f"estimate_{name}"), column(f"half_width_{name}"), n_rows, n_reference)
+        for name in ("fixed", "adapted")
+    )
+    fixed, adapted = of_predictors
+    return Evidence(
+        n_looks=len(known),
+        fixed=fixed,
+        adapted=adapted,
+        drift=float(column("drift").mean()),
+        gain=float((column("error_adapted") - column("error_fixed")).mean()),
+    )
+
+
+def _residuals(
+    truth: FloatArray, estimate: FloatArray, half_width: FloatArray, n_rows: FloatArray, n_reference: int
+) -> Residuals:
+    residual = truth - estimate
+    noise = np.maximum(truth * (1.0 - truth), 0.001) / n_rows
+    mean_square = max(0.0, float(np.mean(residual**2 - noise)))
+    # The looks of a backtest rest on at most 60 % of the rows as a stream, and on at least 40 % as a reference.
+    error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, 1.0))
+    sampling = math.sqrt((error * (1.0 - error) + expected * (1.0 - expected)) / (0.6 * n_reference))
+    shift = max(0.0, float(residual.mean()) - sampling)
+    return Residuals(
+        shift=shift,
+        spread=math.sqrt(max(0.0, mean_square - shift**2)),
+        spread_down=_root_of_positive(float(np.mean(np.minimum(residual, 0.0) ** 2 - noise / 2.0))),
+        unexplained=_root_of_positive(float(np.mean(residual**2 - noise - (half_width / _Z) ** 2))),
+    )
+
+
+def _root_of_positive(value: float) -> float:
+    return math.sqrt(max(0.0, value))
+
+
+def widen(
+    interval: tuple[float, float, float],
+    residuals: Residuals,
+    *,
+    drift: float,
+    seen_drift: float,
+    disagreement: float,
+) -> tuple[float, float, float]:
+    r"""Widen and shift the interval of a label-free estimate by what the backtest showed.
+
+    With h the half-width that accounts for sampling, D the drift now and D_0 the drift inside the reference,
+
+    .. math::
+        \text{high} &= e + \text{shift}
+            + \sqrt{h^2 + (1.5\,s)^2 + (0.2\,D)^2 + (0.6\,(D - D_0)_+)^2 + (0.5\,\delta)^2}, \\
+        \text{low} &= e - \sqrt{h^2 + (1.645\,s_-)^2 + (0.05\,D)^2},
+
+    where s and s_- are the spreads, at least three points, and delta is the share of recent rows on which predictors
+    fitted on the first and the second half of the reference disagree. Drift beyond what the reference has seen widens
+    most: nothing is known about it.
+
+    Parameters
+    ----------
+    interval : tuple of float
+        Estimate, low and high.
+    residuals : Residuals
+    drift, seen_drift : float
+        Strength of the drift now, and inside the reference.
+    disagreement : float
+        Counts as 0 if it is NaN.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.evidence import NO_EVIDENCE, widen
+    >>> interval = widen((0.1, 0.08, 0.12), NO_EVIDENCE.fixed, drift=0.5, seen_drift=0.0, disagreement=0.0)
+    >>> [round(float(each), 3) for each in interval]
+    [0.1, 0.041, 0.42]
+    """
+    estimate, low, high = interval
+    half_width = max(high - estimate, estimate - low)
+    upward = (
+        half_width,
+        _SPREADS_UP * max(_SMALLEST_SPREAD, residuals.spread),
+        _DRIFT_UP * drift,
+        _NEW_DRIFT * max(0.0, drift - seen_drift),
+        0.0 if math.isnan(disagreement) else _DISAGREEMENT * disagreement,
+    )
+    downward = (half_width, _SPREADS_DOWN * max(_SMALLEST_SPREAD, residuals.spread_down), _DRIFT_DOWN * drift)
+    return (
+        estimate,
+        max(0.0, estimate - math.hypot(*downward)),
+        min(1.0, estimate + residuals.shift + math.hypot(*upward)),
+    )
