@@ -163,6 +163,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
             "classes": array_to_plain(model.classes_, "y"),
             "labels": model.labels_,
             "base_weight": model.base_weight_,
+            "verification": model.verification_to_plain(),
             "ratio": ratio,
         }
     return plain
@@ -190,6 +191,7 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         _restore_reference(model, rows, fixed)
         model.classes_, model.labels_ = array_from_plain(fixed["classes"]), fixed["labels"]
         model.base_weight_ = fixed["base_weight"]
+        model.verification_from_plain(fixed.get("verification"))
         model.state_from_plain(state["model"], ratio)
     return model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
 from accous.classifier.events import log_events
 from accous.classifier.fallback import FixedModel
+from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.round import RoundRules, play_round
@@ -28,6 +28,7 @@ from accous.classifier.state import (
     state_to_plain,
 )
 from accous.classifier.traps import warn_of_traps
+from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
@@ -50,7 +51,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -84,6 +85,11 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         every 32nd round, or at every fifth refit if you pass an ``estimator``. ``"none"`` is the paper's method
         unchanged. With any ratio estimator other than ``OnlineDensityRatio``, ``"auto"`` is the same as ``"none"``:
         estimators that use a single batch have no past to judge by, and the others serve as baselines.
+    caution : {"high", "normal", "low"}, default="normal"
+        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is clearly worse, as described
+        under ``fallback``. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
+        reference drifts, it adapts only while the adapted model is better by more than one standard error, and not at
+        all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
@@ -106,7 +112,9 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
     risk_ : RiskEstimate
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
-        Whether you can trust the adaptation (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
+        Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known"; a verdict; the evidence.
+    backtest_ : Backtest or None
+        The replay of the reference; None if ``fit`` was given no order.
     drift_attribution_ : array of shape (n_features_in_,)
         Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent
@@ -139,6 +147,7 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         refit: int | str = "auto",
         C: float = 1.0,
         fallback: str = "auto",
+        caution: str = "normal",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -146,9 +155,10 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         self.refit = refit
         self.C = C
         self.fallback = fallback
+        self.caution = caution
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
         """Fit on a labelled reference and forget all earlier rounds.
 
         Parameters
@@ -157,6 +167,10 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
+        order : True or array of shape (n_reference,), optional
+            True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
+            reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
+            adapt. Without an order, nothing is verified. References of fewer than 100 rows are not replayed.
 
         Warns
         -----
@@ -176,8 +190,10 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
             self.erm_ = self._make_erm(self.classes_[self.labels_])
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)
+            self._verify(X, y, order)
             self.rules_ = self._make_rules(ratio)
-            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_)
+            guard = self.rules_.guard if self.rules_.has_fallback else FREE
+            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, guard)
         return self
 
     def adapt(self, X_batch: Any) -> Self:
@@ -198,9 +214,9 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         if n_rows == 0:
             return self
         with self.turn():
-            if self.rules_.refit != self.refit or self.rules_.has_fallback != (self.fallback == "auto"):
+            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
                 # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
-                self.rules_ = replace(self.rules_, refit=self.refit, has_fallback=self.fallback == "auto")
+                self.rules_ = self._make_rules(self.state_.ratio)
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
@@ -230,6 +246,12 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
         if count_rows(rows) == 0:
             return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
         return np.asarray(self.estimator_.decision_function(rows))
+
+    def predict_fixed(self, X: Any) -> NDArray[Any]:
+        """Predict with the model that never adapts."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @property
     def ratio_(self) -> Any:
@@ -272,6 +294,7 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
         require_number("C", self.C)
         require_choice("fallback", self.fallback, ("auto", "none"))
+        require_choice("caution", self.caution, CAUTIONS)
         if self.estimator is not None and self.C != 1.0:
             raise ParameterError("C applies only to the built-in regression; set it on your estimator instead.")
         if self.ratio is not None and not isinstance(self.ratio, RatioEstimator):
@@ -287,6 +310,8 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Monitoring, ClassifierMi
             names=self._names(),
             refit=self.refit,
             has_fallback=self.fallback == "auto",
+            caution=self.caution,
+            guard=choose_guard(self._evidence, self.caution),
             has_numbers=self.estimator is None,
             # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,

@@ -27,8 +27,8 @@ def _log_veto(state: AdaptationState) -> None:
     veto = state.fallback.veto
     if veto.is_held:
         LOGGER.warning(
-            "Round %d: the fixed model makes the predictions, because the adapted one is worse by %.1f points on the "
-            "weighted reference (standard error %.1f).",
+            "Round %d: the fixed model makes the predictions. On the weighted reference the adapted one errs by %+.1f "
+            "points more (standard error %.1f).",
             state.n_rounds,
             100.0 * veto.excess,
             100.0 * veto.standard_error,

@@ -1,9 +1,9 @@
 """The fallback: hold the adaptation back while past batches or the reference's labels are evidence against it.
 
 There are two safeguards, and neither needs extra data. Tempering needs no labels: it uses the ratio only as far as it
-did better than ratio 1 on past batches (`accous.diagnostics.weights`). The veto uses the labels of the reference:
-while the cross-fitted, weighted error of the adapted predictor exceeds that of the fixed one by more than 1.5 standard
-errors, the fixed one makes the predictions.
+did better than ratio 1 on past batches (`accous.diagnostics.weights`). The veto uses the labels of the reference: it
+compares the cross-fitted, weighted errors of the adapted and the fixed predictor, and the guard
+(`accous.classifier.guard`) says which of them makes the predictions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
+from accous.classifier.guard import LENIENT, Guard
 from accous.diagnostics.risk import error_difference
 from accous.diagnostics.weights import Tempering, start_tempering
 from accous.ratio.base import RatioEstimator
 
 __all__ = [
-    "VETO_STANDARD_ERRORS",
     "Fallback",
     "FixedModel",
     "Veto",
@@ -31,9 +31,6 @@ __all__ = [
     "next_veto",
     "start_fallback",
 ]
-
-# Departs from the paper: it adapts in every round, without any safeguard.
-VETO_STANDARD_ERRORS = 1.5
 
 
 class FixedModel:
@@ -90,10 +87,11 @@ class Fallback:
     veto: Veto
 
 
-def start_fallback(ratio: RatioEstimator) -> Fallback:
-    """Return the state before the first round: no veto, and ratio 1 if the ratio can be tempered."""
+def start_fallback(ratio: RatioEstimator, guard: Guard = LENIENT) -> Fallback:
+    """Return the state before the first round: the guard's first veto, and ratio 1 if the ratio can be tempered."""
     tempering = start_tempering() if ratio.keeps_record else replace(start_tempering(), exponent=1.0)
-    return Fallback(tempering, Veto(False, float("nan"), float("nan"), 0, 0))
+    is_held = ratio.keeps_record and guard.starts_held
+    return Fallback(tempering, Veto(is_held, float("nan"), float("nan"), 0, 0))
 
 
 def compare(
@@ -118,6 +116,6 @@ def compare(
     return error_difference(predicted != labels, is_wrong, weights)
 
 
-def next_veto(excess: float, standard_error: float, n_rounds: int, n_refits: int) -> Veto:
-    """Hold the adapted predictor back if it is worse by more than 1.5 standard errors."""
-    return Veto(excess > VETO_STANDARD_ERRORS * standard_error, excess, standard_error, n_rounds, n_refits)
+def next_veto(guard: Guard, excess: float, standard_error: float, n_rounds: int, n_refits: int) -> Veto:
+    """Hold the adapted predictor back if the guard says so."""
+    return Veto(guard.holds(excess, standard_error), excess, standard_error, n_rounds, n_refits)

@@ -17,9 +17,10 @@ from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.labels import read_known_labels
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
 from accous.diagnostics.sets import conformal_sets
-from accous.diagnostics.trust import Trust, WeightEvidence, judge
+from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
 from accous.diagnostics.weights import temper
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_number_in
@@ -59,13 +60,62 @@ class Monitoring:
                 exponent=self._exponent_in_use(state),
                 is_vetoed=state.fallback.veto.is_held,
                 excess=self._excess(state),
+                guard=self.rules_.guard.sentence,
+                interval=self._interval_in_use(state),
+                checks=Checks(coverage=self.coverage_, evidence=self._evidence, measured=self.measured_),
             )
         trust: Trust = state.cache["trust"]
         return trust
 
     @property
     def risk_(self) -> RiskEstimate:
-        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor."""
+        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
+
+        The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
+        are widened by the drift alone.
+        """
+        state = self.state_
+        if "wide_risk" not in state.cache:
+            state.cache["wide_risk"] = self._widened(state, self.sampling_risk())
+        risk: RiskEstimate = state.cache["wide_risk"]
+        return risk
+
+    def _widened(self, state: Any, risk: RiskEstimate) -> RiskEstimate:
+        evidence = self._evidence or NO_EVIDENCE
+        coverage = self.coverage_
+        drift = {
+            "drift": 0.0 if coverage is None else coverage.drift_strength,
+            "seen_drift": evidence.drift,
+            "disagreement": self._disagreement(state),
+        }
+        residuals = evidence.fixed if state.fallback.veto.is_held else evidence.adapted
+        adapted = widen((risk.adapted, risk.adapted_low, risk.adapted_high), residuals, **drift)
+        fixed = widen((risk.fixed, risk.fixed_low, risk.fixed_high), evidence.fixed, **drift)
+        return RiskEstimate(
+            adapted=adapted[0],
+            adapted_low=adapted[1],
+            adapted_high=adapted[2],
+            fixed=fixed[0],
+            fixed_low=fixed[1],
+            fixed_high=fixed[2],
+        )
+
+    def _disagreement(self, state: Any) -> float:
+        """Share of recent rows on which the halves of the reference disagree; NaN if unknown."""
+        rows = None if self.halves_ is None else state.recent.last()
+        if rows is None or self.halves_ is None:
+            return float("nan")
+        return self.halves_.disagreement(rows)
+
+    def _interval_in_use(self, state: Any) -> tuple[float, float, float]:
+        risk = self.risk_
+        return risk.adapted, risk.adapted_low, risk.adapted_high
+
+    def sampling_risk(self) -> RiskEstimate:
+        """Return the same estimates with intervals that account for sampling alone.
+
+        These have their coverage where P(y|x) stays and rows are exchangeable in time, as on simulated streams.
+        """
         state = self.state_
         if "risk" not in state.cache:
             with one_blas_thread():

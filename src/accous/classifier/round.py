@@ -16,6 +16,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.drift_watch import watch_round
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Fallback, FixedModel, Veto, compare, next_veto
+from accous.classifier.guard import Guard
 from accous.classifier.refit_rule import is_comparison_due, is_refit_due
 from accous.classifier.state import AdaptationState
 from accous.core.fast.kernels_weights import normalise_weights
@@ -44,6 +45,9 @@ class RoundRules:
     refit : {"auto", "always"} or int
     has_fallback : bool
         Whether the adaptation is held back while there is evidence against it.
+    caution : {"high", "normal", "low"}
+    guard : Guard
+        Which predictor makes the predictions after a comparison.
     has_numbers : bool
         Whether the predictor reads the rows as numbers.
     shares_rows : bool
@@ -60,9 +64,16 @@ class RoundRules:
     names: list[str]
     refit: int | str
     has_fallback: bool
+    caution: str
+    guard: Guard
     has_numbers: bool
     shares_rows: bool
     limits_blas: bool
+
+    @property
+    def chosen(self) -> tuple[int | str, bool, str]:
+        """The parameters that may be set again after ``fit``."""
+        return self.refit, self.has_fallback, self.caution
 
 
 class Fit(NamedTuple):
@@ -140,7 +151,7 @@ def _fit_and_veto(
     if rules.has_fallback and tempering.exponent == 0.0:
         # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
-        return fixed, next_veto(0.0, 0.0, this_round, before.n_refits)
+        return fixed, next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
     if is_refit_due(rules.refit, rules.erm, before, weights, this_round):
         fit = Fit(rules.erm.fit(weights, before.estimator), weights, before.n_refits + 1, this_round)
@@ -149,5 +160,5 @@ def _fit_and_veto(
     if has_record and is_comparison_due(veto, rules.erm, this_round, fit.n_refits):
         with one_blas_thread():
             excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
-        veto = next_veto(*excess, this_round, fit.n_refits)
+        veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
     return fit, veto

@@ -11,6 +11,7 @@ from accous.arrays import FloatArray, from_plain, to_plain
 from accous.classifier.drift_watch import Watch, start_watch
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
+from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
 from accous.ratio.base import RatioEstimator
@@ -59,7 +60,9 @@ class AdaptationState:
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_features: int) -> AdaptationState:
+def start_state(
+    ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_features: int, guard: Guard
+) -> AdaptationState:
     """Return the state after ``fit``: no round yet, and the base weights of the reference."""
     return AdaptationState(
         n_rounds=0,
@@ -69,7 +72,7 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
         fitted_weights=weights,
         n_refits=0,
         last_refit=0,
-        fallback=start_fallback(ratio),
+        fallback=start_fallback(ratio, guard),
         watch=start_watch(ratio, n_features),
         recent=NO_ROWS,
     )

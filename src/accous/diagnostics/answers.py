@@ -57,7 +57,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
     no_overlap : str, optional
         Why the weights show that the reference hardly overlaps with the recent rows, if they do.
     """
-    if coverage is None or coverage.n_recent < FEWEST_RECENT_ROWS:
+    if coverage is None or coverage.n_rows < FEWEST_RECENT_ROWS:
         if no_overlap is not None:
             return Answer("no", no_overlap)
         return Answer("not known", f"There are fewer than {FEWEST_RECENT_ROWS} recent rows to judge by.")
@@ -158,7 +158,7 @@ def answer_predictions(
         return Answer("no", f"In the backtest the error was {100.0 * shift:.0f} points above the estimate.", numbers)
     if (high - low) / 2.0 > WIDE:
         return Answer("not known", "The inputs have moved further than the backtest can speak for.", numbers)
-    is_covered = coverage is not None and coverage.n_recent >= FEWEST_RECENT_ROWS and coverage.share_outside < COVERED
+    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside < COVERED
     if is_covered and max(high - estimate, estimate - low) <= NARROW:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     return Answer("not known", f"The error may lie anywhere between {low:.0%} and {high:.0%}.", numbers)

@@ -189,7 +189,8 @@ def widen(
     drift, seen_drift : float
         Strength of the drift now, and inside the reference.
     disagreement : float
-        Counts as 0 if it is NaN.
+
+    A drift or a disagreement that is NaN counts as 0.
 
     Examples
     --------
@@ -200,12 +201,13 @@ def widen(
     """
     estimate, low, high = interval
     half_width = max(high - estimate, estimate - low)
+    drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))
     upward = (
         half_width,
         _SPREADS_UP * max(_SMALLEST_SPREAD, residuals.spread),
         _DRIFT_UP * drift,
         _NEW_DRIFT * max(0.0, drift - seen_drift),
-        0.0 if math.isnan(disagreement) else _DISAGREEMENT * disagreement,
+        _DISAGREEMENT * disagreement,
     )
     downward = (half_width, _SPREADS_DOWN * max(_SMALLEST_SPREAD, residuals.spread_down), _DRIFT_DOWN * drift)
     return (

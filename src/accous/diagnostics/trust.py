@@ -1,15 +1,32 @@
-"""The verdict on the current weights: can the adaptation be trusted, and why."""
+"""Three answers about the current state, and a verdict in one word."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs, answer_predictions, worst
+from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.weights import effective_sample_size
 
-__all__ = ["FEWEST_ROWS", "LARGEST_ERROR", "LARGEST_OUT_OF_BOUND", "SMALLEST_MEAN", "Trust", "WeightEvidence", "judge"]
+__all__ = [
+    "FEWEST_ROWS",
+    "LARGEST_ERROR",
+    "LARGEST_OUT_OF_BOUND",
+    "NO_CHECKS",
+    "SMALLEST_MEAN",
+    "VERDICTS",
+    "Checks",
+    "Trust",
+    "WeightEvidence",
+    "judge",
+]
+
+# From best to worst.
+VERDICTS = ("good", "not verified", "thin", "contradicted", "no overlap")
 
 # Calibrated on Gaussian streams, whose true ratio is known: see docs/trust.md and benchmarks/trust.py.
 SMALLEST_MEAN = 0.3
@@ -56,14 +73,43 @@ class WeightEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trust:
-    """A verdict on the adaptation, with its evidence.
+class Checks:
+    """What the answers rest on besides the weights; each is None if there is none.
 
     Attributes
     ----------
-    verdict : {"good", "thin", "no overlap"}
+    coverage : Coverage
+        How the recent rows lie beside the reference.
+    evidence : Evidence
+        What the backtest of the reference showed.
+    measured : MeasuredError
+        What labels that arrived late showed.
+    """
+
+    coverage: Any = None
+    evidence: Evidence | None = None
+    measured: Any = None
+
+
+NO_CHECKS = Checks()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Three answers and a verdict, with their evidence.
+
+    Attributes
+    ----------
+    verdict : {"good", "not verified", "thin", "contradicted", "no overlap"}
+        "good" only if all three answers are "yes".
     reason : str
         One plain sentence.
+    inputs : Answer
+        Does the reference cover the inputs?
+    adaptation : Answer
+        Is the adapted model better than the fixed one?
+    predictions : Answer
+        Can you believe the estimated error?
     effective_sample_size, design_effect, largest_weight, mean_weight, share_cut : float
         See :class:`WeightEvidence`.
     share_out_of_bound : float
@@ -80,6 +126,9 @@ class Trust:
 
     verdict: str
     reason: str
+    inputs: Answer
+    adaptation: Answer
+    predictions: Answer
     effective_sample_size: float
     design_effect: float
     largest_weight: float
@@ -99,23 +148,40 @@ def judge(
     exponent: float,
     is_vetoed: bool,
     excess: tuple[float, float],
+    interval: tuple[float, float, float],
+    guard: str = "",
+    checks: Checks = NO_CHECKS,
 ) -> Trust:
-    """Return the verdict of the first rule that applies.
+    """Answer the three questions, and return the verdict of the first rule that applies.
 
     "no overlap": more than half of the recent rows lie outside the reference; or the ratio's mean over the reference is
     below 0.3, so nearly all of the stream's mass is where the reference has no rows; or there are fewer than 10
-    effective rows.
+    effective rows; or the answer about the inputs is "no".
+    "contradicted": another answer is "no".
     "thin": the standard error of "adapted minus fixed" exceeds 6 points, so a gain cannot be distinguished from a loss.
-    "good": none of these.
+    "not verified": an answer is "not known".
+    "good": all answers are "yes".
     """
-    verdict, reason = _verdict(evidence, share_out_of_bound, excess[1])
-    if verdict == "good" and exponent == 0.0:
-        reason = "No shift is visible: the ratio is set to 1, and the fixed model makes the predictions."
-    if is_vetoed:
-        reason += " The adapted model did worse on the weighted reference, so the fixed model makes the predictions."
+    no_overlap = _no_overlap(evidence, share_out_of_bound)
+    inputs = answer_inputs(checks.coverage, no_overlap)
+    adaptation = answer_adaptation(
+        excess=excess,
+        exponent=exponent,
+        is_held=is_vetoed,
+        guard=guard,
+        evidence=checks.evidence,
+        measured=checks.measured,
+    )
+    predictions = answer_predictions(
+        interval, coverage=checks.coverage, evidence=checks.evidence, measured=checks.measured
+    )
+    verdict, reason = _verdict(evidence, excess[1], [inputs, predictions, adaptation])
     return Trust(
         verdict=verdict,
         reason=reason,
+        inputs=inputs,
+        adaptation=adaptation,
+        predictions=predictions,
         **vars(evidence),
         share_out_of_bound=share_out_of_bound,
         exponent=exponent,
@@ -125,20 +191,29 @@ def judge(
     )
 
 
-def _verdict(evidence: WeightEvidence, share_out_of_bound: float, standard_error: float) -> tuple[str, str]:
-    n_effective = evidence.effective_sample_size
+def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float) -> str | None:
+    """Return why the reference does not overlap with the recent rows, or None if the weights do not show that."""
     if share_out_of_bound > LARGEST_OUT_OF_BOUND:
-        return "no overlap", f"{share_out_of_bound:.0%} of the recent rows lie outside the range of the reference."
+        return f"{share_out_of_bound:.0%} of the recent rows lie outside the range of the reference."
     if evidence.mean_weight < SMALLEST_MEAN:
-        return "no overlap", (
+        return (
             f"The ratio averages {evidence.mean_weight:.2f} over the reference instead of 1: most of the recent rows "
             "lie where the reference has none."
         )
-    if n_effective < FEWEST_ROWS:
-        return "no overlap", f"The weights leave {n_effective:.0f} effective rows of the reference."
+    if evidence.effective_sample_size < FEWEST_ROWS:
+        return f"The weights leave {evidence.effective_sample_size:.0f} effective rows of the reference."
+    return None
+
+
+def _verdict(evidence: WeightEvidence, standard_error: float, answers: list[Answer]) -> tuple[str, str]:
+    decisive = worst(answers)
+    if answers[0].answer == "no":
+        return "no overlap", answers[0].sentence
+    if decisive.answer == "no":
+        return "contradicted", decisive.sentence
     if standard_error > LARGEST_ERROR:
         return "thin", (
-            f"The weights leave {n_effective:.0f} effective rows: the errors of the adapted and the fixed model can be "
-            f"compared only to within ±{100.0 * standard_error:.0f} points."
+            f"The weights leave {evidence.effective_sample_size:.0f} effective rows: the errors of the adapted and the "
+            f"fixed model can be compared only to within ±{100.0 * standard_error:.0f} points."
         )
-    return "good", f"The weights leave {n_effective:.0f} effective rows of the reference."
+    return ("good" if decisive.answer == "yes" else "not verified"), decisive.sentence

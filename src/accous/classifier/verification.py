@@ -1,0 +1,101 @@
+"""What labelled history says about a model: the backtest of its reference, and predictors of the reference's halves."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
+from accous.blas import one_blas_thread
+from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
+from accous.classifier.erm import LogisticErm
+from accous.diagnostics.evidence import Evidence
+from accous.exceptions import DataError, TrapWarning
+
+__all__ = ["TimeHalves", "Verification"]
+
+
+class TimeHalves:
+    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
+
+    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
+    the rows lie outside what either half has seen.
+    """
+
+    def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float, order: IntArray) -> None:
+        self._parts = (X, labels, classes, C, order)
+
+    @cached_property
+    def _predictors(self) -> list[Any] | None:
+        X, labels, classes, C, order = self._parts
+        halves = np.array_split(order, 2)
+        if any(len(np.unique(labels[rows])) < len(classes) for rows in halves):
+            return None
+        erms = (LogisticErm(X[rows], labels[rows], classes, C) for rows in halves)
+        with one_blas_thread():
+            return [erm.fit(np.ones(len(rows)), None) for erm, rows in zip(erms, halves, strict=True)]
+
+    def disagreement(self, rows: FloatArray) -> float:
+        """Share of the rows on which the two predictors disagree; NaN if a half lacks a class."""
+        if self._predictors is None:
+            return float("nan")
+        first, second = (predictor.predict(rows) for predictor in self._predictors)
+        return float(np.mean(first != second))
+
+
+class Verification:
+    """The part of `accous.AdaptiveClassifier` that replays its reference."""
+
+    backtest_: Backtest | None
+    time_order_: IntArray | None
+    halves_: TimeHalves | None
+    reference_: Any
+    labels_: IntArray
+    classes_: NDArray[Any]
+    estimator: Any
+    C: float
+
+    @property
+    def _evidence(self) -> Evidence | None:
+        return None if self.backtest_ is None else self.backtest_.evidence
+
+    def _verify(self, X: Any, y: Any, order: Any) -> None:
+        """Replay the reference if it has an order in time."""
+        self.backtest_ = self.time_order_ = None
+        n_rows = len(self.labels_)
+        if order is not None and order is not True:
+            self.time_order_ = read_order(order, n_rows)
+        elif order:
+            self.time_order_ = np.arange(n_rows)
+        self._split_in_halves()
+        if self.time_order_ is None or n_rows < FEWEST_ROWS:
+            return
+        with warnings.catch_warnings():
+            # The whole reference has been checked for traps; its parts need no warning of their own.
+            warnings.simplefilter("ignore", TrapWarning)
+            try:
+                self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
+            except DataError:
+                # Some part of the reference cannot be fitted on alone. Then nothing is verified.
+                self.backtest_ = None
+
+    def _split_in_halves(self) -> None:
+        if self.time_order_ is None or self.estimator is not None:
+            self.halves_ = None
+        else:
+            self.halves_ = TimeHalves(self.reference_, self.labels_, self.classes_, float(self.C), self.time_order_)
+
+    def verification_to_plain(self) -> dict[str, Any]:
+        """Return the order in time and the backtest, for files."""
+        return {"order": self.time_order_, "backtest": to_plain(self.backtest_)}
+
+    def verification_from_plain(self, plain: dict[str, Any] | None) -> None:
+        """Undo ``verification_to_plain``; models saved by earlier versions have none."""
+        plain = plain or {"order": None, "backtest": None}
+        self.time_order_ = plain["order"]
+        self.backtest_ = from_plain(Backtest | None, plain["backtest"])
+        self._split_in_halves()
