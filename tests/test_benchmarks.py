@@ -148,7 +148,7 @@ def test_harm_is_measured_without_and_with_the_fallback() -> None:
     assert row["n_splits"] == 2
 
 
-def test_what_is_told_is_compared_with_the_truth() -> None:
+def test_diagnostics_are_compared_with_the_truth() -> None:
     setting = Setting("Squ", n_reference=200, batch_size=2, n_rounds=110)
     row = insight_row(setting, [measure_insights(setting, 0)])
     assert 0.0 <= row["adapted_covered"] <= 1.0

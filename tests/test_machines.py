@@ -45,7 +45,7 @@ def by_name() -> dict[str, machines.Machine]:
     return {machine.name: machine for machine in machines.all_machines()}
 
 
-def test_every_part_exists_and_names_are_told_apart() -> None:
+def test_every_part_exists_and_names_are_distinct() -> None:
     assert len(by_name()) == len(machines.all_machines())
     for machine in machines.all_machines():
         assert all((machines.ROOT / part).exists() for part in machine.parts), machine.name

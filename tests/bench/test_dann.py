@@ -74,7 +74,7 @@ def test_columns_of_any_scale_are_standardised_on_the_reference() -> None:
     np.testing.assert_allclose(scaled.predict_proba(PROBE * scale + offset), plain.predict_proba(PROBE), rtol=1e-6)
 
 
-def test_weights_count_in_every_round_as_rows_given_so_often() -> None:
+def test_a_weighted_row_counts_like_repeated_rows_in_every_round() -> None:
     X, y = labelled_rows()
     counts = np.arange(len(X)) % 4
     weighted = quick().fit(X, y, sample_weight=10.0 * counts).adapt(PROBE)

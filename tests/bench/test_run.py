@@ -125,7 +125,7 @@ def test_making_the_stream_is_no_cost_of_the_contender(monkeypatch: pytest.Monke
     assert max(row["seconds"], row["cpu_seconds"]) < 1000.0
 
 
-def test_the_oracle_is_told_the_true_ratio_and_is_the_better_for_it() -> None:
+def test_the_oracle_gets_the_true_ratio_and_does_better() -> None:
     oracle, fixed = (play(make_run(name, n_rounds=60, options={"n_reference": 2000})) for name in ("oracle", "FIX"))
     assert oracle["risk"] < fixed["risk"] - 0.01
     assert oracle["ratio_error"] is None

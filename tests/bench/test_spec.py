@@ -162,7 +162,7 @@ def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> 
     assert run.identity() != plain.identity()
 
 
-def test_what_takes_minutes_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_preparation_is_announced_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     slow = replace(get_problem("gaussian"), patience="takes minutes", prepare=lambda: told.append("prepared"))
     monkeypatch.setattr("accous_bench.spec.get_problem", lambda _: slow)

@@ -41,7 +41,7 @@ def test_the_second_process_is_refused_with_the_first_ones_number(tmp_path):
         pass
 
 
-def test_the_lock_of_a_killed_process_is_none(tmp_path):
+def test_a_killed_process_holds_no_lock(tmp_path):
     with start_holder(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)
         holder.wait()

@@ -97,14 +97,14 @@ def test_a_learned_attribute_before_fit_says_that_fit_is_missing(name: str) -> N
     assert not hasattr(AdaptiveClassifier(), name)
 
 
-def test_a_single_row_of_a_frame_gets_told_how_to_be_a_table() -> None:
+def test_the_error_for_a_single_row_of_a_frame_says_how_to_reshape_it() -> None:
     frame = pd.DataFrame(np.eye(6)[:, :3], columns=list("abc"))
     model = AdaptiveClassifier().fit(frame, [0, 1] * 3)
     with pytest.raises(DataError, match=r"frame\.iloc\[\[0\]\]"):
         model.adapt(frame.iloc[0])
 
 
-def test_ratio_and_predictor_are_of_one_round_for_every_reader() -> None:
+def test_every_reader_sees_ratio_and_predictor_of_the_same_round() -> None:
     """Also while the predictor is being fitted, which is when the two could come apart."""
     stream = short_stream()
     seen = []

@@ -47,7 +47,7 @@ def model_of(n_rounds: int = 40, n_classes: int = 2, **parameters: Any) -> Adapt
     return play(AdaptiveClassifier(**parameters).fit(X, y), drifting_batches(n_rounds))
 
 
-def tell_everything(model: AdaptiveClassifier) -> list[Any]:
+def read_diagnostics(model: AdaptiveClassifier) -> list[Any]:
     labels = model.classes_[np.arange(len(PROBE)) % len(model.classes_)]
     return [
         model.trust_,
@@ -67,7 +67,7 @@ def tell_everything(model: AdaptiveClassifier) -> list[Any]:
 @pytest.mark.parametrize("n_rounds", [0, 1, 40])
 def test_every_model_tells(parameters: dict[str, Any], n_rounds: int) -> None:
     model = model_of(n_rounds, **parameters)
-    trust, risk, attribution, history, events, sets, audit = tell_everything(model)
+    trust, risk, attribution, history, events, sets, audit = read_diagnostics(model)
     assert isinstance(trust, Trust)
     assert trust.verdict in ("good", "thin", "no overlap")
     assert 1.0 <= trust.effective_sample_size <= 200.0 + 1e-9
@@ -85,14 +85,14 @@ def test_every_model_tells(parameters: dict[str, Any], n_rounds: int) -> None:
 
 
 @each_kind
-def test_telling_changes_nothing(parameters: dict[str, Any]) -> None:
+def test_reading_diagnostics_changes_nothing(parameters: dict[str, Any]) -> None:
     told, silent = (model_of(20, **parameters) for _ in range(2))
     for batch in drifting_batches(20, seed=4):
-        tell_everything(told)
+        read_diagnostics(told)
         told.adapt(batch)
         silent.adapt(batch)
     assert shown_state(told, PROBE) == shown_state(silent, PROBE)
-    assert repr(tell_everything(told)) == repr(tell_everything(silent))
+    assert repr(read_diagnostics(told)) == repr(read_diagnostics(silent))
 
 
 @pytest.mark.parametrize("n_classes", [3, 5])

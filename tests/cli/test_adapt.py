@@ -275,7 +275,7 @@ def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
     assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
 
 
-def test_a_run_that_a_bad_row_ended_goes_on_when_such_rows_are_set_aside(tmp_path, capsys):
+def test_a_run_stopped_by_a_bad_row_continues_when_bad_rows_are_skipped(tmp_path, capsys):
     lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
     (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
     shutil.copytree("model", "other")

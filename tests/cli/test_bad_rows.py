@@ -65,7 +65,7 @@ def test_a_bad_row_is_named_by_file_line_and_column_and_the_rows_before_it_stay(
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_once_it_is_mended_the_run_goes_on_as_if_nothing_had_been(name, tmp_path, fitted):
+def test_after_the_file_is_corrected_the_run_continues_without_a_trace(name, tmp_path, fitted):
     write_stream()
     assert main(ADAPT) == 0
     expected = (tmp_path / "predictions.csv").read_bytes()

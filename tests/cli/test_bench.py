@@ -87,7 +87,7 @@ def test_a_bad_spec_is_one_sentence_with_the_line(spec: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_what_takes_minutes_is_told_unless_quiet(
+def test_a_slow_preparation_is_announced_unless_quiet(
     is_quiet: bool, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = replace(get_problem("gaussian"), patience="takes minutes")

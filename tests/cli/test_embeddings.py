@@ -180,7 +180,7 @@ def test_an_array_that_has_grown_is_followed_from_where_it_was():
     assert Path("predictions.csv").read_bytes() == expected
 
 
-def test_what_is_done_with_many_columns_stands_in_one_line(capsys):
+def test_many_columns_are_summarised_in_one_line(capsys):
     assert main(FIT) == 0
     printed = capsys.readouterr().out.splitlines()
     rows = [line for line in printed if line.startswith("│")]

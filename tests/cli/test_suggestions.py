@@ -1,4 +1,4 @@
-"""Who misspells a name is told which one may be meant."""
+"""The error for a misspelled name suggests similar names."""
 
 from pathlib import Path
 

@@ -139,7 +139,7 @@ def test_a_file_without_rows_is_refused(offline: Path) -> None:
         find_arrays(SOURCES["diabetes"])
 
 
-def test_a_data_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_data_folder_that_is_not_a_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ACCOUS_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="which is not a folder"):
         datasets.load_diabetes()

@@ -181,7 +181,7 @@ def test_keys_tell_shape_and_type_apart():
     assert key_of("backbone", np.asfortranarray(zeros)) == key_of("backbone", zeros)
 
 
-def test_the_users_folder_and_what_is_none(tmp_path, monkeypatch):
+def test_the_users_folder_and_a_path_that_is_not_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "mine"))
     assert open_cache(True).folder == tmp_path / "mine" / "embeddings"
     assert open_cache(None) is None

@@ -68,7 +68,7 @@ def test_resnet34_without_torchvision():
         load_backbone("resnet34", None, ArrayRows(images(2)))
 
 
-def test_resnet34_whose_weights_cannot_be_had(monkeypatch):
+def test_resnet34_without_available_weights(monkeypatch):
     class Weights:
         url = "https://example.org/resnet34.pth"
 

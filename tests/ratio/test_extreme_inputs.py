@@ -142,7 +142,7 @@ def test_huge_batch_rows_are_counted(feature_map: Any) -> None:
 
 @each_loss
 def test_a_poisoned_round_is_forgotten(loss: str) -> None:
-    """One absurd batch among ordinary ones shifts the estimate for a while, not for ever."""
+    """One absurd batch among ordinary ones shifts the estimate for a while, not permanently."""
     plain, poisoned = (
         OnlineDensityRatio(loss=loss, step_size=1.0, start="zero").fit(normal_rows(100)) for _ in range(2)
     )

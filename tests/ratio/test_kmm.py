@@ -133,7 +133,7 @@ def test_a_smaller_tolerance_is_kept_too() -> None:
         assert violation(matrix @ weights - pull, weights, 100.0) <= tol * 60 + 1e-10
 
 
-def test_kernel_means_match_where_nothing_stands_against_it() -> None:
+def test_kernel_means_match_under_loose_constraints() -> None:
     reference, batch = normal_rows(150, 1), normal_rows(400, 1, seed=1, loc=0.5)
     probe = np.linspace(-2.0, 2.0, 9)[:, None]
     estimator = fitted(reference, batch, ridge=1e-3, mass_tolerance=0.2, max_ratio=1000.0)

@@ -42,7 +42,7 @@ class AdaptRequest:
     overwrites : bool
         Whether existing output may be replaced.
     table_format, encoding, separator : str, optional
-        Of the stream, where they cannot be told from the file.
+        Of the stream, if they cannot be inferred from the file.
     skips_bad : bool
         Whether bad rows are set aside, or stop the run.
     rejects : str, optional

@@ -58,7 +58,7 @@ class FitRequest:
         Inverse regularization strength of the classifier.
     seed : int
     table_format, encoding, separator : str, optional
-        Of the reference, where they cannot be told from the file.
+        Of the reference, if they cannot be inferred from the file.
     skips_bad : bool
         Whether bad rows are set aside, or are an error.
     rejects : str, optional

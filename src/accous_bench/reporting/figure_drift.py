@@ -1,4 +1,4 @@
-"""Figure: errors over time on streams that drift by nature."""
+"""Figure: errors over time on streams with natural drift."""
 
 from __future__ import annotations
 

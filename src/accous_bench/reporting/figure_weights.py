@@ -63,7 +63,8 @@ def draw_weights(weight_map: WeightMap) -> Figure:
 def weight_words(weight_map: WeightMap) -> str:
     """Describe where the weight peaks, compared with the rounds between two switches."""
     peak = weight_map.lengths[int(np.argmax(weight_map.mean_weights))]
-    words = f"The largest mean weight while in use, {100 * max(weight_map.mean_weights):.0f} %, has length {peak:,}"
+    weight = f"{100 * max(weight_map.mean_weights):.0f} %"
+    words = f"Intervals of length {peak:,} have the largest mean weight while in use, {weight}"
     if weight_map.period is None:
         return words + "."
     distances = np.abs(np.log2(weight_map.lengths) - np.log2(weight_map.period))

@@ -102,7 +102,7 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
             (f"{drawn(dataset_title(one.dataset))}, $N_t$ = {one.batch_size}", one.cells[_NATURAL]) for one in natural
         ]
         grid = [row[start : start + 3] for start in range(0, len(row), 3)]
-        caption = "Errors of the contenders on data that drift by nature; the oracle is not known there."
+        caption = "Errors of the contenders on data with natural drift, where the oracle is not known."
         yield Picture("comparison-natural", caption), partial(draw_comparison, grid, shares_errors=False)
 
 
@@ -119,7 +119,7 @@ def _drift(curves: list[Curve]) -> _Drawn:
             title = f"{drawn(dataset_title(curve.key.dataset))}, $N_t$ = {curve.key.batch_size}"
             panels.setdefault(title, []).append(curve)
     if panels:
-        caption = "Error over time on data that drift by nature, averaged over seeds; beside it, the difference to FIX."
+        caption = "Error over time on data with natural drift, averaged over seeds; beside it, the difference from FIX."
         yield Picture("drift", caption), partial(draw_drift, panels)
 
 

@@ -65,7 +65,7 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
             f"{100 * gained:.0f} % of that."
         )
     if len(gaps) > len(wide):
-        sentences.append(f"In {count(len(gaps) - len(wide), 'cell')} not even the {ORACLE} gains that much.")
+        sentences.append(f"In {count(len(gaps) - len(wide), 'cell')}, even the {ORACLE} gains less than that.")
     return sentences
 
 
@@ -114,14 +114,12 @@ def _helped(panel: Panel) -> str:
     same = [shift for shift in pairs if shift not in lower and shift not in higher]
     words = []
     if lower:
-        words.append(f"lowers it under {_moves(pairs, lower)}")
+        words.append(f"lowers the error under {_moves(pairs, lower)}")
     if higher:
-        words.append(f"raises it under {_moves(pairs, higher)}")
+        words.append(f"raises the error under {_moves(pairs, higher)}")
     if same:
-        words.append(f"changes it by at most 0.3 points under {_moves(pairs, same)}")
-    return (
-        f"Against the error of a classifier that stays as it is ({UNWEIGHTED}), weighting by {OURS} {', '.join(words)}."
-    )
+        words.append(f"changes the error by at most 0.3 points under {_moves(pairs, same)}")
+    return f"Compared with a classifier that never adapts ({UNWEIGHTED}), weighting by {OURS} {'; it '.join(words)}."
 
 
 def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
@@ -141,7 +139,7 @@ def _to_gain(panel: Panel) -> str:
             gains.append(f"{per_cent(gap.width, 1)} points under {shift_words(shift)} ({100 * gap.share:.0f} %)")
     words = []
     if gains:
-        words.append(f"With the true ratio ({ORACLE}) there was to gain, and {OURS} gained of it: {', '.join(gains)}.")
+        words.append(f"Gain of the true ratio ({ORACLE}), and the share of it that {OURS} gets: {', '.join(gains)}.")
     if nothing:
         words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}.")
     return " ".join(words)
@@ -176,9 +174,9 @@ def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
         return ""
     words = listed([f"{name} ({points(gap)} points)" for name, gap in found.items()])
     return (
-        f"The error is not the exact risk for {words}, on average over the shifts: a contender that learns from a "
-        "batch before it predicts it can fit the very rows it is asked about, while the risk is that of its model on "
-        "fresh rows. Shares of the gap go by the risk."
+        f"On average over the shifts, the error differs from the exact risk for {words}. A contender that learns from "
+        "a batch before it predicts it can fit the rows it is asked about, while the risk is the error of its model on "
+        "fresh rows. Shares of the gap are computed from the risk."
     )
 
 
@@ -213,7 +211,7 @@ def _significant(panel: Panel) -> str:
     found = [test for test in tests if test.is_significant]
     better = sum(test.test.difference > 0 for test in found)
     verb = "is" if len(found) == 1 else "are"
-    words = f"Of {count(len(tests), 'tested difference')} to {OURS} {len(found) or 'none'} {verb} significant"
+    words = f"Of {count(len(tests), 'tested difference')} from {OURS}, {len(found) or 'none'} {verb} significant"
     words += f" after the correction: {better} in its favour, {len(found) - better} against it" if found else ""
     return f"{words}. {power_words(panel)}"
 
@@ -229,9 +227,10 @@ def power_words(panel: Panel) -> str:
         return ""
     typical = median(test.std or 0.0 for test in tests if test.n == n)
     return (
-        f"With n = {n} seeds a single test finds, four times in five, a difference of {single:.1f} standard deviations "
-        f"of the paired differences (here typically {per_cent(single * typical)} points), and the first step of the "
-        f"correction one of {first:.1f}: what is not significant is not shown to be equal."
+        f"With n = {n} seeds, a single test finds a difference of {single:.1f} standard deviations of the paired "
+        f"differences (here typically {per_cent(single * typical)} points) four times in five. In the first step of "
+        f"the correction, it takes {first:.1f} standard deviations. A difference that is not significant can still be "
+        "real."
     )
 
 

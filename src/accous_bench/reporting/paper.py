@@ -161,17 +161,17 @@ _HALVES_NOTE = (
     "The paper's split of the data is not published, and its reference is one of the two parts; here 90 % of the "
     "reference comes from one part and 10 % from the other."
 )
-_BACKBONE_NOTE = "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give; here it"
+_BACKBONE_NOTE = "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give. Here it"
 _FROZEN_NOTE = (
-    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0 as trained on ImageNet, its features reduced to 512 by default."
+    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0 trained on ImageNet, with features reduced to 512 by default."
 )
 _TUNED_NOTE = (
-    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0, trained on ImageNet and then on the reference of each seed, its "
-    "features reduced to 512 by default. It has seen the reference's images and not the stream's, so that the features "
-    "of both differ even where the images do not, of which the true ratio of the oracle knows nothing."
+    f"{_BACKBONE_NOTE} is an EfficientNet-Lite0, trained on ImageNet and then on the reference of each seed, with "
+    "features reduced to 512 by default. It has seen the images of the reference but not those of the stream, so their "
+    "features differ even where the images do not. The oracle's true ratio does not account for that."
 )
 _POOLS_NOTES = {
-    "mnist_svhn": " MNIST: the 10,000 test images; SVHN: 10,000 crops, which may be cut anew from whole numbers.",
+    "mnist_svhn": " MNIST: the 10,000 test images; SVHN: 10,000 crops, possibly cut again from whole numbers.",
     "cifar_cinic": (
         " CIFAR-10: the 8,000 test images of eight classes, compressed as JPEG; CINIC-10: 8,250 images of "
         "Tiny-ImageNet stand in for it."
@@ -214,7 +214,7 @@ def paper_result(dataset: str, shift: str, batch_size: int, contender: str) -> P
 
 
 def is_papers_length(n_rounds: int) -> bool:
-    """Whether streams are as long as the paper's, whose switches come the more often the shorter the stream is."""
+    """Whether streams are as long as the paper's; in shorter streams, the switches come more often."""
     return n_rounds == _N_ROUNDS
 
 

@@ -24,10 +24,10 @@ from accous_bench.reporting.wording import count, listed, panel_title
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
 
 _LEGEND = (
-    "Bold: the lowest error of a real contender, which the oracle is not; those equal to two decimals are all bold, "
-    "and only those that ran on all of the table's seeds and rounds take part. FIX (never weighted) and the oracle "
-    "(weighted by the true ratio) are the bounds between which weighting can help. All contenders meet the same seeds "
-    "and streams."
+    "Bold marks the lowest error; errors that are equal to two decimals are all bold. The oracle does not count, and "
+    "neither do contenders that did not run on all of the table's seeds and rounds. FIX (never weighted) and the "
+    "oracle (weighted by the true ratio) are the bounds between which weighting can help. All contenders get the same "
+    "seeds and streams."
 )
 
 
@@ -175,7 +175,7 @@ def provenance_lines(aggregates: Aggregates) -> list[str]:
     lines = [f"Made from {count(n_done, 'run')}{failed}, specs: {', '.join(origin.get('specs', [])) or 'unnamed'}."]
     if origin.get("superseded"):
         runs = count(origin["superseded"], "run")
-        lines.append(f"Left out: {runs} for which a later one of the same names, but with other settings, stands.")
+        lines.append(f"Left out: {runs} that a later run with the same names and other settings replaces.")
     if origin.get("first"):
         first, last = origin["first"][:10], origin["last"][:10]
         lines.append(f"Run on {first}." if first == last else f"Run from {first} to {last}.")

@@ -47,7 +47,7 @@ def error_table(panel: Panel) -> Table:
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
     remarks += [remark] if with_paper and (remark := paper_note(panel.dataset)) else []
     if with_paper and not all(is_papers_length(cell.n_rounds) for cell in panel.cells.values()):
-        remarks.append("The paper's streams have 10,000 rounds, these have not: its numbers are of another experiment.")
+        remarks.append("The paper's numbers are from another experiment: its streams have 10,000 rounds, these do not.")
     footnotes = notes.all() + [("", remark) for remark in remarks]
     return Table(caption, [*headings, "ms"], rows, groups, footnotes)
 
@@ -119,10 +119,10 @@ def gap_table(panel: Panel) -> Table | None:
         rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, ORACLE)))
     rows.append(Row([Text("gap, points"), *(_width_text(gap, notes) for gap in widths)], is_bound=True))
     has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
-    what = "Exact risk in %: that of each round's model on the distribution of its round" if has_risk else "Error in %"
+    what = "Exact risk in %, of each round's model on the distribution of its round" if has_risk else "Error in %"
     caption = (
-        f"{what}, mean over the seeds. In brackets: share of the gap between FIX and the oracle that is closed, in %; "
-        "negative: worse than FIX."
+        f"{what}, mean over the seeds. In brackets: the share of the gap between FIX and the oracle that is closed, in "
+        "%; a negative share is worse than FIX."
     )
     return Table(caption, ["contender", *panel.cells], rows, notes=notes.all())
 
@@ -147,7 +147,7 @@ def _width_text(gap: Gap | None, notes: Notes) -> Text:
 
 
 def difference_table(panel: Panel) -> Table | None:
-    """Return the table of tested differences to Accous; None without a contender to test against."""
+    """Return the table of tested differences from Accous; None without a contender to test against."""
     tests = against_ours(panel)
     if not tests:
         return None
@@ -155,7 +155,7 @@ def difference_table(panel: Panel) -> Table | None:
     rows = [Row([Text(name), *(_test_text(tests.get((name, shift))) for shift in panel.cells)]) for name in names]
     pairs = sorted({test.test.n for test in tests.values() if test.adjusted_p is not None})
     n_tests = sum(test.adjusted_p is not None for test in tests.values())
-    caption = f"Error minus that of {OURS}, in points (positive: {OURS} errs less)"
+    caption = f"Error minus that of {OURS}, in points (positive: {OURS} has the lower error)"
     if pairs:
         caption += (
             f", with the p-value of the paired t-test over n = {' or '.join(map(str, pairs))} seeds after Holm's "

@@ -80,7 +80,7 @@ def test_who_ran_on_fewer_seeds_or_rounds_is_not_best() -> None:
     assert cell.common_seeds("DANN", "Accous") == []
 
 
-def test_a_seed_that_few_have_yet_keeps_nobody_from_being_best() -> None:
+def test_a_seed_that_few_contenders_have_does_not_decide_who_is_best() -> None:
     rows = [make_row(name, seed) for name in ("FIX", "LR", "Accous") for seed in (0, 1)]
     rows.append(make_row("FIX", 2, error=0.0))
     cell = one_panel(rows).cells["Squ"]

@@ -43,7 +43,7 @@ def test_numbers_are_those_printed(key: tuple[str, str, int, str], mean: float, 
     assert paper_result(*key) == (mean, std)
 
 
-def test_what_the_paper_has_not_is_none() -> None:
+def test_numbers_missing_from_the_paper_are_none() -> None:
     assert paper_result("gaussian", "Squ", 1, "oracle") is None
     assert paper_result("gaussian", "Squ", 7, "Accous") is None
     assert paper_result("gas_sensor", "natural", 10, "Accous") is None
@@ -63,9 +63,9 @@ def test_the_reconstruction_is_said_to_be_one() -> None:
     assert paper_note("gas_sensor") is None
 
 
-def test_stand_ins_and_backbones_are_said_to_be_what_they_are() -> None:
+def test_notes_describe_stand_ins_and_backbones() -> None:
     frozen, tuned = paper_note("cifar_cinic") or "", paper_note("cifar_cinic_tuned") or ""
-    assert "as trained on ImageNet" in frozen
+    assert "trained on ImageNet, with" in frozen
     assert "then on the reference of each seed" in tuned
     assert all("Tiny-ImageNet stand in for it" in note for note in (frozen, tuned))
     assert dataset_title("cifar_cinic_tuned") == "CIFAR10-CINIC10 (stand-ins), tuned backbone"

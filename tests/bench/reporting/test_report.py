@@ -292,11 +292,11 @@ def test_aggregates_survive_a_file(tmp_path: Path) -> None:
     assert after.provenance == before.provenance
 
 
-def test_runs_with_other_settings_are_superseded_and_that_is_said(tmp_path: Path) -> None:
+def test_runs_with_other_settings_are_superseded_and_the_report_says_so(tmp_path: Path) -> None:
     late = {"run": "other settings", "error": 0.1, "finished": "2026-01-03T00:00:00+00:00"}
     text = report_on(tmp_path, [make_row("Accous", 0, **late), make_row("Accous", 0), make_row("FIX", 0)])
     assert "| Accous | **10.00** |" in text
-    assert "Left out: 1 run for which a later one" in text
+    assert "Left out: 1 run that a later run" in text
 
 
 def test_provenance_names_what_the_numbers_come_from() -> None:

@@ -77,7 +77,7 @@ def test_the_error_is_within_the_bound_of_frequent_directions(seed: int, d: int,
     assert errors.max() <= 0.5 * min(bounds) * (1.0 + 1e-9) + 1e-9
 
 
-def test_rows_stay_few_for_ever() -> None:
+def test_the_number_of_rows_stays_bounded() -> None:
     sketch, sizes = start_sketch(1.0, 20, 5), set()
     for gradient in draw_gradients(20, 200):
         sketch, _ = sketch.plus(gradient)

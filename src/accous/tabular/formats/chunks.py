@@ -106,7 +106,7 @@ class Chunk:
 
 
 def digest_of(content: bytes) -> str:
-    """Return a short digest of a row; it tells tables apart and is no protection."""
+    """Return a short digest of a row, to notice a different table; it does not protect against tampering."""
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
 
 

@@ -79,14 +79,14 @@ class DelimitedTable(TextTable):
         self._numbers = frozenset(names)
 
     def _read_at_once(self, content: bytes, wanted: list[str]) -> pl.DataFrame | None:
-        # Both ways of reading a number round it alike: which one a piece takes leaves no trace.
+        # Both ways of reading a number round it in the same way, so it does not matter which one a piece takes.
         for numbers in dict.fromkeys((self._numbers, frozenset[str]())):
             schema = {name: pl.Float64 if name in numbers else pl.String for name in self.columns}
             table = pl.scan_csv(
                 content, has_header=False, schema=schema, separator=self._separator or ",", raise_if_empty=False
             )
             try:
-                # The other engine is made for many cores and large files; for a piece it takes four times as long.
+                # The streaming engine is made for many cores and large files; it takes four times as long for a piece.
                 return table.select(exactly(wanted)).collect(engine="in-memory")
             except pl.exceptions.PolarsError:
                 continue

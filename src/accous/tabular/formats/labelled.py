@@ -144,7 +144,7 @@ def _read_array(path: str, column: str) -> pl.Series:
 
 
 def _whole_numbers(values: np.ndarray[Any, np.dtype[np.float64]], path: str) -> pl.Series:
-    """Read floats as classes; NaN is a label that is missing."""
+    """Read floats as classes; NaN is a missing label."""
     is_there = ~np.isnan(values)
     if (np.abs(values[is_there]) > 1e15).any() or (values[is_there] % 1.0 != 0.0).any():
         raise DataError(f"{path} holds fractions: labels are classes, as whole numbers or texts.")

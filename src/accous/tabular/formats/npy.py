@@ -42,7 +42,7 @@ class NpyTable:
         self._n_read = 0
 
     def close(self) -> None:
-        """Do nothing: the file is let go of with the array."""
+        """Do nothing: the file is closed when the array is freed."""
 
     def share_read(self) -> float | None:
         """Share of the rows read so far."""
@@ -56,7 +56,7 @@ class NpyTable:
         """Do nothing: all columns are numbers."""
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rows from a position on; rows with NaN or infinity are bad ones."""
+        """Yield the rows from a position on; rows with NaN or infinity are bad."""
         self._require_same(start)
         size = rows_at_once(len(self.columns))
         for first in range(start.end, len(self._array), size):

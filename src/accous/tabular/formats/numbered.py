@@ -16,12 +16,12 @@ _MOST_ROWS, _MOST_VALUES = 1 << 16, 1 << 22
 
 
 def rows_at_once(n_columns: int) -> int:
-    """Rows in a piece: fewer where they are wide, so that its memory is bounded."""
+    """Return the number of rows in a piece: fewer if they are wide, to bound the memory."""
     return max(1, min(_MOST_ROWS, _MOST_VALUES // max(1, n_columns)))
 
 
 def require_same_table(name: str, n_rows: int, start: Position) -> None:
-    """Raise a DataError for a table that has fewer rows than were read of it before."""
+    """Raise a DataError for a table that has fewer rows than were already read from it."""
     if start.end > n_rows:
         raise DataError(
             f"{name} is not the table that was read before: it has {n_rows} rows, but {start.end} were "

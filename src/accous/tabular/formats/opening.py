@@ -1,4 +1,4 @@
-"""Opens a table by what its name ends in."""
+"""Opens a table in the format that its file name suggests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Format:
 
 
 def _open_npy(asked: Asked) -> NpyTable:
-    # An array has no names: it is what the model knows, where that is one thing only.
+    # An array has no column names: if the model knows exactly one embedding, the array is that one.
     return NpyTable(asked.path, next(iter(asked.widths)) if asked.widths and len(asked.widths) == 1 else EMBEDDING)
 
 
@@ -77,7 +77,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(path: str, option: str) -> str:
-    """Format by a file's name; ``option`` is what to give where the name does not say.
+    """Return the format that a file's name suggests; the error for an unclear name mentions ``option``.
 
     Examples
     --------

@@ -116,7 +116,7 @@ class RecordCutter:
         return line, self.feed(rest)
 
     def _is_outside_quotes(self, data: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Whether an even number of quotes stands before each character; doubled ones inside a field cancel out."""
+        """Whether an even number of quotes precedes each character; doubled quotes inside a field cancel out."""
         is_quote = data == _QUOTE
         is_border = is_quote | (data == self._separator) | (data == _NEWLINE) | (data == _RETURN)
         is_after = np.concatenate(([True], is_border[:-1]))
@@ -132,5 +132,5 @@ class RecordCutter:
         is_separator = data == self._separator
         if is_outside is not None:
             is_separator &= is_outside
-        # Sums of 16 bits are the ones that numpy forms quickly.
+        # numpy is fastest with 16-bit sums.
         return np.add.reduceat(is_separator.view(np.uint8), starts, dtype=np.uint16).astype(np.int64) + 1

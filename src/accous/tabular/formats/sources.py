@@ -64,7 +64,7 @@ class TextSource:
         return self._n_raw / self._size if self._size and not self._is_growing else None
 
     def read(self) -> bytes | None:
-        """Return the next piece, empty at the end; None where there is nothing yet."""
+        """Return the next piece, empty at the end; None if there is nothing yet."""
         while not self._has_ended:
             raw = self._read_raw()
             if raw is None:
@@ -80,16 +80,16 @@ class TextSource:
         Parameters
         ----------
         end : int
-            Bytes before it.
+            Number of bytes before the place.
         n_tail : int
             How many of those to return.
         read_so_far : bytes
-            All that `read` has given until now.
+            Everything that `read` has returned so far.
 
         Returns
         -------
         tail, rest : bytes
-            What stands right before the place, less where the text is shorter; and what was read beyond the place.
+            The bytes right before the place, fewer if the text is shorter; and the bytes already read beyond it.
         """
         if self._can_seek():
             start = self._mark_length + end - n_tail

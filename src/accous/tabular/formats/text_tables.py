@@ -81,7 +81,7 @@ class TextTable(ABC):
     def _begin(self, start: Position) -> tuple[RecordCutter, bytes | None]:
         if start.end <= 0:
             return self._after_header()
-        # Up to the line end, which the last row may have been without.
+        # Stop before the line end, which the last row may not have had yet.
         tail, rest = self._source.go_to(start.end - 1, start.tail_length, self._read_so_far)
         content = rest or self._source.read()
         if digest_of(tail) != start.tail_digest or not (content or b"\n").startswith(b"\n"):
@@ -147,7 +147,7 @@ class TextTable(ABC):
     def _read_records(self, records: Records, wanted: list[str]) -> Chunk:
         is_good = np.ones(len(records), dtype=bool)
         bad_rows = self._undecodable(records)
-        # A line end alone, or one of two characters, is no row.
+        # A line with only a line end, of one or two characters, is not a row.
         lengths = records.ends - records.starts
         for number in np.flatnonzero(lengths <= 1):
             is_good[number] = bool(records.raw(int(number)).strip())

@@ -13,12 +13,12 @@ __all__ = ["MISSING_TEXTS", "exactly", "is_usable", "texts_to_times", "to_number
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
 
-# Methods of a series look its name up in a frame, and would take some names for patterns.
+# Methods of a series look up its name in a frame, where some names would be taken as patterns.
 _ANY_NAME = "values"
 
 
 def exactly(names: list[str]) -> Any:
-    """Select columns by their names: a name such as ``*`` or ``^a.*$`` is a pattern to polars elsewhere.
+    """Select columns by their exact names; elsewhere polars reads ``*`` or ``^a.*$`` as a pattern.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def exactly(names: list[str]) -> Any:
 
 
 def is_usable(dtype: Any) -> bool:
-    """Whether values of this polars type can be read as numbers, categories or times, and written to a text.
+    """Whether values of this polars type can be read as numbers, categories or times, and written as text.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def texts_to_times(texts: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.b
 
 
 def _retry(column: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Read once more without blanks around the texts."""
+    """Read the texts again, without surrounding blanks."""
     return numbers.fill_null(column.str.strip_chars().cast(pl.Float64, strict=False))
 
 

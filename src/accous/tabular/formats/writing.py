@@ -66,7 +66,7 @@ class RowsOutput:
         return self.n_bytes
 
     def close(self) -> None:
-        """Close the file; what was not put on the disk before may be lost."""
+        """Close the file; rows that were not synced to disk may be lost."""
         if self.name != "standard output":
             with suppress(OSError):
                 self._file.close()
