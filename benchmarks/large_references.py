@@ -43,8 +43,10 @@ def measure_cap(n_reference: int, cap: int | None) -> dict[str, Any]:
         SquareShift(period=PERIOD), n_reference=n_reference, n_rounds=N_ROUNDS, batch_size=BATCH_SIZE
     )
     X, y = stream.reference()
-    model = AdaptiveClassifier(ratio=OnlineDensityRatio(max_reference=cap, random_state=0), fallback="none").fit(X, y)
-    fixed = AdaptiveClassifier(ratio=NoShift()).fit(X, y)
+    model = AdaptiveClassifier(
+        ratio=OnlineDensityRatio(max_reference=cap, random_state=0), fallback="none", standardize=False
+    ).fit(X, y)
+    fixed = AdaptiveClassifier(ratio=NoShift(), standardize=False).fit(X, y)
     risks, seconds = [], []
     for batch in stream:
         risks.append(stream.risk(model, batch.alpha))
@@ -68,9 +70,9 @@ def measure_million() -> dict[str, float]:
     stream = GaussianStream(SquareShift(period=20), n_features=n_features, n_reference=n_reference, n_rounds=60)
     X, y = stream.reference()
     start = time.process_time()
-    model = AdaptiveClassifier(ratio=OnlineDensityRatio(max_reference=10_000, random_state=0), fallback="none").fit(
-        X, y
-    )
+    model = AdaptiveClassifier(
+        ratio=OnlineDensityRatio(max_reference=10_000, random_state=0), fallback="none", standardize=False
+    ).fit(X, y)
     fit_seconds = time.process_time() - start
     quiet: list[float] = []
     refitting: list[float] = []

@@ -48,7 +48,7 @@ def measure_cbpe(shift: str, seed: int) -> dict[str, float]:
     recent: deque[FloatArray] = deque(maxlen=CHUNK_ROWS)
     found = []
     with one_blas_thread():
-        model = AdaptiveClassifier().fit(*stream.reference())
+        model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
         cbpe = Cbpe(model)
         for batch in stream:
             if batch.round in LOOKS:

@@ -73,7 +73,7 @@ def measure(n_reference: int, n_features: int, batch_size: int, n_rounds: int, n
     batches = [batch.X for batch in stream]
     best = np.full((2, n_rounds), np.inf)
     for number in range(n_passes):
-        makers = (PlainRounds(fallback="none"), AdaptiveClassifier())
+        makers = (PlainRounds(standardize=False, fallback="none"), AdaptiveClassifier(standardize=False))
         models = [model.fit(*stream.reference()) for model in makers]
         for place, batch in enumerate(batches):
             for which in ((0, 1), (1, 0))[(place + number) % 2]:

@@ -82,7 +82,7 @@ def measure_alarms(detector: str, case: str, batch_size: int, seed: int) -> list
 
 def accous_alarms(stream: GaussianStream) -> list[int]:
     """Return the rounds of the drift events."""
-    model = AdaptiveClassifier().fit(*stream.reference())
+    model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
     for batch in stream:
         model.adapt(batch.X)
     return [event.round for event in model.drift_events_]

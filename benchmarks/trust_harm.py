@@ -41,7 +41,9 @@ class HarmCase:
 def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
     """Return the mean error above that of the fixed model, in points, without and with the fallback."""
     problem = case.problem(seed)
-    models = {name: AdaptiveClassifier(fallback=name).fit(problem.X, problem.y) for name in FALLBACKS}
+    models = {
+        name: AdaptiveClassifier(standardize=False, fallback=name).fit(problem.X, problem.y) for name in FALLBACKS
+    }
     of_fixed = problem.component_risks(models["none"].estimator_)
     excess: dict[str, list[float]] = {name: [] for name in FALLBACKS}
     with one_blas_thread():

@@ -29,7 +29,7 @@ def main() -> None:
 def draw_stream() -> None:
     """Draw risk and history on a stream that jumps."""
     stream = GaussianStream(SquareShift(period=PERIOD), n_rounds=N_ROUNDS, batch_size=2)
-    model = AdaptiveClassifier().fit(*stream.reference())
+    model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
     fixed = model.estimator_
     rounds, risks, adapted_true, fixed_true, history = [], [], [], [], []
     for batch in stream:
@@ -49,7 +49,7 @@ def draw_columns() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, len(NAMES)))
     y = (X[:, 0] + X[:, 1] + rng.normal(size=1000) > 0.0).astype(int)
-    model = AdaptiveClassifier().fit(X, y)
+    model = AdaptiveClassifier(standardize=False).fit(X, y)
     shares = []
     for number in range(1, 901):
         centre = np.zeros(len(NAMES))

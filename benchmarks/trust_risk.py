@@ -67,7 +67,7 @@ def measure_insights(setting: Setting, seed: int) -> dict[str, float]:
 
 
 def _look_at(stream: GaussianStream, times: set[int], seed: int) -> Iterator[dict[str, float]]:
-    model = AdaptiveClassifier().fit(*stream.reference())
+    model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
     for batch in stream:
         if batch.round in times:
             yield _risks(model, stream, batch.alpha) | _sets(model, stream, batch.alpha, seed + 10_000 * batch.round)
@@ -81,7 +81,7 @@ def measure_table_risks(table: str, shift: str, n_rounds: int, seed: int) -> dic
     times = set(rng.choice(np.arange(FIRST_ROUND, n_rounds), TIMES_PER_REFERENCE, replace=False).tolist())
     found = []
     with one_blas_thread():
-        model = AdaptiveClassifier().fit(problem.X, problem.y)
+        model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
         for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True)):
             if number in times:
                 found.append(_risks(model, problem, float(alpha)))

@@ -29,7 +29,7 @@ def measure_verdicts(shift: str, n_reference: int, seed: int) -> list[tuple[str,
     The veto is off, so that the harm it would prevent is visible.
     """
     stream = GaussianStream(SHIFTS[shift], n_rounds=N_ROUNDS, n_reference=n_reference, random_state=seed)
-    model = AdaptiveClassifier(fallback="none").fit(*stream.reference())
+    model = AdaptiveClassifier(standardize=False, fallback="none").fit(*stream.reference())
     found = []
     with one_blas_thread():
         for batch in stream:
@@ -71,7 +71,7 @@ def away_row(distance: float, n_references: int) -> dict[str, Any]:
     verdicts = []
     for seed in range(n_references):
         stream = GaussianStream(SHIFTS["none"], n_rounds=100, n_reference=500, random_state=seed)
-        model = AdaptiveClassifier().fit(*stream.reference())
+        model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
         for batch in stream:
             model.adapt(batch.X + distance)
         verdicts.append(model.trust_.verdict)

@@ -79,7 +79,7 @@ def measure(radius: float | None, n_warm_up: int, n_rounds: int, n_classes: int)
     rng = np.random.default_rng(0)
     X, y, directions = make_reference(rng, n_classes)
     ratio = OnlineDensityRatio(radius=radius, min_interval=MIN_INTERVAL)
-    model = AdaptiveClassifier(ratio=ratio, refit=10**9, fallback="none").fit(X, y)
+    model = AdaptiveClassifier(ratio=ratio, refit=10**9, fallback="none", standardize=False).fit(X, y)
     for number in range(n_warm_up):
         model.adapt(make_batch(rng, number, directions))
     model.set_params(refit="always")

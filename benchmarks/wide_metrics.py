@@ -189,7 +189,9 @@ def measure_errors(stream: MixtureStream, adapting: Mapping[str, RatioEstimator]
     The error is over all rows of the pools, weighted by the mixture, in every fifth round.
     """
     ratios = {"never adapting": NoShift(), **adapting}
-    models = {name: AdaptiveClassifier(ratio=ratio, fallback="none") for name, ratio in ratios.items()}
+    models = {
+        name: AdaptiveClassifier(ratio=ratio, fallback="none", standardize=False) for name, ratio in ratios.items()
+    }
     oracle = Oracle()
     oracle.fit(*stream.reference())
     for model in models.values():

@@ -101,7 +101,7 @@ def errors_in_order_of_time(n_seeds: int = 5) -> dict[str, float]:
     for seed in range(n_seeds):
         stream = get_problem("gas_sensor").make(Setting("natural", 10, 3000, seed))
         for name, ratio in ratios.items():
-            model = AdaptiveClassifier(ratio=ratio).fit(*stream.reference())
+            model = AdaptiveClassifier(ratio=ratio, standardize=False).fit(*stream.reference())
             wrong = []
             for batch in stream:
                 wrong.append(np.mean(model.predict(batch.X) != batch.y))

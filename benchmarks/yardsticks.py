@@ -170,7 +170,7 @@ def main() -> None:
     stream = GaussianStream(SquareShift(period=500), n_rounds=n_rounds, batch_size=1)
     X, y = stream.reference()
     batches = [batch.X for batch in stream]
-    model = AdaptiveClassifier(refit="always", fallback="none").fit(X, y)
+    model = AdaptiveClassifier(standardize=False, refit="always", fallback="none").fit(X, y)
     for batch in batches[:AROUND_ROUND]:
         model.adapt(batch)
     coming = batches[AROUND_ROUND:]

@@ -65,8 +65,8 @@ def share_of_night(n_rounds: int) -> np.ndarray:
 
 def follow(batches: list[tuple[np.ndarray, np.ndarray]], reference: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return the errors of the fixed and of the adapted classifier in every round."""
-    fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0).fit(*reference)
-    adapted = AdaptiveClassifier(C=10.0).fit(*reference)
+    fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0, standardize=False).fit(*reference)
+    adapted = AdaptiveClassifier(C=10.0, standardize=False).fit(*reference)
     errors = np.empty((len(batches), 2))
     for this_round, (X_batch, y_batch) in enumerate(batches):
         errors[this_round] = [np.mean(model.predict(X_batch) != y_batch) for model in (fixed, adapted)]

@@ -108,8 +108,8 @@ def shares_over_time(n_days: int) -> np.ndarray:
 def follow(batches: list[tuple[np.ndarray, np.ndarray]], reference: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return the errors of the fixed and of the adapted classifier on every day's tickets."""
     # Embeddings have length 1: with C = 1, the penalty would keep both from using them much.
-    fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0).fit(*reference)
-    adapted = AdaptiveClassifier(C=10.0).fit(*reference)
+    fixed = AdaptiveClassifier(ratio=NoShift(), C=10.0, standardize=False).fit(*reference)
+    adapted = AdaptiveClassifier(C=10.0, standardize=False).fit(*reference)
     errors = np.empty((len(batches), 2))
     for day, (X_batch, y_batch) in enumerate(batches):
         errors[day] = [np.mean(model.predict(X_batch) != y_batch) for model in (fixed, adapted)]

@@ -50,7 +50,7 @@ def look_at_stream(shift: str, seed: int) -> tuple[dict[str, FloatArray], dict[s
     looks: list[dict[str, float]] = []
     chunks = []
     with one_blas_thread():
-        model: Any = AdaptiveClassifier().fit(*stream.reference())
+        model: Any = AdaptiveClassifier(standardize=False).fit(*stream.reference())
         cbpe = Cbpe(model)
         fixed = model.fixed_.estimator
         for batch in stream:

@@ -7,7 +7,8 @@ Examples
 >>> from accous import AdaptiveClassifier, RULSIF
 >>> from accous_bench.contenders import Contender, contender_names, make_contender, register, unregister
 >>> make_contender("uLSIF", random_state=0)
-AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0))
+AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0),
+                   standardize=False)
 >>> register(Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed)), learns_first=True))
 >>> contender_names()[-1]
 'RuLSIF'
@@ -84,7 +85,7 @@ def _weighted_by(ratio: Callable[..., RatioEstimator], fallback: str = "none") -
     def make(random_state: Any) -> AdaptiveClassifier:
         takes_seed = "random_state" in ratio().get_params()
         fresh = ratio(random_state=random_state) if takes_seed else ratio()
-        return AdaptiveClassifier(ratio=fresh, fallback=fallback, random_state=random_state)
+        return AdaptiveClassifier(ratio=fresh, standardize=False, fallback=fallback, random_state=random_state)
 
     return make
 

@@ -28,6 +28,7 @@ def expected() -> dict[str, NDArray[Any]]:
 def test_a_classifier_goes_on(expected: dict[str, NDArray[Any]]) -> None:
     model = accous.load(SAVED / "classifier")
     assert model.n_rounds_ == 20
+    assert model.standardize is False  # what that version did
     probabilities = []
     for batch in expected["batches"]:
         probabilities.append(model.predict_proba(batch))

@@ -33,7 +33,7 @@ each_n_classes = pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("base", [None, np.linspace(0.1, 3.0, 120)], ids=["no base weights", "base weights"])
 def test_a_fit_is_that_of_logistic_regression(n_classes: int, C: float, base: Any) -> None:
     X, y = labelled_rows(n_classes=n_classes)
-    ours = AdaptiveClassifier(C=C).fit(X, y, sample_weight=base)
+    ours = AdaptiveClassifier(C=C, standardize=False).fit(X, y, sample_weight=base)
     theirs = LogisticRegression(C=C, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=base)
     np.testing.assert_allclose(ours.predict_proba(PROBE), theirs.predict_proba(PROBE), atol=1e-5)
     np.testing.assert_allclose(ours.decision_function(PROBE), theirs.decision_function(PROBE), atol=1e-4)
@@ -115,7 +115,7 @@ def test_base_weights_multiply_the_ratio_over_its_mean_under_them() -> None:
 def test_the_predictor_of_a_round_is_the_weighted_optimum(n_classes: int, has_base: bool) -> None:
     X, y = labelled_rows(n_classes=n_classes)
     base = np.linspace(0.1, 3.0, len(X)) if has_base else None
-    model = AdaptiveClassifier(refit="always", C=0.7).fit(X, y, sample_weight=base)
+    model = AdaptiveClassifier(refit="always", C=0.7, standardize=False).fit(X, y, sample_weight=base)
     play(model, drifting_batches(30))
     theirs = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=model.reference_weight_)
     plain = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=base)

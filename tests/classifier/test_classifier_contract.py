@@ -39,7 +39,9 @@ EVERY_KIND = [
 # Our own regression and any other classifier; scikit-learn's checks of the other settings are slow tests.
 ONE_OF_EACH = [AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())]
 OTHER_SETTINGS = [model for model in EVERY_KIND if repr(model) not in set(map(repr, ONE_OF_EACH))]
-FAR_FROM_DEFAULTS = AdaptiveClassifier(None, SingleLearnerRatio(), refit=3, C=0.2, fallback="none", random_state=5)
+FAR_FROM_DEFAULTS = AdaptiveClassifier(
+    None, SingleLearnerRatio(), refit=3, C=0.2, standardize=False, fallback="none", random_state=5
+)
 
 
 def one_line(model: AdaptiveClassifier) -> str:

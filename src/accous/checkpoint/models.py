@@ -45,6 +45,9 @@ _HOMES = {
     "ULSIF": "accous.ratio.ulsif",
 }
 
+# Parameters that models of earlier versions were saved without, and what they did.
+_BEFORE = {"AdaptiveClassifier": {"standardize": False}}
+
 
 def require_fitted(model: Model) -> None:
     """Raise scikit-learn's NotFittedError for a model that has not finished a ``fit``."""
@@ -125,7 +128,7 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
             f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade accous."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
-    return cls(**parameters)
+    return cls(**_BEFORE.get(cls.__name__, {}) | parameters)
 
 
 def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:

@@ -13,8 +13,8 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
-from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
 from accous.classifier.events import log_events
+from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
@@ -67,8 +67,9 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
     estimator : classifier, optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
-        regression, with the same optimum as ``LogisticRegression(C=C)``. With more than 100 coefficients, only ``fit``
-        goes all the way to the optimum. The refit of a round takes a few steps towards it, and more after a jump.
+        regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
+        than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
+        towards it, and more after a jump.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -78,6 +79,11 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
         n_eff is the effective sample size: the fewer rows carry the weight, the more a fit depends on each of them.
     C : float, default=1.0
         Inverse penalty of the built-in regression. Do not set it together with ``estimator``.
+    standardize : bool, default=True
+        Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
+        reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
+        those of the raw columns either way. False gives the optimum of ``LogisticRegression(C=C)`` on the columns as
+        they are. Ignored if you pass an ``estimator``.
     fallback : {"auto", "none"}, default="auto"
         How to keep the adaptation from doing harm. ``"auto"`` has two safeguards. It tempers the ratio according to its
         past observed loss (r^tau with tau 0, 1/2 or 1). It also goes back to the fixed model while the adapted model is
@@ -146,6 +152,7 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
         *,
         refit: int | str = "auto",
         C: float = 1.0,
+        standardize: bool = True,
         fallback: str = "auto",
         caution: str = "normal",
         random_state: Any = None,
@@ -154,6 +161,7 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
         self.ratio = ratio
         self.refit = refit
         self.C = C
+        self.standardize = standardize
         self.fallback = fallback
         self.caution = caution
         self.random_state = random_state
@@ -293,6 +301,8 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
         if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
         require_number("C", self.C)
+        if not isinstance(self.standardize, (bool, np.bool_)):
+            raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
         require_choice("fallback", self.fallback, ("auto", "none"))
         require_choice("caution", self.caution, CAUTIONS)
         if self.estimator is not None and self.C != 1.0:
@@ -320,7 +330,8 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
         if self.estimator is None:
-            return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C))
+            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
+            return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C), scales)
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
 
     def state_to_plain(self) -> dict[str, Any]:

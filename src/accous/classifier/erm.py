@@ -39,11 +39,13 @@ __all__ = [
     "LinearPredictor",
     "LogisticErm",
     "WeightedErm",
+    "column_scales",
     "require_sample_weight",
 ]
 
 _N_FOLDS = 5
 _N_QUICK_FOLDS = 2
+_LARGEST_SCALE = 1e100  # of a column; its inverse is the smallest
 
 
 class WeightedErm(Protocol):
@@ -130,6 +132,9 @@ class LinearPredictor:
 class LogisticErm:
     """Built-in, warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
 
+    With ``scales``, the penalty acts on the coefficients of standardised columns. Predictors always have the
+    coefficients of the raw columns. Only the scales matter: centring changes the intercept, which has no penalty.
+
     Attributes
     ----------
     rounds_between_checks : int
@@ -140,8 +145,17 @@ class LogisticErm:
     limits_blas: ClassVar[bool] = True
     refits_between_checks: ClassVar[int] = 1
 
-    def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float) -> None:
-        self._problem: LogisticProblem = make_problem(X, labels, len(classes), C)
+    def __init__(
+        self,
+        X: FloatArray,
+        labels: IntArray,
+        classes: NDArray[Any],
+        C: float,
+        scales: FloatArray | None = None,
+    ) -> None:
+        self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
+        rows = X if self._scales is None else X / self._scales[:-1]
+        self._problem: LogisticProblem = make_problem(rows, labels, len(classes), C)
         self._classes = classes
         # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
@@ -149,20 +163,27 @@ class LogisticErm:
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
-        start = None if previous is None else previous.coefs
+        start = None if previous is None else self._to_scaled(previous.coefs)
         coefs = solve_compiled(self._problem, weights, start)
         if coefs is not None:
-            return LinearPredictor.of_coefs(coefs, self._classes)
+            return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes)
         with one_blas_thread():
             if self._problem.axes is None:
-                return LinearPredictor.of_coefs(solve(self._problem, weights, start), self._classes)
+                coefs = solve(self._problem, weights, start)
+                return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes)
             return self._descend(weights, previous)
+
+    def _to_scaled(self, coefs: FloatArray) -> FloatArray:
+        return coefs if self._scales is None else coefs * self._scales
+
+    def _to_raw(self, coefs: FloatArray) -> FloatArray:
+        return coefs if self._scales is None else coefs / self._scales
 
     def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         # Departs from the paper: with many coefficients a round takes steps towards the optimum but does not reach it.
         effort = FULL if previous is None else ONE_ROUND
         point = descend_from(self._problem, weights, self._start(previous), effort)
-        coefs = self._problem.from_design(point.coefs)
+        coefs = self._to_raw(self._problem.from_design(point.coefs))
         return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
@@ -181,7 +202,7 @@ class LogisticErm:
             return _by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
-        return leave_one_out_scores(problem, weights, fitted.coefs)
+        return leave_one_out_scores(problem, weights, self._to_scaled(fitted.coefs))
 
     def _start(self, previous: LinearPredictor | None) -> Point:
         if previous is not None and previous.point is not None:
@@ -190,11 +211,12 @@ class LogisticErm:
         n_scores, (n_rows, n_columns) = self._problem.n_scores, design.shape
         if previous is None:
             return Point(np.zeros((n_scores, n_columns)), np.zeros((n_scores, n_rows)))
-        coefs = self._problem.to_design(previous.coefs)
+        coefs = self._problem.to_design(self._to_scaled(previous.coefs))
         return Point(coefs, coefs @ design.T)
 
     def _fit_part(self, weights: FloatArray, fitted: LinearPredictor, rows: IntArray, rest: IntArray) -> FloatArray:
-        coefs = solve(self._problem.part(rows), weights[rows], fitted.coefs, effort=ONE_FOLD)
+        start = self._to_scaled(fitted.coefs)
+        coefs = solve(self._problem.part(rows), weights[rows], start, effort=ONE_FOLD)
         return self._problem.part(rest).scores(coefs)
 
 
@@ -239,6 +261,19 @@ class ForeignErm:
         # the last step only.
         with config_context(enable_metadata_routing=False):
             return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
+
+
+def column_scales(X: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the weighted deviations of the columns, and 1 for a constant column, as ``StandardScaler`` has them."""
+    largest = np.abs(X).max(axis=0)
+    largest[largest == 0.0] = 1.0
+    rows, shares = X / largest, weights / weights.sum()  # so that no square overflows
+    means = shares @ rows
+    variances = shares @ np.square(rows - means)
+    rounding = len(X) * np.finfo(np.float64).eps
+    is_constant = variances <= rounding * variances + (rounding * means) ** 2
+    scales = np.minimum(largest * np.sqrt(variances), _LARGEST_SCALE)
+    return np.where(is_constant | (scales < 1.0 / _LARGEST_SCALE), 1.0, scales)
 
 
 def require_sample_weight(estimator: Any) -> None:

@@ -121,10 +121,10 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
     """
     X_reference, y_reference = stream.reference()
     models = {
-        FIXED: AdaptiveClassifier(ratio=NoShift()),
-        ONE_STEP: AdaptiveClassifier(ratio=LogisticRatio(random_state=0)),
-        SINGLE: AdaptiveClassifier(ratio=SingleLearnerRatio()),
-        ACCOUS: AdaptiveClassifier(),
+        FIXED: AdaptiveClassifier(ratio=NoShift(), standardize=False),
+        ONE_STEP: AdaptiveClassifier(ratio=LogisticRatio(random_state=0), standardize=False),
+        SINGLE: AdaptiveClassifier(ratio=SingleLearnerRatio(), standardize=False),
+        ACCOUS: AdaptiveClassifier(standardize=False),
     }
     for model in models.values():
         model.fit(X_reference, y_reference)

@@ -172,7 +172,8 @@ class FitJob:
         """
         request, reference = self._request, self.reference
         with _without_warnings():
-            model = AdaptiveClassifier(ratio=self._ratio, C=request.C, random_state=request.seed)
+            # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
+            model = AdaptiveClassifier(ratio=self._ratio, C=request.C, standardize=False, random_state=request.seed)
             model.fit(reference.X, reference.y)
         table_model = TableModel(
             model=model, encoder=reference.encoder, label=self.label, settings=self._settings(accuracy)

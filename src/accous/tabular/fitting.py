@@ -152,7 +152,7 @@ def _predict_rest(
         encoder = ColumnEncoder.learn(reference.frame[rows], reference.choices)
     except DataError:
         return None
-    model = AdaptiveClassifier(ratio=NoShift(), C=C)
+    model = AdaptiveClassifier(ratio=NoShift(), C=C, standardize=False)
     model.fit(encoder.encode(reference.frame[rows]).X, reference.y[rows])
     return model.predict(encoder.encode(reference.frame[rest]).X)
 
