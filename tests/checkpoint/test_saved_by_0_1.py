@@ -56,6 +56,8 @@ def test_the_command_line_goes_on(expected: dict[str, NDArray[Any]], tmp_path: P
     options = ["--batch-size", "10", "--quiet", "-o", str(output)]
     assert main(["adapt", str(model), str(SAVED / "stream.csv"), *options]) == 0
     found, then = pl.read_csv(output), pl.read_csv(SAVED / "predictions.csv")
+    assert found["line"].to_list() == list(range(2, len(then) + 2))
+    found = found.drop("line")
     assert found.columns == then.columns
     assert found["prediction"].to_list() == then["prediction"].to_list()
     np.testing.assert_allclose(found.drop("prediction").to_numpy(), then.drop("prediction").to_numpy(), **WRITTEN)

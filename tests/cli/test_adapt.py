@@ -12,7 +12,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.tabular.folder import load_table_model, save_table_model
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
 
@@ -55,13 +55,13 @@ def by_hand(*, batch_sizes: list[int], learns_first: bool = False) -> pl.DataFra
             model.adapt(batch)
         start += size
     names = ["round", "prediction", "p_no", "p_yes", "ratio"]
-    return pl.DataFrame(
-        {name: np.concatenate(part) for name, part in zip(names, zip(*columns, strict=True), strict=True)}
-    )
+    found = {name: np.concatenate(part) for name, part in zip(names, zip(*columns, strict=True), strict=True)}
+    return pl.DataFrame({"line": np.arange(2, len(X) + 2), **found})
 
 
 def require_same(found: pl.DataFrame, expected: pl.DataFrame) -> None:
     assert found.columns == expected.columns
+    assert found["line"].to_list() == expected["line"].to_list()
     assert found["round"].to_list() == expected["round"].to_list()
     assert found["prediction"].to_list() == expected["prediction"].to_list()
     for name in ("p_no", "p_yes", "ratio"):
@@ -88,7 +88,7 @@ def test_columns_are_passed_through_as_they_stand_in_the_file():
     assert main([*ADAPT, "--keep", "id", "--keep", "x0,colour"]) == 0
     stream = pl.read_csv("stream.csv", infer_schema=False)
     found = pl.read_csv("predictions.csv", infer_schema=False)
-    assert found.columns == ["id", "x0", "colour", "round", "prediction", "p_no", "p_yes", "ratio"]
+    assert found.columns == ["line", "id", "x0", "colour", "round", "prediction", "p_no", "p_yes", "ratio"]
     assert found.select("id", "x0", "colour").equals(stream.select("id", "x0", "colour"))
 
 
@@ -137,14 +137,18 @@ def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, m
         file.write(stream.write_csv().encode())
     Path("wide.csv").write_bytes(stream.write_csv().encode("utf-16"))
     assert main([*ADAPT]) == 0
-    expected = (tmp_path / "predictions.csv").read_bytes()
+    expected = pl.read_csv("predictions.csv", infer_schema=False)
     for path in ["reordered.csv", "stream.tsv", "stream.jsonl", "stream.parquet", "zipped.csv.gz", "wide.csv", "-"]:
         for name, content in fitted["files"].items():
             (tmp_path / "model" / name).write_bytes(content)
         with Path("stream.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             assert main(["adapt", "model", path, "-o", "found.csv", "--force", "--new"]) == 0
-        assert (tmp_path / "found.csv").read_bytes() == expected, path
+        found = pl.read_csv("found.csv", infer_schema=False)
+        assert found.drop("line").equals(expected.drop("line")), path
+        # Only CSV and TSV files have a header, which is their first line.
+        first = 1 if path in ("stream.jsonl", "stream.parquet") else 2
+        assert found["line"].to_list() == [str(line) for line in range(first, first + 300)], path
 
 
 def test_every_form_of_output_holds_the_same(tmp_path, fitted, capfdbinary):
@@ -257,6 +261,72 @@ def test_a_column_called_like_one_of_ours_cannot_be_kept(capsys):
     pl.read_csv("stream.csv").with_columns(ratio=1).write_csv("stream.csv")
     assert main([*ADAPT, "--keep", "ratio"]) == 2
     assert "--keep ratio: the predictions have a column with that name" in capsys.readouterr().err
+
+
+def test_a_column_called_line_can_be_the_key_but_not_be_kept_beside_ours(capsys):
+    pl.read_csv("stream.csv").with_columns(line=pl.col("id") * 3).write_csv("stream.csv")
+    assert main([*ADAPT, "--keep", "line"]) == 2
+    assert "--keep line: the predictions have a column with that name; rename yours." in capsys.readouterr().err
+    assert main([*ADAPT, "--key", "line"]) == 0
+    assert pl.read_csv("predictions.csv")["line"].to_list() == pl.read_csv("stream.csv")["line"].to_list()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_the_key_takes_the_place_of_the_line(suffix, fitted):
+    fitted["stream"].write_parquet("stream.parquet")
+    stream = "stream.parquet" if suffix == "parquet" else "stream.csv"
+    options = ["--key", "id", "--keep", "colour,id"]
+    assert main(["adapt", "model", stream, "-o", f"predictions.{suffix}", *options]) == 0
+    readers = {"csv": pl.read_csv, "jsonl": pl.read_ndjson, "parquet": pl.read_parquet}
+    found = readers[suffix](f"predictions.{suffix}")
+    assert found.columns == ["id", "colour", "round", "prediction", "p_no", "p_yes", "ratio"]
+    assert found["id"].cast(pl.Int64).to_list() == fitted["stream"]["id"].to_list()
+    assert suffix != "parquet" or found.schema["id"] == pl.Int64
+    job = load_table_model("model").job
+    assert job is not None
+    assert job.spec.options["key"] == "id"
+
+
+def test_the_key_is_part_of_what_a_run_is(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
+    assert main([*ADAPT, "--key", "id"]) == 1
+    capsys.readouterr()
+    assert main(ADAPT) == 1
+    assert "has an unfinished run on" in (message := capsys.readouterr().err)
+    assert "with --key id: run that command again" in message
+
+
+def test_an_unfinished_run_of_an_older_version_is_not_continued_with_other_columns(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
+    assert main(ADAPT) == 1
+    table_model = load_table_model("model")
+    del table_model.job.spec.options["key"]
+    save_table_model(table_model, Path("model"))
+    capsys.readouterr()
+    assert main(ADAPT) == 1
+    assert "with the columns of an older accous: run that command again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nothing", "round"])
+def test_a_key_that_is_not_there_or_is_called_like_one_of_ours_is_refused(name, capsys):
+    pl.read_csv("stream.csv").with_columns(round=1).write_csv("stream.csv")
+    assert main([*ADAPT, "--key", name]) == 2
+    message = capsys.readouterr().err
+    assert ("has no column 'nothing'" if name == "nothing" else "--key round: the predictions have a column") in message
+
+
+def test_lines_go_on_over_a_resumed_run_and_skip_bad_rows(tmp_path):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "stream.csv").write_text("".join([*lines[:60], "1,2\n", *lines[60:101]]))
+    options = ["--on-bad-row", "skip", "--batch-size", "7"]
+    assert main([*ADAPT, *options]) == 0
+    with (tmp_path / "stream.csv").open("a") as file:
+        file.write("".join(lines[101:]))
+    assert main([*ADAPT, *options]) == 0
+    assert pl.read_csv("predictions.csv")["line"].to_list() == [line for line in range(2, 303) if line != 61]
+    assert pl.read_csv("predictions.csv.rejects.csv")["line"].to_list() == [61]
 
 
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):

@@ -82,13 +82,16 @@ def test_after_the_file_is_corrected_the_run_continues_without_a_trace(name, tmp
 def test_bad_rows_are_set_aside_with_line_and_reason_and_counted(tmp_path, fitted, capsys):
     write_stream()
     assert main(ADAPT) == 0
-    expected = (tmp_path / "predictions.csv").read_bytes()
+    expected = pl.read_csv("predictions.csv", infer_schema=False)
     (tmp_path / "predictions.csv").unlink()
     for path, content in fitted.items():
         (tmp_path / "model" / path).write_bytes(content)
     write_stream(*(row for row, _, _ in BAD.values()))
     assert main([*ADAPT, "--on-bad-row", "skip"]) == 0
-    assert (tmp_path / "predictions.csv").read_bytes() == expected
+    found = pl.read_csv("predictions.csv", infer_schema=False)
+    assert found.drop("line").equals(expected.drop("line"))
+    lines = range(2, 2 + len(found) + len(BAD))
+    assert found["line"].cast(pl.Int64).to_list() == [line for line in lines if not 23 <= line < 23 + len(BAD)]
     assert f"{len(BAD)} bad rows set aside, in predictions.csv.rejects.csv" in capsys.readouterr().err
     rejects = pl.read_csv("predictions.csv.rejects.csv")
     assert rejects["line"].to_list() == list(range(23, 23 + len(BAD)))

@@ -82,7 +82,7 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
         return [f"there are {frame.height} rows of predictions, and {n_rows} were read"]
     if not n_rows:
         return []
-    names = [*kept, "round", "prediction", *(f"p_{label}" for label in classes), "ratio"]
+    names = ["line", *kept, "round", "prediction", *(f"p_{label}" for label in classes), "ratio"]
     if frame.columns != names:
         return [f"the predictions have the columns {frame.columns}, not {names}"]
     shares = frame.select(f"^{re.escape(name)}$" for name in names[-1 - len(classes) : -1]).cast(pl.Float64).to_numpy()

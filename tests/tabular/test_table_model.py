@@ -72,7 +72,9 @@ def test_steps_give_the_predictions_and_the_state_of_the_command(folder, table_m
     options = ["--learn-first"] if learns_first else []
     expected = adapt(folder, tmp_path / "model", *options)
     found = pl.concat([table_model.step(batch, learns_first=learns_first) for batch in batches(stream)])
-    assert found.equals(expected)
+    # The header is the first line of the file.
+    assert found["line"].to_list() == (expected["line"] - 1).to_list() == list(range(1, 101))
+    assert found.drop("line").equals(expected.drop("line"))
     assert found["ratio"].std() > 0.01
     require_same_state(table_model, accous.load(tmp_path / "model"))
 
@@ -132,7 +134,8 @@ def test_predicting_never_learns(folder, table_model, stream):
     found = table_model.predict(stream[30:60])
     require_same_state(table_model, before)
     stepped = before.step(stream[30:60])
-    assert found.drop("round").equals(stepped.drop("round"))
+    assert found.drop("line", "round").equals(stepped.drop("line", "round"))
+    assert (found["line"].to_list(), stepped["line"].to_list()) == (list(range(1, 31)), list(range(31, 61)))
     assert (found["round"].unique().to_list(), stepped["round"].unique().to_list()) == ([1], [2])
 
 
@@ -167,7 +170,7 @@ def test_an_empty_frame_is_no_round(folder, table_model, stream, library):
     empty = stream[:0] if library == "polars" else pd.DataFrame(columns=stream.columns)
     for play in (table_model.step, table_model.predict):
         found = play(empty)
-        assert list(found.columns) == ["round", "prediction", "p_no", "p_yes", "ratio"]
+        assert list(found.columns) == ["line", "round", "prediction", "p_no", "p_yes", "ratio"]
         assert len(found) == 0
     require_same_state(table_model, accous.load(folder / "model"))
     if library == "polars":
@@ -254,7 +257,7 @@ def test_bad_and_empty_embeddings(embedded):
     with pytest.raises(DataError, match=r"Row 0 of .*, column 'embedding': the embedding is missing"):
         model.step(pl.DataFrame({"embedding": [None]}))
     for empty in (pl.DataFrame({"embedding": []}), pd.DataFrame({"embedding": []})):
-        assert list(model.step(empty).columns) == ["round", "prediction", "p_0", "p_1", "p_2", "ratio"]
+        assert list(model.step(empty).columns) == ["line", "round", "prediction", "p_0", "p_1", "p_2", "ratio"]
 
 
 def test_a_folder_of_a_newer_format_is_refused(folder, tmp_path, table_model, monkeypatch):

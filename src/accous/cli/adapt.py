@@ -33,7 +33,7 @@ __all__ = ["EXAMPLES", "adapt"]
 EXAMPLES = """
 Examples:
 
-`accous adapt model/ stream.csv -o predictions.csv --keep id`
+`accous adapt model/ stream.csv -o predictions.csv --key id`
 
 `accous adapt model/ stream.csv -o predictions.csv --by day --label y`
 
@@ -66,6 +66,10 @@ _By = Annotated[
 _LearnFirst = Annotated[
     bool,
     typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.", rich_help_panel=_ROUNDS),
+]
+_Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="COL", help="Column that identifies a row, copied in place of its line number."),
 ]
 _Keep = Annotated[
     list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to copy to the predictions.")
@@ -106,6 +110,7 @@ def adapt(
     batch_size: _BatchSize = 10,
     by: _By = None,
     learn_first: _LearnFirst = False,
+    key: _Key = None,
     keep: _Keep = None,
     label: _Label = None,
     follow: _Follow = False,
@@ -123,9 +128,10 @@ def adapt(
 ) -> int:
     """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
-    The output has the columns that you keep, the round, the predicted class, the probability of each class, and the
-    ratio: how much more common such a row is now than in the reference. If the command is stopped or killed, run it
-    again and it continues exactly where it was. If the file has grown since, run it again and it appends.
+    The output has the line of each row or your key, the columns that you keep, the round, the predicted class, the
+    probability of each class, and the ratio: how much more common such a row is now than in the reference. If the
+    command is stopped or killed, run it again and it continues exactly where it was. If the file has grown since, run
+    it again and it appends.
     """
     require_between("--batch-size", batch_size, 1, _LARGEST_BATCH)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
@@ -142,6 +148,7 @@ def adapt(
         batch_size=batch_size,
         by=by,
         learns_first=learn_first,
+        key=key,
         keep=keep or [],
         label=label,
         follows=follow,

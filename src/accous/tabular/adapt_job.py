@@ -18,7 +18,7 @@ from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.vectors import require_widths
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
-from accous.tabular.predictions import output_columns
+from accous.tabular.predictions import LINE, output_columns
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader
 from accous.tabular.summary import summarize_run
@@ -59,8 +59,9 @@ class AdaptJob:
     def begin(self) -> bool:
         """Begin the job or resume it; return whether there is anything to do."""
         request, table, table_model = self._request, self.table, self.table_model
-        self._kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
-        output_columns(self._kept, table_model.model.classes_)
+        kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
+        self._kept = [name for name in kept if name != request.key]
+        output_columns(request.key, self._kept, table_model.model.classes_)
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
         before, spec = table_model.job, request.spec(self._kept)
         is_finished = before is not None and before.is_finished and before.spec == spec
@@ -105,6 +106,7 @@ class AdaptJob:
             rejects=rejects,
             rule=RoundRule(request.batch_size, request.by),
             save_rule=save_rule,
+            key=request.key,
             kept=self._kept,
             label=self._label,
             learns_first=request.learns_first,
@@ -143,7 +145,7 @@ class AdaptJob:
 
     def _reader(self) -> RowReader:
         request = self._request
-        passed = list(dict.fromkeys([*self._kept, *filter(None, (request.by, self._label))]))
+        passed = list(dict.fromkeys([*filter(None, (request.key, request.by, self._label)), *self._kept]))
         return RowReader(
             self.table,
             self.table_model.encoder,
@@ -157,9 +159,12 @@ class AdaptJob:
         if self._request.output_format != "parquet":
             return
         classes = self.table_model.model.classes_
-        schema: dict[str, Any] = dict.fromkeys(output_columns(self._kept, classes), pl.Float64())
-        types = self.table.column_types(self._kept)
-        schema |= {name: types.get(name, pl.String()) for name in self._kept}
+        key = self._request.key
+        copied = self._kept if key is None else [key, *self._kept]
+        schema: dict[str, Any] = dict.fromkeys(output_columns(key, self._kept, classes), pl.Float64())
+        types = self.table.column_types(copied)
+        schema |= {LINE: pl.Int64()} if key is None else {}
+        schema |= {name: types.get(name, pl.String()) for name in copied}
         schema["round"] = pl.Int64()
         schema["prediction"] = pl.Int64() if classes.dtype.kind == "i" else pl.String()
         finish_parquet(self._request.output, schema)

@@ -31,6 +31,8 @@ class AdaptRequest:
         Start a new round when this column changes.
     learns_first : bool
         Whether to learn from a batch before it is predicted.
+    key : str, optional
+        Column that identifies a row; it is the first one of the predictions, in place of the line.
     keep : list of str
         Columns to copy to the predictions.
     label : str, optional
@@ -57,6 +59,7 @@ class AdaptRequest:
     batch_size: int = 10
     by: str | None = None
     learns_first: bool = False
+    key: str | None = None
     keep: list[str] = field(default_factory=list)
     label: str | None = None
     follows: bool = False
@@ -106,6 +109,7 @@ class AdaptRequest:
             "batch-size": self.batch_size if self.by is None else 0,
             "by": self.by or "",
             "learn-first": self.learns_first,
+            "key": self.key or "",
             "keep": ",".join(kept),
             "label": self.label or "",
             "encoding": self.encoding or "",

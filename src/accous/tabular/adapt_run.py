@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, Position
 from accous.tabular.formats.values import exactly
 from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job_record import Job
-from accous.tabular.predictions import predictions_frame
+from accous.tabular.predictions import LINE, predictions_frame
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader, Rows
@@ -58,8 +59,10 @@ class AdaptRun:
         The second is for bad rows; None if they are not kept.
     rule : RoundRule
     save_rule : SaveRule
+    key : str, optional
+        The column that identifies a row in the output; None: its line does.
     kept : list of str
-        Columns to pass through.
+        Other columns to pass through.
     label : str, optional
         Column to score with.
     learns_first : bool
@@ -81,6 +84,7 @@ class AdaptRun:
         rejects: RowsOutput | None,
         rule: RoundRule,
         save_rule: SaveRule,
+        key: str | None,
         kept: list[str],
         label: str | None = None,
         learns_first: bool = False,
@@ -92,7 +96,7 @@ class AdaptRun:
         self._table_model, self._folder, self._reader = table_model, folder, reader
         self._output, self._rejects = output, rejects
         self._rule, self._save_rule = rule, save_rule
-        self._kept, self._learns_first = kept, learns_first
+        self._key, self._kept, self._learns_first = key, kept, learns_first
         self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
         self._job = table_model.job
         self._scoring = None if label is None else Scoring(table_model.model, label)
@@ -184,16 +188,23 @@ class AdaptRun:
         if start == stop:
             return
         part = slice(start, stop)
-        kept = rows.frame[part].select(exactly(self._kept))
         classes = self._table_model.model.classes_
+        copied = self._copied(rows, part)
         self._output.write(
-            predictions_frame(kept, results.rounds[part], results.scores[part], results.ratios[part], classes)
+            predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], classes)
         )
         self._job.position = rows.position_after(stop - 1)
         self._job.n_missing += int(rows.n_missing[part].sum())
         self._job.n_unknown += int(rows.n_unknown[part].sum())
         first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
         self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
+
+    def _copied(self, rows: Rows, part: slice) -> pl.DataFrame:
+        """Return what identifies the rows, and the columns to pass through."""
+        if self._key is not None:
+            return rows.frame[part].select(exactly([self._key, *self._kept]))
+        lines = pl.DataFrame({LINE: rows.lines[part]})
+        return lines.hstack(rows.frame[part].select(exactly(self._kept))) if self._kept else lines
 
     def _reject(self, bad_rows: list[BadRow]) -> None:
         if not bad_rows or self._rejects is None:

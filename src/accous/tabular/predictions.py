@@ -1,4 +1,4 @@
-"""The output for each row: copied columns, round, class, probabilities and ratio."""
+"""The output for each row: its line, copied columns, round, class, probabilities and ratio."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
 
-__all__ = ["class_numbers", "output_columns", "predictions_frame", "probabilities"]
+__all__ = ["LINE", "class_numbers", "output_columns", "predictions_frame", "probabilities"]
 
+LINE = "line"
 _DECIMALS = 6
 
 
@@ -28,23 +29,34 @@ def probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
-def output_columns(kept: list[str], classes: NDArray[Any]) -> list[str]:
-    """Return the output columns; a copied column must not have the name of one of ours."""
+def output_columns(key: str | None, kept: list[str], classes: NDArray[Any]) -> list[str]:
+    """Return the output columns; a copied column must not have the name of one of ours.
+
+    Parameters
+    ----------
+    key : str, optional
+        The column that identifies a row; its line does if there is none.
+    kept : list of str
+        The other copied columns.
+    classes : array
+    """
     ours = ["round", "prediction", *(f"p_{label}" for label in classes), "ratio"]
-    taken = [name for name in kept if name in ours]
-    if taken:
-        raise ParameterError(f"--keep {taken[0]}: the predictions have a column with that name; rename yours.")
-    return [*kept, *ours]
+    options = {"--key": [key or LINE], "--keep": kept}
+    for option, names in options.items():
+        for name in names:
+            if name in ours or (option == "--keep" and key is None and name == LINE):
+                raise ParameterError(f"{option} {name}: the predictions have a column with that name; rename yours.")
+    return [key or LINE, *kept, *ours]
 
 
 def predictions_frame(
-    kept: pl.DataFrame,
+    copied: pl.DataFrame,
     rounds: NDArray[np.int64],
     scores: NDArray[np.float64],
     ratios: NDArray[np.float64],
     classes: NDArray[Any],
 ) -> pl.DataFrame:
-    """Return the output rows.
+    """Return the output rows: what identifies them and is copied, then what was found.
 
     Numbers are rounded to keep files small and readable.
     """
@@ -52,4 +64,4 @@ def predictions_frame(
     columns = {"round": rounds, "prediction": pl.Series(classes.tolist()).gather(class_numbers(scores))}
     columns |= {f"p_{label}": shares[:, number] for number, label in enumerate(classes)}
     columns["ratio"] = np.round(ratios, _DECIMALS)
-    return pl.DataFrame(columns) if kept.width == 0 else kept.hstack(pl.DataFrame(columns))
+    return copied.hstack(pl.DataFrame(columns))

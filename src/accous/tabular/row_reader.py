@@ -27,6 +27,8 @@ class Rows:
     X : array of shape (n_rows, n_features)
     frame : polars.DataFrame
         The columns to copy, to group by and to score with.
+    lines : array of shape (n_rows,)
+        Line of each row in the table, or its number if the table has no lines.
     bad_rows : list of BadRow
         Bad rows between and after them.
     n_missing, n_unknown : array of shape (n_rows,)
@@ -35,6 +37,7 @@ class Rows:
 
     X: NDArray[np.float64]
     frame: pl.DataFrame
+    lines: NDArray[np.int64]
     bad_rows: list[BadRow]
     n_missing: NDArray[np.int64]
     n_unknown: NDArray[np.int64]
@@ -61,6 +64,7 @@ class Rows:
         return Rows(
             X=np.concatenate((self.X, others.X)),
             frame=pl.concat((self.frame, others.frame)),
+            lines=np.concatenate((self.lines, others.lines)),
             bad_rows=self.bad_rows + others.bad_rows,
             n_missing=np.concatenate((self.n_missing, others.n_missing)),
             n_unknown=np.concatenate((self.n_unknown, others.n_unknown)),
@@ -77,6 +81,7 @@ class Rows:
         return Rows(
             X=self.X[n_rows:],
             frame=self.frame[n_rows:],
+            lines=self.lines[n_rows:],
             bad_rows=[bad for bad in self.bad_rows if bad.end > end],
             n_missing=self.n_missing[n_rows:],
             n_unknown=self.n_unknown[n_rows:],
@@ -177,6 +182,7 @@ class RowReader:
         return Rows(
             X=X,
             frame=chunk.frame.select(exactly(self._passed)),
+            lines=np.asarray(chunk.lines, dtype=np.int64),
             bad_rows=bad_rows,
             n_missing=n_missing,
             n_unknown=n_unknown,
@@ -189,6 +195,7 @@ def _head(rows: Rows, n_rows: int) -> Rows:
         rows,
         X=rows.X[:n_rows],
         frame=rows.frame[:n_rows],
+        lines=rows.lines[:n_rows],
         bad_rows=[],
         n_missing=rows.n_missing[:n_rows],
         n_unknown=rows.n_unknown[:n_rows],

@@ -45,6 +45,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
     return {
         "stream": job.spec.stream,
         "output": job.spec.output,
+        "key": job.spec.options.get("key") or None,
         "finished": job.is_finished,
         "rows": job.n_rows,
         "rounds": job.n_rounds,

@@ -19,7 +19,7 @@ from accous.tabular.formats.vectors import spread_vectors
 from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
-from accous.tabular.predictions import class_numbers, predictions_frame
+from accous.tabular.predictions import LINE, class_numbers, predictions_frame
 from accous.turns import TakesTurns
 
 __all__ = ["PlayedRound", "TableModel"]
@@ -55,9 +55,10 @@ class TableModel(TakesTurns):
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
     frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
-    The result is a frame of the same library with one row per input row: ``round``, ``prediction``, one probability
-    ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These are the
-    columns that ``accous adapt`` writes, with the same values.
+    The result is a frame of the same library with one row per input row: ``line``, ``round``, ``prediction``, one
+    probability ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These
+    are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
+    lines, `step` counts from 1 the rows of all rounds so far.
 
     Attributes
     ----------
@@ -118,14 +119,15 @@ class TableModel(TakesTurns):
         Returns
         -------
         polars.DataFrame or pandas.DataFrame
-            As `step` returns it; ``round`` is the number of rounds learned so far.
+            As `step` returns it; ``round`` is the number of rounds learned so far, and ``line`` counts from 1 the rows
+            of this frame.
 
         Raises
         ------
         DataError
             If a column is missing or a value cannot be used.
         """
-        return self._as_frame(frame, self._result(self._usable_rows(frame)))
+        return self._as_frame(frame, self._result(self._usable_rows(frame)), 0)
 
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
         """Play one round: predict the rows, then learn from them how the inputs drift.
@@ -151,8 +153,10 @@ class TableModel(TakesTurns):
             If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
         """
         X = self._usable_rows(frame)
-        played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
-        return self._as_frame(frame, played)
+        with self.turn():
+            n_before = self.history.totals()["n_rows"]
+            played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
+        return self._as_frame(frame, played, n_before)
 
     def play_round(
         self,
@@ -201,7 +205,9 @@ class TableModel(TakesTurns):
             )
         return PlayedRound(model.n_rounds_, model.decision_function(X), model.ratio_.predict_ratio(X), _NO_COUNTS)
 
-    def _as_frame(self, frame: Frame, played: PlayedRound) -> Frame:
-        rounds = np.full(len(played.ratios), played.number, dtype=np.int64)
-        predictions = predictions_frame(pl.DataFrame(), rounds, played.scores, played.ratios, self.model.classes_)
+    def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
+        n_rows = len(played.ratios)
+        rounds = np.full(n_rows, played.number, dtype=np.int64)
+        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
+        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.model.classes_)
         return like(frame, predictions)
