@@ -19,6 +19,7 @@ from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import class_numbers, predictions_frame
+from accous.tabular.time_column import TimeColumn, find_time_column
 
 __all__ = ["PlayedRound", "TableModel"]
 
@@ -77,6 +78,11 @@ class TableModel:
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+
+    @property
+    def time_column(self) -> TimeColumn | None:
+        """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
+        return find_time_column(self.settings, self.encoder.plans)
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -148,7 +154,10 @@ class TableModel:
             If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
         """
         X = self._usable_rows(frame)
-        played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
+        if not len(X):
+            return self._as_frame(frame, self._result(X))
+        times = None if self.time_column is None else self.time_column.seconds(to_polars(frame))
+        played = self.play_round(X, learns_first=learns_first, times=times)
         return self._as_frame(frame, played)
 
     def play_round(
@@ -157,6 +166,7 @@ class TableModel:
         *,
         learns_first: bool = False,
         count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
+        times: NDArray[np.float64] | None = None,
     ) -> PlayedRound:
         """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
 
@@ -167,6 +177,8 @@ class TableModel:
         learns_first : bool, default=False
         count_errors : callable, optional
             Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
+        times : array of shape (n_rows,), optional
+            When each row happened, in seconds since 1970; NaN where that is not known.
         """
         if learns_first:
             self.model.adapt(X)
@@ -174,7 +186,7 @@ class TableModel:
         if not learns_first:
             self.model.adapt(X)
         counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
-        self.history.add(self.model, len(X), *counts)
+        self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
         return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
