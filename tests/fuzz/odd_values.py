@@ -62,7 +62,7 @@ _TEXTS = [
         "&amp;",
         "[[title]]",
         "[[figures]]",
-        "[[plotly]]",
+        "[[script]]",
         "{x}",
         "%s",
         "$array",

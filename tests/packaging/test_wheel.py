@@ -11,7 +11,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 CORE = {"numba", "numpy", "scikit-learn", "scipy", "threadpoolctl"}
 EXTRAS = {
     "bench": {"accous[cli,plot]", "distributed"},
-    "cli": {"plotly", "polars", "pooch[progress]", "rich", "typer"},
+    "cli": {"polars", "pooch[progress]", "rich", "typer"},
     "dask": {"distributed"},
     "plot": {"matplotlib"},
     "all": {"accous[bench,cli,dask,plot]"},

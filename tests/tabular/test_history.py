@@ -1,10 +1,12 @@
 """The history stays bounded, loses no count, and is the same whether a run was interrupted or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.arrays import from_plain, to_plain
+from accous.tabular.chosen_rounds import is_chosen
 from accous.tabular.history import MOST_POINTS, History
 
 
@@ -23,7 +25,7 @@ def record(model: AdaptiveClassifier, n_rounds: int, interrupted_at: tuple[int, 
     for number in range(1, n_rounds + 1):
         history.add(model, number, 2, 1, number % 2)
         if number in interrupted_at:
-            history = from_plain(History, to_plain(history))
+            history = History.from_plain(history.to_plain())
     return history
 
 
@@ -43,8 +45,8 @@ def test_it_is_bounded_and_loses_no_count(model, n_rounds):
 
 def test_an_interruption_leaves_no_trace(model):
     n_rounds = 2 * MOST_POINTS + 77
-    expected = to_plain(record(model, n_rounds))
-    found = to_plain(record(model, n_rounds, interrupted_at=(1, 100, MOST_POINTS, MOST_POINTS + 5, n_rounds)))
+    expected = record(model, n_rounds).to_plain()
+    found = record(model, n_rounds, interrupted_at=(1, 100, MOST_POINTS, MOST_POINTS + 5, n_rounds)).to_plain()
     for name, value in expected.items():
         assert np.array_equal(found[name], value, equal_nan=True), name
 
@@ -54,3 +56,77 @@ def test_readings_are_those_of_the_model(model):
     assert history.column("effective_sample_size").tolist() == [model.effective_sample_size_] * 3
     assert history.column("risk").tolist() == [model.risk_.adapted] * 3
     assert history.length_weights.sum(axis=1) == pytest.approx(np.ones(3))
+
+
+class Swinging:
+    """Stands for a model whose effective sample size swings with the round's number, mean 100."""
+
+    ratio_ = None
+    reference_weight_ = np.ones(3)
+
+    def __init__(self, model: AdaptiveClassifier, period: float) -> None:
+        self.risk_, self.trust_ = model.risk_, model.trust_
+        self.period, self.number = period, 0
+
+    @property
+    def effective_sample_size_(self) -> float:
+        return 100.0 + 50.0 * np.sin(2.0 * np.pi * self.number / self.period)
+
+
+@pytest.mark.parametrize("period", [31.7, 63.7, 64.4, 365.0])
+def test_a_short_period_makes_no_slow_waves(model, period):
+    """Points of 64 rounds: the last round of each, as the curve once showed it, beats against a period near 64."""
+    n_rounds, swinging, history = 33 * MOST_POINTS, Swinging(model, period), History()
+    for swinging.number in range(1, n_rounds + 1):
+        history.add(swinging, 1)
+    assert history.stride == 64
+
+    swinging_at_last = [100.0 + 50.0 * np.sin(2.0 * np.pi * last / period) for last in history.rounds]
+    old, new = (slow_part(np.asarray(curve)) for curve in (swinging_at_last, history.column("effective_sample_size")))
+    assert new < 4.0
+    if abs(64.0 / period - round(64.0 / period)) < 0.02:  # beats in waves longer than 16 points
+        assert old > 25.0
+
+
+def slow_part(curve: np.ndarray) -> float:
+    """Amplitude of the strongest wave that is longer than 16 points."""
+    spectrum = np.abs(np.fft.rfft(curve - curve.mean())) * 2.0 / len(curve)
+    return float(spectrum[1 : len(curve) // 16].max())
+
+
+def test_merged_points_are_means_and_the_worst_verdict(model):
+    history, swinging = History(), Swinging(model, 7.0)
+    expected = np.empty(MOST_POINTS)
+    for swinging.number in range(1, MOST_POINTS + 1):
+        expected[swinging.number - 1] = swinging.effective_sample_size_
+        swinging.trust_ = replace(model.trust_, verdict="no overlap" if swinging.number == 6 else "good")
+        history.add(swinging, 1, time=1000.0 * swinging.number)
+    assert history.stride == 2
+    np.testing.assert_allclose(history.column("effective_sample_size"), expected.reshape(-1, 2).mean(axis=1))
+    assert history.column("verdict")[:4].tolist() == [0.0, 0.0, 2.0, 0.0]
+    assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
+
+
+def test_the_first_format_keeps_its_readings(model):
+    names = ["effective_sample_size", "risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low"]
+    names += ["risk_fixed_high", "verdict", "n_out_of_bound", "largest_weight"]
+    readings = np.arange(20.0).reshape(2, 10)
+    readings[1, 1:8] = np.nan
+    plain = {"stride": 4, "n_rounds": 9, "counts": np.ones((2, 4), dtype=np.int64), "readings": readings}
+    plain |= {"lengths": np.full((2, 32), 0.25), "open": np.array([5, 0, 0, 0])}
+    history = History.from_plain(plain)
+    for number, name in enumerate(names):
+        np.testing.assert_array_equal(history.column(name), readings[:, number])
+    assert history.length_weights.tolist() == plain["lengths"].tolist()
+    assert history.totals()["n_rows"] == 7
+    for _ in range(3):
+        history.add(model, 1)
+    assert len(history) == 3
+    assert history.column("effective_sample_size")[2] == pytest.approx(model.effective_sample_size_)
+
+
+@pytest.mark.parametrize("every", [2, 8, 64])
+def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
+    chosen = np.array([number for number in range(1, 200 * every + 1) if is_chosen(number, every)])
+    assert ((chosen - 1) // every).tolist() == list(range(200))
+    assert len(set((chosen - 1) % every)) > 0.9 * every

@@ -15,6 +15,7 @@ from accous.arrays import to_plain
 from accous.cli import main
 from accous.exceptions import CheckpointError, DataError
 from accous.tabular.table_model import TableModel
+from accous.tabular.time_column import TimeColumn, find_time_column
 from tests.cli.tables import make_tables
 
 BATCH_SIZE = 7
@@ -64,7 +65,7 @@ def require_same_state(one: TableModel, other: TableModel) -> None:
     first, second = to_plain(one.history), to_plain(other.history)
     assert first.keys() == second.keys()
     for name, value in first.items():
-        assert np.array_equal(value, second[name], equal_nan=name == "readings"), name
+        assert np.array_equal(value, second[name], equal_nan=np.asarray(value).dtype.kind == "f"), name
 
 
 @pytest.mark.parametrize("learns_first", [False, True])
@@ -280,3 +281,22 @@ print(len(model.step(frame)), model.model.n_rounds_)
     command = [sys.executable, "-c", code, str(folder / "model"), str(folder / "stream.csv")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout == "100 1\n", run.stderr
+
+
+def test_the_time_of_the_last_row_is_kept_whichever_way_the_rows_come(folder, table_model, stream, tmp_path):
+    adapt(folder, tmp_path / "model")
+    for batch in batches(stream):
+        table_model.step(batch)
+    times = table_model.history.column("time")
+    assert table_model.time_column is not None
+    every = table_model.time_column.seconds(stream)
+    assert every is not None
+    assert times[0] == every[len(next(iter(batches(stream)))) - 1]
+    assert np.array_equal(accous.load(tmp_path / "model").history.column("time"), times, equal_nan=True)
+
+
+def test_a_column_to_order_by_goes_before_the_only_date(table_model):
+    plans = table_model.encoder.plans
+    assert find_time_column({}, plans).form
+    assert find_time_column({"order": {"by": "time", "column": "when"}}, plans) == TimeColumn("when")
+    assert find_time_column({"order": {"by": "rows"}}, ()) is None

@@ -1,4 +1,4 @@
-"""The report's charts as the plain dicts that plotly reads; the page sets the colours of text and grid."""
+"""The report's charts as plain dicts that ``assets/charts.js`` draws; the style sheet sets their colours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.diagnostics.risk import LEVEL
+from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
+from accous.report.shares import share_interval
 from accous.report.subject import Subject
 
 __all__ = [
@@ -20,55 +23,62 @@ __all__ = [
 ]
 
 Figure = dict[str, Any]
+FloatArray = NDArray[np.float64]
 
-# Readable on light and dark pages, and distinguishable with any kind of colour vision.
-_ADAPTED, _FIXED, _MEASURED, _EVENT = "#2a8fd6", "#e0701b", "#2fa58c", "#8b95a1"
-_BAND = "rgba(42,143,214,0.18)"
-_HEAT = [[0.0, "rgba(42,143,214,0)"], [1.0, "rgba(42,143,214,1)"]]
 _MOST_COLUMNS = 12
-_MOST_MEASURED = 64
+_MOST_ERRORS, _MOST_MEASURED, _MOST_SIZES, _MOST_CELLS = 64, 40, 160, 128
+_PER_CENT = f"{LEVEL:.0%}".replace("%", " %")
 
 
 def error_figure(subject: Subject) -> Figure | None:
     """Draw the label-free risk with its interval over time, and the measured error if there were labels."""
     history = subject.history
-    is_read = ~np.isnan(history.column("risk"))
-    rounds = history.rounds[is_read]
-    if not len(rounds):
+    if not len(history) or np.isnan(history.column("risk")).all():
         return None
-    low, high = (history.column(name)[is_read] for name in ("risk_low", "risk_high"))
-    traces = [
-        {**_line(rounds, high, "", "rgba(0,0,0,0)", 0), "showlegend": False, "hoverinfo": "skip"},
-        {
-            **_line(rounds, low, "90 % interval of the estimate", "rgba(0,0,0,0)", 0),
-            "fill": "tonexty",
-            "fillcolor": _BAND,
-            "hoverinfo": "skip",
-        },
-        _line(rounds, history.column("risk_fixed")[is_read], "fixed model, estimated without labels", _FIXED, 2),
-        _line(rounds, history.column("risk")[is_read], "accous, estimated without labels", _ADAPTED, 3),
+    intervals = divide(subject, _MOST_ERRORS)
+    risk, low, high, fixed = (
+        intervals.means(history.column(name)) for name in ("risk", "risk_low", "risk_high", "risk_fixed")
+    )
+    is_read, has_interval = ~np.isnan(risk), ~np.isnan(low) & ~np.isnan(high)
+    x = intervals.middles
+    series = [
+        _line("fixed model, estimated without labels", "fixed", x[is_read], fixed[is_read]),
+        _line("accous, estimated without labels", "adapted", x[is_read], risk[is_read]),
     ]
-    measured, ours, fixed = subject.measured_errors()
-    if len(measured):
-        measured, ours, fixed = _averaged(measured, ours, fixed)
-        traces.append(_dots(measured, fixed, "fixed model, measured with labels", _FIXED))
-        traces.append(_dots(measured, ours, "accous, measured with labels", _MEASURED))
-    figure = _figure(traces, "share of wrong rows", subject, is_percent=True)
-    figure["layout"]["height"] = 400  # its legend takes three lines
-    return figure
+    if has_interval.any():
+        band = {"kind": "band", "name": f"{_PER_CENT} interval of the estimate", "colour": "adapted"}
+        series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
+    series += _measured_series(subject)
+    return _over_time(subject, series, "share of wrong rows", "Estimated and measured error over time", is_percent=True)
+
+
+def _measured_series(subject: Subject) -> list[Figure]:
+    """Return the measured errors over intervals, each with its own interval; none if there were no labels."""
+    history, intervals = subject.history, divide(subject, _MOST_MEASURED)
+    n_scored, n_wrong, n_wrong_fixed = (
+        intervals.sums(history.column(name)) for name in ("n_scored", "n_wrong", "n_wrong_fixed")
+    )
+    is_scored = n_scored > 0
+    if not is_scored.any():
+        return []
+    x = intervals.middles[is_scored]
+    whose = (("fixed model", "fixed", n_wrong_fixed), ("accous", "measured", n_wrong))
+    series = []
+    for name, colour, counts in whose:
+        low, high = share_interval(counts[is_scored], n_scored[is_scored])
+        dots = {"kind": "dots", "name": f"{name}, measured with labels", "colour": colour}
+        series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(counts[is_scored] / n_scored[is_scored])})
+    return series
 
 
 def sample_size_figure(subject: Subject) -> Figure | None:
     """Draw how many reference rows carry the weight, over time."""
-    history = subject.history
-    if not len(history):
+    if not len(subject.history):
         return None
-    sizes = history.column("effective_sample_size")
-    trace = _line(history.rounds, sizes, "reference rows that carry the weight", _ADAPTED, 2)
-    trace |= {"fill": "tozeroy", "fillcolor": _BAND}
-    figure = _figure([trace], "rows", subject)
-    figure["layout"]["yaxis"]["rangemode"] = "tozero"
-    return figure
+    intervals = divide(subject, _MOST_SIZES)
+    sizes = intervals.means(subject.history.column("effective_sample_size"))
+    series = _line("reference rows that carry the weight", "adapted", intervals.middles, sizes) | {"filled": True}
+    return _over_time(subject, [series], "rows", "Effective sample size over time")
 
 
 def lengths_figure(subject: Subject) -> Figure | None:
@@ -76,22 +86,19 @@ def lengths_figure(subject: Subject) -> Figure | None:
     weights = subject.history.length_weights
     if not len(weights) or not weights.any():
         return None
+    intervals = divide(subject, _MOST_CELLS)
     used = np.flatnonzero(weights.any(axis=0))
     bins = range(int(used[0]), int(used[-1]) + 1)
-    trace = {
-        "type": "heatmap",
-        "x": subject.history.rounds.tolist(),
-        "y": [f"{2**number:,}" for number in bins],
-        "z": np.round(weights[:, bins].T, 4).tolist(),
-        "colorscale": _HEAT,
-        "zmin": 0.0,
-        "zmax": 1.0,
-        "colorbar": {"title": {"text": "weight"}, "tickformat": ".0%", "thickness": 12, "outlinewidth": 0},
-        "hovertemplate": "round %{x}, the last %{y} rounds: %{z:.0%}<extra></extra>",
+    cells = np.array([intervals.means(weights[:, number]) for number in bins])
+    return {
+        "kind": "heat",
+        "label": "Weight of the learners by the length of their history, over time",
+        "x": axis_of(subject),
+        "y": {"title": "rounds of history"},
+        "edges": _places(intervals),
+        "rows": [f"{2**number:,}" for number in bins],
+        "cells": np.round(cells, 3).tolist(),
     }
-    figure = _figure([trace], "rounds of history", subject, has_events=False)
-    figure["layout"]["yaxis"]["type"] = "category"
-    return figure
 
 
 def moved_columns(subject: Subject) -> list[tuple[str, float]]:
@@ -104,20 +111,12 @@ def moved_figure(subject: Subject) -> Figure | None:
     shares = moved_columns(subject)
     if not shares:
         return None
-    names, values = zip(*reversed(shares), strict=True)
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [round(value, 4) for value in values],
-        "y": [_short(name) for name in names],
-        "marker": {"color": _ADAPTED},
-        "hovertemplate": "%{y}: %{x:.1%}<extra></extra>",
+    values = [round(share, 4) for _, share in shares]
+    return {
+        "kind": "bars",
+        "names": [_short(name) for name, _ in shares],
+        "series": [{"kind": "bars", "name": "share of the drift", "colour": "adapted", "values": values}],
     }
-    layout = _layout("")
-    layout["height"] = 90 + 24 * len(shares)
-    layout["xaxis"] = {"title": {"text": "share of the drift"}, "tickformat": ".0%", "rangemode": "tozero"}
-    layout["yaxis"] = {"type": "category", "automargin": True}
-    return {"data": [trace], "layout": layout}
 
 
 def weights_figure(subject: Subject) -> Figure | None:
@@ -129,88 +128,53 @@ def weights_figure(subject: Subject) -> Figure | None:
     counts, _ = np.histogram(weights / weights.mean(), edges)
     sums, _ = np.histogram(weights, edges * weights.mean(), weights=weights)
     names = ["below 1/64", *(_between(power) for power in range(-6, 7)), "above 128"]
-    of_rows, of_weight = counts / counts.sum(), sums / sums.sum()
-    bars = [(of_rows, "share of the reference rows", _EVENT), (of_weight, "share of the weight", _ADAPTED)]
-    traces = [
-        {
-            "type": "bar",
-            "x": names,
-            "y": np.round(values, 4).tolist(),
-            "name": name,
-            "marker": {"color": colour},
-            "hovertemplate": "%{x}: %{y:.1%}<extra></extra>",
-        }
-        for values, name, colour in bars
-    ]
-    layout = _layout("share")
-    title = "weight of a row (1: as common now as in the reference)"
-    layout["xaxis"] = {"title": {"text": title}, "type": "category", "automargin": True, "tickangle": -45}
-    layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
-    return {"data": traces, "layout": layout}
+    used = np.flatnonzero(counts)
+    shown = range(int(used[0]), int(used[-1]) + 1)
+    bars = (
+        ("share of the reference rows", "event", counts / counts.sum()),
+        ("share of the weight", "adapted", sums / sums.sum()),
+    )
+    return {
+        "kind": "bars",
+        "names": [names[number] for number in shown],
+        "series": [
+            {"kind": "bars", "name": name, "colour": colour, "values": _short_numbers(values[list(shown)])}
+            for name, colour, values in bars
+        ],
+    }
+
+
+def _over_time(subject: Subject, series: list[Figure], title: str, label: str, *, is_percent: bool = False) -> Figure:
+    events = [event.round for event in subject.model.drift_events_]
+    return {
+        "kind": "lines",
+        "label": label,
+        "x": axis_of(subject),
+        "y": {"title": title, "percent": is_percent},
+        "series": series,
+        "events": place_of_rounds(subject, events),
+    }
+
+
+def _line(name: str, colour: str, x: FloatArray, y: FloatArray) -> Figure:
+    return {"kind": "line", "name": name, "colour": colour, "x": np.round(x, 1).tolist(), "y": _short_numbers(y)}
+
+
+def _bounds(x: FloatArray, low: FloatArray, high: FloatArray) -> Figure:
+    return {"x": np.round(x, 1).tolist(), "low": _short_numbers(low), "high": _short_numbers(high)}
+
+
+def _places(intervals: Intervals) -> list[float]:
+    return np.round(intervals.edges, 1).tolist()
+
+
+def _short_numbers(values: FloatArray) -> list[float]:
+    return np.round(values, 5).tolist()
 
 
 def _between(power: int) -> str:
     low, high = (f"{2**each}" if each >= 0 else f"1/{2**-each}" for each in (power, power + 1))
     return f"{low} to {high}"
-
-
-def _figure(
-    traces: list[Figure], title: str, subject: Subject, *, is_percent: bool = False, has_events: bool = True
-) -> Figure:
-    layout = _layout(title)
-    layout["xaxis"] = {"title": {"text": "round"}, "rangemode": "tozero"}
-    if is_percent:
-        layout["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
-    if has_events:
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "x0": event.round,
-                "x1": event.round,
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": _EVENT, "width": 1, "dash": "dot"},
-            }
-            for event in subject.model.drift_events_
-        ]
-    return {"data": traces, "layout": layout}
-
-
-def _layout(title: str) -> Figure:
-    return {
-        "height": 340,
-        "margin": {"l": 64, "r": 16, "t": 12, "b": 48},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "hovermode": "closest",
-        "yaxis": {"title": {"text": title}, "automargin": True},
-    }
-
-
-def _line(x: NDArray[Any], y: NDArray[np.float64], name: str, colour: str, width: float) -> Figure:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x.tolist(),
-        "y": np.round(y, 5).tolist(),
-        "name": name,
-        "line": {"color": colour, "width": width},
-    }
-
-
-def _dots(x: NDArray[Any], y: NDArray[np.float64], name: str, colour: str) -> Figure:
-    dots = _line(x, y, name, colour, 1)
-    return dots | {"mode": "markers", "marker": {"color": colour, "size": 5, "opacity": 0.7}}
-
-
-def _averaged(*columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Average neighbours down to at most ``_MOST_MEASURED`` points: single batches of few rows are mostly noise."""
-    size = -(-len(columns[0]) // _MOST_MEASURED)
-    starts = np.arange(0, len(columns[0]), size)
-    counts = np.diff([*starts, len(columns[0])])
-    return tuple(np.add.reduceat(column, starts) / counts for column in columns)
 
 
 def _short(name: str) -> str:

@@ -8,7 +8,6 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.extras import import_extra
 from accous.report.figures import (
     Figure,
     error_figure,
@@ -18,6 +17,7 @@ from accous.report.figures import (
     sample_size_figure,
     weights_figure,
 )
+from accous.report.intervals import date_of_round
 from accous.report.subject import Subject
 from accous.report.words import judge_in_words
 
@@ -32,32 +32,32 @@ _TITLES = {
 }
 _NOTES = {
     "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
-        that resemble the current inputs. Dotted lines mark changes in the inputs. A wide interval means that few
-        reference rows resemble the current inputs.""",
+        that resemble the current inputs. Each point is a mean over an interval of rounds. Dotted lines mark changes in
+        the inputs. A wide interval means that few reference rows resemble the current inputs.""",
     "sample": """Reference rows that resemble the current inputs count more than others. The fewer rows carry the
         weight, the less certain the results are.""",
     "lengths": """Many small learners run side by side. Each one learns from a different number of recent rounds. A
         stronger colour means more weight. After a sudden change, learners with a short history take over. While the
         inputs are stable, learners with a long history do.""",
-    "moved": "How much each column contributes to the difference between recent inputs and the reference.",
-    "weights": "If a few rows carry most of the weight, all results depend on those rows.",
+    "moved": """Share of the drift: how much each column contributes to the difference between recent inputs and the
+        reference.""",
+    "weights": """A row of weight 1 is as common now as it was in the reference. If a few rows carry most of the weight,
+        all results depend on those rows.""",
 }
 _TONES = {"good": "can be trusted", "thin": "little evidence", "bad": "cannot be trusted", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
     """Return the report as a single HTML page that needs no other file and no network."""
-    plotly = import_extra("plotly.offline", "The report")
     figures: dict[str, Figure] = {}
     sections = [_head(subject), _verdict(subject), _tiles(subject), *_charts(subject, figures), _settings(subject)]
     parts = {
         "title": escape(f"accous: {subject.name}"),
         "style": _asset("page.css"),
         "body": "\n".join(sections),
-        "plotly": plotly.get_plotlyjs() if figures else "",
         # "</script>" inside the data would end the script element.
         "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
-        "script": _asset("page.js"),
+        "script": _asset("charts.js") if figures else "",
     }
     # Replace in one pass: a column name may look like a placeholder.
     return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset("page.html"))
@@ -119,7 +119,7 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
             continue
         figures[key] = figure
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        note = escape(_NOTES[key] + (_note_of_many(subject) if key == "moved" else ""))
+        note = escape(" ".join(_NOTES[key].split()) + (_note_of_many(subject) if key == "moved" else ""))
         sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
             sections.append(_events(subject))
@@ -143,9 +143,11 @@ def _events(subject: Subject) -> str:
     for event in events[-20:][::-1]:
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
         columns = ", ".join(subject.event_columns(event.features))
-        rows.append((f"{event.round:,}", f"{event.size:.0%}", columns, took))
+        date = date_of_round(subject, event.round)
+        rows.append((f"{event.round:,}", *([date] if date else []), f"{event.size:.0%}", columns, took))
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
-    table = _table(["round", "weight that moved", "columns that carry it", "time to adapt"], rows)
+    dated = ["date"] if date_of_round(subject, 1) else []
+    table = _table(["round", *dated, "weight that moved", "columns that carry it", "time to adapt"], rows)
     return f"<section><h2>Changes in the inputs</h2>{older}{table}</section>"
 
 

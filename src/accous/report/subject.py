@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accous.tabular.columns.summaries import summarize
 from accous.tabular.history import History
@@ -58,17 +57,6 @@ class Subject:
         if hasattr(self.model, "feature_names_in_"):
             return list(features)
         return list(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
-
-    def measured_errors(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the rounds that had labels, and the errors of the adapted and the fixed model in them."""
-        n_scored = self.history.column("n_scored")
-        is_scored = n_scored > 0
-        counts = n_scored[is_scored]
-        return (
-            self.history.rounds[is_scored].astype(np.float64),
-            self.history.column("n_wrong")[is_scored] / counts,
-            self.history.column("n_wrong_fixed")[is_scored] / counts,
-        )
 
 
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:

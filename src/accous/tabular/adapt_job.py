@@ -16,6 +16,7 @@ from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.vectors import require_widths
+from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
 from accous.tabular.predictions import LINE, output_columns
@@ -145,7 +146,8 @@ class AdaptJob:
 
     def _reader(self) -> RowReader:
         request = self._request
-        passed = list(dict.fromkeys([*filter(None, (request.key, request.by, self._label)), *self._kept]))
+        read = filter(None, (request.key, request.by, self._label, self._time()))
+        passed = list(dict.fromkeys([*read, *self._kept]))
         return RowReader(
             self.table,
             self.table_model.encoder,
@@ -153,6 +155,13 @@ class AdaptJob:
             skips_bad=request.skips_bad,
             accepts_unknown=request.accepts_unknown,
         )
+
+    def _time(self) -> str | None:
+        """Return the column of times if the stream has it in a type that can be read."""
+        column, table = self.table_model.time_column, self.table
+        if column is None or column.name not in table.columns:
+            return None
+        return column.name if is_usable(table.column_types([column.name]).get(column.name, pl.String())) else None
 
     def _finish_output(self) -> None:
         """Turn the collected rows into a Parquet file, if the output is one."""

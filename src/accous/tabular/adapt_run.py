@@ -151,7 +151,7 @@ class AdaptRun:
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
         """Play the complete rounds; return the remaining rows, and whether to stop."""
-        results = _Results(rows, self._table_model.model)
+        results = _Results(rows, self._table_model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
             self._play(rows, results, start, stop)
@@ -170,7 +170,12 @@ class AdaptRun:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
-        played = self._table_model.play_round(batch, learns_first=self._learns_first, count_errors=count_errors)
+        played = self._table_model.play_round(
+            batch,
+            learns_first=self._learns_first,
+            count_errors=count_errors,
+            times=None if results.times is None else results.times[start:stop],
+        )
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios
@@ -222,10 +227,12 @@ class AdaptRun:
 
 
 class _Results:
-    """The results of rows, round by round."""
+    """The results of rows, round by round, and when the rows happened."""
 
-    def __init__(self, rows: Rows, model: Any) -> None:
-        n_rows, n_classes = len(rows), len(model.classes_)
+    def __init__(self, rows: Rows, table_model: TableModel) -> None:
+        n_rows, n_classes = len(rows), len(table_model.model.classes_)
+        column = table_model.time_column
+        self.times = None if column is None else column.seconds(rows.frame)
         self.rounds = np.zeros(n_rows, dtype=np.int64)
         self.scores = np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
         self.ratios = np.zeros(n_rows)

@@ -38,7 +38,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
     }
     with table_model.turn():
         progress = {
-            "history": to_plain(table_model.history),
+            "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
         }
         summary = summarize_table_model(table_model) if is_last else None
@@ -73,6 +73,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         encoder=ColumnEncoder.from_json(attached["columns"]),
         label=attached["label"],
         settings=attached["settings"],
-        history=from_plain(History, progress["history"]),
+        history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
     )

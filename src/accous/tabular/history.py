@@ -2,79 +2,160 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray
+from accous.exceptions import CheckpointError
+from accous.tabular.chosen_rounds import is_chosen
 
 __all__ = ["LENGTH_BINS", "MOST_POINTS", "VERDICTS", "History"]
 
 MOST_POINTS = 512
 LENGTH_BINS = 32
-# The risk costs as much as several rounds: it is read at every sixteenth point, and in each of the first rounds.
-_RISK_EVERY, _EARLY_ROUNDS = 16, 32
-_COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
-_READINGS = (
-    "effective_sample_size",
-    "risk",
-    "risk_low",
-    "risk_high",
-    "risk_fixed",
-    "risk_fixed_low",
-    "risk_fixed_high",
-    "verdict",
-    "n_out_of_bound",
-    "largest_weight",
-)
 VERDICTS = ("good", "thin", "no overlap")
 
+_FORMAT = 2
+# A point has at least this many readings, or one for each round.
+_READINGS_OF_POINT = 4
+# The risk costs as much as several rounds: it is read in one of 16 rounds at most, and in each of the first rounds.
+_RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 16, 2, 32
+_COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
+_RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
+_MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
+_LASTS = ("n_out_of_bound", "time")
+# Readings in the order of the first format, which kept those of the last round of a point only.
+_READINGS_1 = ("effective_sample_size", *_RISKS, "verdict", "n_out_of_bound", "largest_weight")
 
-@dataclass(eq=False)
+
+@dataclass
+class _Points:
+    """Points as rows of arrays.
+
+    Attributes
+    ----------
+    counts : array of shape (n_points, 4)
+    sums : array of shape (n_points, n_means)
+        Sums of the readings that are shown as means.
+    tallies : array of shape (n_points, n_means)
+        How many readings each sum has.
+    lengths : array of shape (n_points, LENGTH_BINS)
+        Sums of the weights of the learners, over as many readings as the effective sample size has.
+    worst : array of shape (n_points, 1)
+        Largest number of a verdict; NaN if none was read.
+    lasts : array of shape (n_points, 2)
+        Latest value of what only grows; NaN if there is none.
+    """
+
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    tallies: NDArray[np.int64]
+    lengths: NDArray[np.float64]
+    worst: NDArray[np.float64]
+    lasts: NDArray[np.float64]
+
+    @classmethod
+    def blank(cls, n_points: int) -> Self:
+        """Return points with nothing in them."""
+        return cls(
+            np.zeros((n_points, len(_COUNTS)), dtype=np.int64),
+            np.zeros((n_points, len(_MEANS))),
+            np.zeros((n_points, len(_MEANS)), dtype=np.int64),
+            np.zeros((n_points, LENGTH_BINS)),
+            np.full((n_points, 1), np.nan),
+            np.full((n_points, len(_LASTS)), np.nan),
+        )
+
+    def followed_by(self, others: _Points) -> _Points:
+        """Return these points and the others as one series."""
+        return _Points(*(np.vstack((getattr(self, each.name), getattr(others, each.name))) for each in fields(self)))
+
+    def halved(self) -> _Points:
+        """Merge neighbours: sums add up, the worst verdict and the latest value stay."""
+        first = _Points(*(getattr(self, each.name)[0::2] for each in fields(self)))
+        second = _Points(*(getattr(self, each.name)[1::2] for each in fields(self)))
+        return _Points(
+            first.counts + second.counts,
+            first.sums + second.sums,
+            first.tallies + second.tallies,
+            first.lengths + second.lengths,
+            np.fmax(first.worst, second.worst),
+            np.where(np.isnan(second.lasts), first.lasts, second.lasts),
+        )
+
+
 class History:
     """What happened in the rounds, in points that cover the same number of rounds each.
 
-    Counts are sums over a point's rounds. Readings of the model are taken after the last round of a point, so that
-    which rounds are read depends on their number alone: a run that was interrupted has the same history as one that
-    was not.
+    Counts are sums over a point's rounds. Readings of the model are means over several rounds of the point, spread
+    irregularly so that a periodic stream shows no waves that are not there. The verdict is the worst one that was
+    read. Which rounds are read depends on their number alone: a run that was interrupted has the same history as one
+    that was not.
 
     Attributes
     ----------
     stride : int
         Rounds in a point, a power of two.
     n_rounds : int
-    counts : array of shape (n_points, n_counts)
-    readings : array of shape (n_points, n_readings)
-    lengths : array of shape (n_points, LENGTH_BINS)
-        Weight of the learners whose interval is 2^k rounds long.
-    open : array of shape (n_counts,)
-        Counts of the rounds since the last point.
     """
 
-    stride: int = 1
-    n_rounds: int = 0
-    counts: IntArray = field(default_factory=lambda: np.zeros((0, len(_COUNTS)), dtype=np.int64))
-    readings: FloatArray = field(default_factory=lambda: np.zeros((0, len(_READINGS))))
-    lengths: FloatArray = field(default_factory=lambda: np.zeros((0, LENGTH_BINS)))
-    open: IntArray = field(default_factory=lambda: np.zeros(len(_COUNTS), dtype=np.int64))
+    def __init__(self) -> None:
+        self.stride = 1
+        self.n_rounds = 0
+        self._points = _Points.blank(0)
+        self._open = _Points.blank(1)
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self._points.counts)
 
-    def add(self, model: Any, n_rows: int, n_scored: int = 0, n_wrong_fixed: int = 0, n_wrong: int = 0) -> None:
-        """Record a round that the model has just played."""
-        self.open = self.open + ((n_rows, n_scored, n_wrong_fixed, n_wrong) if n_scored else (n_rows, 0, 0, 0))
+    def add(
+        self,
+        model: Any,
+        n_rows: int,
+        n_scored: int = 0,
+        n_wrong_fixed: int = 0,
+        n_wrong: int = 0,
+        *,
+        time: float | None = None,
+    ) -> None:
+        """Record a round that the model has just played.
+
+        Parameters
+        ----------
+        model : AdaptiveClassifier
+        n_rows, n_scored, n_wrong_fixed, n_wrong : int
+        time : float, optional
+            When the last row of the round happened, in seconds since 1970.
+        """
         self.n_rounds += 1
+        self._open.counts[0] += (n_rows, n_scored, n_wrong_fixed, n_wrong)
+        if time is not None and time == time:  # noqa: PLR0124 (NaN)
+            self._open.lasts[0, _LASTS.index("time")] = time
+        if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
+            self._read(model)
+        if self._reads_risk():
+            self._read_risk(model)
         if self.n_rounds % self.stride == 0:
-            self._close_point(model)
+            self._points = self._points.followed_by(self._open)
+            self._open = _Points.blank(1)
+            if len(self) == MOST_POINTS:
+                self._points = self._points.halved()
+                self.stride *= 2
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """Return a count or a reading of every point."""
+        """Return a count or a reading of every point; NaN where there was no reading."""
+        points = self._points
         if name in _COUNTS:
-            return self.counts[:, _COUNTS.index(name)].astype(np.float64)
-        return self.readings[:, _READINGS.index(name)]
+            return points.counts[:, _COUNTS.index(name)].astype(np.float64)
+        if name == "verdict":
+            return points.worst[:, 0]
+        if name in _LASTS:
+            return points.lasts[:, _LASTS.index(name)]
+        number = _MEANS.index(name)
+        tallies = points.tallies[:, number]
+        return np.where(tallies > 0, points.sums[:, number] / np.maximum(tallies, 1), np.nan)
 
     @property
     def rounds(self) -> NDArray[np.int64]:
@@ -83,47 +164,80 @@ class History:
 
     @property
     def length_weights(self) -> NDArray[np.float64]:
-        """Weight of the learners whose interval is 2^k rounds long, for every point."""
-        return self.lengths
+        """Mean weight of the learners whose interval is 2^k rounds long, for every point."""
+        return self._points.lengths / np.maximum(self._points.tallies[:, :1], 1)
 
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
-        sums = self.counts.sum(axis=0) + self.open
+        sums = self._points.counts.sum(axis=0) + self._open.counts[0]
         return dict(zip(_COUNTS, map(int, sums), strict=True))
 
-    def _close_point(self, model: Any) -> None:
-        self.counts = np.vstack((self.counts, self.open))
-        reads_risk = self.n_rounds <= _EARLY_ROUNDS or self.n_rounds % (_RISK_EVERY * self.stride) == 0
-        self.readings = np.vstack((self.readings, _read(model, reads_risk=reads_risk)))
-        self.lengths = np.vstack((self.lengths, _length_weights(model)))
-        self.open = np.zeros(len(_COUNTS), dtype=np.int64)
-        if len(self) == MOST_POINTS:
-            self._halve()
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as arrays and numbers."""
+        arrays = {
+            f"{prefix}{each.name}": getattr(points, each.name).copy()
+            for prefix, points in (("", self._points), ("open_", self._open))
+            for each in fields(_Points)
+        }
+        return {"format": _FORMAT, "stride": self.stride, "n_rounds": self.n_rounds, **arrays}
 
-    def _halve(self) -> None:
-        """Merge neighbours: counts add up, the later reading stays, weights of lengths are averaged."""
-        self.counts = self.counts[0::2] + self.counts[1::2]
-        self.readings = self.readings[1::2].copy()
-        self.lengths = 0.5 * (self.lengths[0::2] + self.lengths[1::2])
-        self.stride *= 2
-
-
-def _read(model: Any, *, reads_risk: bool) -> NDArray[np.float64]:
-    readings = dict.fromkeys(_READINGS, float("nan"))
-    readings["effective_sample_size"] = model.effective_sample_size_
-    readings["largest_weight"] = float(model.reference_weight_.max())
-    readings["n_out_of_bound"] = float(getattr(model.ratio_, "n_out_of_bound_", 0))
-    if reads_risk:
-        risk = model.risk_
-        readings["risk"], readings["risk_low"], readings["risk_high"] = (
-            risk.adapted,
-            risk.adapted_low,
-            risk.adapted_high,
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Undo ``to_plain``, also that of the first format."""
+        history = cls()
+        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
+        if "format" not in plain:
+            history._points, history._open = _from_first_format(plain)
+            return history
+        if plain["format"] > _FORMAT:
+            raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
+        history._points, history._open = (
+            _Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(_Points))) for prefix in ("", "open_")
         )
-        readings["risk_fixed"] = risk.fixed
-        readings["risk_fixed_low"], readings["risk_fixed_high"] = risk.fixed_low, risk.fixed_high
-        readings["verdict"] = float(VERDICTS.index(model.trust_.verdict))
-    return np.array(list(readings.values()))
+        return history
+
+    def _reads_risk(self) -> bool:
+        is_early = self.n_rounds <= _EARLY_ROUNDS
+        return is_early or is_chosen(self.n_rounds, max(_RISK_EVERY, _RISK_STRIDES * self.stride))
+
+    def _read(self, model: Any) -> None:
+        self._take(effective_sample_size=model.effective_sample_size_, largest_weight=model.reference_weight_.max())
+        self._open.lasts[0, _LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
+        self._open.lengths[0] += _length_weights(model)
+
+    def _read_risk(self, model: Any) -> None:
+        risk = model.risk_
+        self._take(
+            risk=risk.adapted,
+            risk_low=risk.adapted_low,
+            risk_high=risk.adapted_high,
+            risk_fixed=risk.fixed,
+            risk_fixed_low=risk.fixed_low,
+            risk_fixed_high=risk.fixed_high,
+        )
+        verdict = float(VERDICTS.index(model.trust_.verdict))
+        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], verdict)
+
+    def _take(self, **readings: float) -> None:
+        """Add readings to the sums; one that is NaN does not count."""
+        for name, value in readings.items():
+            if value == value:  # noqa: PLR0124 (NaN)
+                number = _MEANS.index(name)
+                self._open.sums[0, number] += value
+                self._open.tallies[0, number] += 1
+
+
+def _from_first_format(plain: dict[str, Any]) -> tuple[_Points, _Points]:
+    """Return the points and the open one of a history that kept one reading per point."""
+    readings = dict(zip(_READINGS_1, plain["readings"].T, strict=True))
+    points, open_point = _Points.blank(len(plain["counts"])), _Points.blank(1)
+    means = np.column_stack([readings[name] for name in _MEANS])
+    points.counts, points.lengths = plain["counts"].copy(), plain["lengths"].copy()
+    points.sums, points.tallies = np.nan_to_num(means), (~np.isnan(means)).astype(np.int64)
+    points.worst[:, 0] = readings["verdict"]
+    points.lasts[:, 0] = readings["n_out_of_bound"]
+    open_point.counts[0] = plain["open"]
+    return points, open_point
 
 
 def _length_weights(model: Any) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import LINE, class_numbers, predictions_frame
+from accous.tabular.time_column import TimeColumn, find_time_column
 from accous.turns import TakesTurns
 
 __all__ = ["PlayedRound", "TableModel"]
@@ -80,6 +81,11 @@ class TableModel(TakesTurns):
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+
+    @property
+    def time_column(self) -> TimeColumn | None:
+        """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
+        return find_time_column(self.settings, self.encoder.plans)
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -153,9 +159,10 @@ class TableModel(TakesTurns):
             If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
         """
         X = self._usable_rows(frame)
+        times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
         with self.turn():
             n_before = self.history.totals()["n_rows"]
-            played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
+            played = self.play_round(X, learns_first=learns_first, times=times) if len(X) else self._result(X)
         return self._as_frame(frame, played, n_before)
 
     def play_round(
@@ -164,6 +171,7 @@ class TableModel(TakesTurns):
         *,
         learns_first: bool = False,
         count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
+        times: NDArray[np.float64] | None = None,
     ) -> PlayedRound:
         """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
 
@@ -174,6 +182,8 @@ class TableModel(TakesTurns):
         learns_first : bool, default=False
         count_errors : callable, optional
             Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
+        times : array of shape (n_rows,), optional
+            When each row happened, in seconds since 1970; NaN where that is not known.
         """
         with self.turn():
             if learns_first:
@@ -182,7 +192,7 @@ class TableModel(TakesTurns):
             if not learns_first:
                 self.model.adapt(X)
             counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
-            self.history.add(self.model, len(X), *counts)
+            self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _usable_rows(self, frame: Any) -> NDArray[np.float64]:

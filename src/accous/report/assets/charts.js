@@ -1,0 +1,273 @@
+"use strict";
+// Draws the report's charts as SVG, as wide as their place on the page. Colours are those of the style sheet.
+
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const printWidth = 640;
+const svgNames = "http://www.w3.org/2000/svg";
+
+function make(parent, tag, attributes, text) {
+  const node = document.createElementNS(svgNames, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
+
+function div(parent, className, text) {
+  const node = document.createElement("div");
+  node.className = className;
+  if (text !== undefined) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
+
+// --- scales and numbers ---
+
+function scale(from, to, start, end) {
+  const span = to - from || 1;
+  return (value) => start + ((value - from) / span) * (end - start);
+}
+
+function niceStep(span, most) {
+  const raw = span / Math.max(1, most);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999);
+}
+
+function numberTicks(from, to, most) {
+  if (!(to > from)) return [from];
+  const step = niceStep(to - from, most);
+  const ticks = [];
+  for (let k = Math.ceil(from / step - 1e-9); k * step <= to + 1e-9 * step; k++) ticks.push(k * step);
+  return ticks;
+}
+
+const timeSteps = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
+const day = 86400;
+
+function timeTicks(from, to, most) {
+  const raw = (to - from) / most;
+  const step = timeSteps.find((one) => one >= raw);
+  if (step) return range(Math.ceil(from / step) * step, to, step).map((at) => [at, timeText(at, step)]);
+  const months = [1, 2, 3, 6, 12, 24, 60, 120, 240].find((one) => one * 30.4 * day >= 0.8 * raw) || 600;
+  const first = new Date(from * 1000);
+  const ticks = [];
+  let month = Math.ceil((first.getUTCFullYear() * 12 + first.getUTCMonth()) / months) * months;
+  for (; ; month += months) {
+    const at = Date.UTC(Math.floor(month / 12), month % 12, 1) / 1000;
+    if (at > to) return ticks;
+    if (at >= from) ticks.push([at, timeText(at, months * 30 * day)]);
+  }
+}
+
+function range(from, to, step) {
+  const values = [];
+  for (let value = from; value <= to; value += step) values.push(value);
+  return values;
+}
+
+function timeText(seconds, step) {
+  const text = new Date(seconds * 1000).toISOString();
+  if (step >= 360 * day) return text.slice(0, 4);
+  if (step >= 28 * day) return text.slice(0, 7);
+  if (step >= day) return text.slice(0, 10);
+  return step >= 60 ? text.slice(5, 16).replace("T", " ") : text.slice(11, 19);
+}
+
+function numberText(value, isPercent) {
+  if (isPercent) return (100 * value).toFixed(Math.abs(value) < 0.1 ? 1 : 0).replace(/\.0$/, "") + " %";
+  return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));
+}
+
+// --- frames of charts ---
+
+function legend(place, series) {
+  const list = div(place, "legend");
+  for (const one of series) {
+    const entry = div(list, "entry");
+    div(entry, `key ${one.kind} ${one.colour}`);
+    entry.appendChild(document.createTextNode(one.name));
+  }
+}
+
+function canvas(place, width, height, label) {
+  const svg = make(place, "svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  return svg;
+}
+
+function xAxis(svg, axis, box, x) {
+  const [from, to] = axis.range;
+  const isTime = axis.kind === "time";
+  const most = Math.max(2, Math.floor((box.right - box.left) / (isTime ? 84 : 70)));
+  const ticks = isTime ? timeTicks(from, to, most) : numberTicks(from, to, most).map((at) => [at, numberText(at)]);
+  for (const [tick, text] of ticks) {
+    make(svg, "line", { class: "tick", x1: x(tick), x2: x(tick), y1: box.bottom, y2: box.bottom + 5 });
+    const anchor = x(tick) > box.right - 28 ? "end" : x(tick) < box.left + 28 ? "start" : "middle";
+    make(svg, "text", { x: x(tick), y: box.bottom + 19, "text-anchor": anchor }, text);
+  }
+  make(svg, "line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
+  make(svg, "text", { class: "title", x: box.right, y: box.bottom + 37, "text-anchor": "end" }, axis.title);
+}
+
+function yGrid(svg, axis, box, y, top) {
+  for (const tick of numberTicks(0, top, 5)) {
+    make(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: y(tick), y2: y(tick) });
+    make(svg, "text", { x: box.left - 7, y: y(tick) + 4, "text-anchor": "end" }, numberText(tick, axis.percent));
+  }
+}
+
+function path(xs, ys) {
+  return xs.map((x, k) => `${k ? "L" : "M"}${x.toFixed(1)},${ys[k].toFixed(1)}`).join("");
+}
+
+// --- kinds of charts ---
+
+function drawLines(place, figure, width) {
+  legend(place, figure.series);
+  div(place, "y-title", figure.y.title);
+  const box = { left: 54, right: width - 10, top: 8, bottom: 258 };
+  const svg = canvas(place, width, 302, figure.label);
+  const top = 1.04 * Math.max(1e-9, ...figure.series.flatMap((one) => (one.high || one.y)));
+  const x = scale(...figure.x.range, box.left, box.right);
+  const y = scale(0, top, box.bottom, box.top);
+  yGrid(svg, figure.y, box, y, top);
+  for (const at of figure.events) {
+    make(svg, "line", { class: "event", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom });
+  }
+  for (const one of figure.series) drawSeries(svg, one, one.x.map(x), y);
+  xAxis(svg, figure.x, box, x);
+  hover(place, svg, (at) => linesAt(figure, x, at), box);
+}
+
+function drawSeries(svg, one, xs, y) {
+  if (one.kind === "band") {
+    const edge = path(xs, one.high.map(y)) + path([...xs].reverse(), [...one.low].reverse().map(y)).replace("M", "L");
+    make(svg, "path", { class: `band ${one.colour}`, d: edge + "Z" });
+  } else if (one.kind === "dots") {
+    xs.forEach((at, k) => {
+      make(svg, "line", { class: `whisker ${one.colour}`, x1: at, x2: at, y1: y(one.low[k]), y2: y(one.high[k]) });
+      make(svg, "circle", { class: `dot ${one.colour}`, cx: at, cy: y(one.y[k]), r: 3 });
+    });
+  } else {
+    if (one.filled) {
+      const area = `${path(xs, one.y.map(y))}L${xs[xs.length - 1]},${y(0)}L${xs[0]},${y(0)}Z`;
+      make(svg, "path", { class: `band ${one.colour}`, d: area });
+    }
+    make(svg, "path", { class: `line ${one.colour}`, d: path(xs, one.y.map(y)) });
+    if (xs.length === 1) make(svg, "circle", { class: `dot ${one.colour}`, cx: xs[0], cy: y(one.y[0]), r: 3 });
+  }
+}
+
+function nearest(xs, x, at) {
+  let best = 0;
+  xs.forEach((value, k) => { if (Math.abs(x(value) - at) < Math.abs(x(xs[best]) - at)) best = k; });
+  return best;
+}
+
+function linesAt(figure, x, at) {
+  const main = figure.series.find((one) => one.kind === "line");
+  const here = nearest(main.x, x, at);
+  const lines = [placeText(figure.x, main.x[here])];
+  for (const one of figure.series) {
+    const k = nearest(one.x, x, x(main.x[here]));
+    const between = one.low ? `${numberText(one.low[k], figure.y.percent)} to ${numberText(one.high[k], figure.y.percent)}` : "";
+    const value = one.y ? numberText(one.y[k], figure.y.percent) + (between && ` (${between})`) : between;
+    lines.push(`${one.name}: ${value}`);
+  }
+  return { at: x(main.x[here]), lines };
+}
+
+function placeText(axis, value) {
+  if (axis.kind === "time") return "around " + new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ");
+  return `around round ${Math.round(value).toLocaleString("en")}`;
+}
+
+function drawHeat(place, figure, width) {
+  div(place, "y-title", figure.y.title);
+  const rowHeight = 20;
+  const box = { left: 64, right: width - 10, top: 4, bottom: 4 + rowHeight * figure.rows.length };
+  const svg = canvas(place, width, box.bottom + 44, figure.label);
+  const x = scale(...figure.x.range, box.left, box.right);
+  figure.rows.forEach((name, row) => {
+    const top = box.bottom - (row + 1) * rowHeight;
+    make(svg, "text", { x: box.left - 7, y: top + 14, "text-anchor": "end" }, name);
+    figure.cells[row].forEach((value, k) => {
+      if (value < 0.005) return;
+      const left = x(figure.edges[k]);
+      const cell = { x: left, y: top, width: Math.max(0.5, x(figure.edges[k + 1]) - left + 0.3), height: rowHeight - 1 };
+      make(svg, "rect", { class: "cell", "fill-opacity": value, ...cell });
+    });
+  });
+  xAxis(svg, figure.x, box, x);
+  const middles = figure.edges.slice(1).map((edge, k) => (edge + figure.edges[k]) / 2);
+  hover(place, svg, (at) => {
+    const k = nearest(middles, x, at);
+    const rows = figure.rows.map((name, row) => [name, figure.cells[row][k]]).filter((one) => one[1] >= 0.005).reverse();
+    const lines = rows.map(([name, value]) => `the last ${name} rounds: ${numberText(value, true)}`);
+    return { at: x(middles[k]), lines: [placeText(figure.x, middles[k]), ...lines] };
+  }, box);
+}
+
+function drawBars(place, figure) {
+  // Plain elements: the names wrap, and the chart needs no size.
+  if (figure.series.length > 1) legend(place, figure.series);
+  const table = div(place, "bars");
+  const most = Math.max(...figure.series.flatMap((one) => one.values));
+  figure.names.forEach((name, k) => {
+    div(table, "bar-name", name);
+    const bars = div(table, "bar-group");
+    for (const one of figure.series) {
+      const row = div(bars, "bar-row");
+      div(row, `bar ${one.colour}`).style.width = `${(80 * one.values[k]) / most}%`;
+      div(row, "bar-value", numberText(one.values[k], true));
+    }
+  });
+}
+
+// --- what the pointer shows ---
+
+function hover(place, svg, read, box) {
+  const tip = div(place, "tip");
+  const line = make(svg, "line", { class: "pointer", y1: box.top, y2: box.bottom });
+  const hide = () => { tip.style.display = line.style.display = "none"; };
+  hide();
+  svg.addEventListener("pointermove", (event) => {
+    const frame = svg.getBoundingClientRect();
+    const { at, lines } = read(event.clientX - frame.left);
+    tip.replaceChildren(...lines.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+    tip.style.display = line.style.display = "block";
+    line.setAttribute("x1", at);
+    line.setAttribute("x2", at);
+    const free = frame.width - tip.offsetWidth;
+    tip.style.left = `${Math.max(0, Math.min(free, at > frame.width / 2 ? at - tip.offsetWidth - 12 : at + 12))}px`;
+    tip.style.top = `${svg.offsetTop || svg.parentNode.clientHeight - frame.height + 8}px`;
+  });
+  svg.addEventListener("pointerleave", hide);
+}
+
+// --- the page ---
+
+const kinds = { lines: drawLines, heat: drawHeat, bars: drawBars };
+
+function drawAll(width) {
+  for (const [name, figure] of Object.entries(figures)) {
+    const place = document.getElementById("chart-" + name);
+    place.replaceChildren();
+    kinds[figure.kind](place, figure, Math.max(240, width || place.clientWidth));
+  }
+}
+
+let lastWidth = 0;
+function drawForScreen() {
+  const width = document.documentElement.clientWidth;
+  if (width !== lastWidth) drawAll();
+  lastWidth = width;
+}
+function drawForPrint() { lastWidth = 0; drawAll(printWidth); }
+
+const printing = window.matchMedia("print");
+if (printing.matches) drawForPrint(); else drawForScreen();
+window.addEventListener("resize", () => { if (!printing.matches) drawForScreen(); });
+printing.addEventListener("change", (event) => (event.matches ? drawForPrint() : drawForScreen()));
+window.addEventListener("beforeprint", drawForPrint);
+window.addEventListener("afterprint", drawForScreen);
