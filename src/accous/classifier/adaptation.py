@@ -16,6 +16,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
 from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
+from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
@@ -46,7 +47,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, LateLabelling, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -103,6 +104,8 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
         Whether you can trust the adaptation (``"good"``, ``"thin"`` or ``"no overlap"``), why, and the evidence.
+    measured_ : MeasuredError or None
+        The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)
         Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent

@@ -117,6 +117,9 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         last_refit=fit.last_refit,
         fallback=Fallback(tempering, veto),
         watch=watch,
+        n_rows=before.n_rows + n_rows,
+        n_fitted=before.n_fitted,
+        late_labels=before.late_labels,
     )
 
 

@@ -12,11 +12,13 @@ from accous.classifier.drift_watch import Watch, start_watch
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
 from accous.core.solvers.descent import Point
+from accous.diagnostics.late_labels import LateLabels
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
 
 _STORED_AS_THEY_ARE = ("n_rounds", "weights", "fitted_weights", "n_refits", "last_refit")
+_STORED_SINCE_LABELS = ("n_rows", "n_fitted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,12 @@ class AdaptationState:
         The safeguards that hold the adaptation back.
     watch : Watch
         What the rounds showed about the inputs.
+    n_rows : int
+        Rows of all rounds.
+    n_fitted : int
+        Rows of the reference that ``fit`` was given.
+    late_labels : LateLabels or None
+        What labels that arrived late have shown; None before the first.
     cache : dict
         Values computed from this state on first read.
     """
@@ -54,6 +62,9 @@ class AdaptationState:
     last_refit: int
     fallback: Fallback
     watch: Watch
+    n_rows: int
+    n_fitted: int
+    late_labels: LateLabels | None = None
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -69,12 +80,15 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
         last_refit=0,
         fallback=start_fallback(ratio),
         watch=start_watch(ratio, n_features),
+        n_rows=0,
+        n_fitted=len(weights),
     )
 
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
-    plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
+    plain = {name: getattr(state, name) for name in (*_STORED_AS_THEY_ARE, *_STORED_SINCE_LABELS)}
+    plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
@@ -84,12 +98,16 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
-    """Undo ``state_to_plain``, given the ratio and the predictor."""
+    """Undo ``state_to_plain``, given the ratio and the predictor; the first folders know nothing of late labels."""
+    # They had at least one row in each round.
+    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"])}
     return AdaptationState(
         ratio=ratio,
         estimator=estimator,
         fallback=from_plain(Fallback, plain["fallback"]),
         watch=_watch_from_plain(plain["watch"]),
+        late_labels=from_plain(LateLabels | None, plain.get("late_labels")),
+        **{name: plain.get(name, earlier[name]) for name in _STORED_SINCE_LABELS},
         **{name: plain[name] for name in _STORED_AS_THEY_ARE},
     )
 
