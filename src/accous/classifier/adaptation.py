@@ -18,6 +18,7 @@ from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_s
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
+from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
@@ -51,7 +52,9 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(
+    LearnedAttributes, TakesTurns, Verification, LateLabelling, Monitoring, ClassifierMixin, BaseEstimator
+):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -121,6 +124,8 @@ class AdaptiveClassifier(LearnedAttributes, TakesTurns, Verification, Monitoring
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known"; a verdict; the evidence.
     backtest_ : Backtest or None
         The replay of the reference; None if ``fit`` was given no order.
+    measured_ : MeasuredError or None
+        The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)
         Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
 
-__all__ = ["read_base_weights", "read_known_labels", "read_labels"]
+__all__ = ["read_base_weights", "read_known_labels", "read_labels", "read_late_labels", "read_predictions"]
 
 
 def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntArray]:
@@ -40,6 +40,23 @@ def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
         unknown = labels[~is_known].tolist()[0]
         raise DataError(f"y holds the label {unknown!r}, which the reference does not: use {classes.tolist()}.")
     return np.searchsorted(classes, labels)
+
+
+def read_late_labels(y: Any, n_rows: int) -> list[Any]:
+    """Return labels of any classes as plain values; raise a DataError for missing ones."""
+    labels = read_predictions(y, n_rows, "y")
+    if any(label is None or label != label for label in labels):  # noqa: PLR0124
+        raise DataError("y holds a missing label (None or NaN): leave rows without a label out.")
+    return labels
+
+
+def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
+    """Return one value for each row, as plain values; ``name`` is the argument's, for the error."""
+    values = column_or_1d(predicted, warn=True)
+    if len(values) != n_rows:
+        raise DataError(f"{name} has {len(values)} values for {n_rows} rows (inconsistent numbers of samples).")
+    found: list[Any] = values.tolist()
+    return found
 
 
 def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:

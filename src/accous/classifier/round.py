@@ -134,6 +134,9 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         fallback=Fallback(tempering, veto),
         watch=watch,
         recent=before.recent if numbers is None else before.recent.add(numbers),
+        n_rows=before.n_rows + n_rows,
+        n_fitted=before.n_fitted,
+        late_labels=before.late_labels,
     )
 
 

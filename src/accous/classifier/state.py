@@ -14,6 +14,7 @@ from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
+from accous.diagnostics.late_labels import LateLabels
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
@@ -43,6 +44,12 @@ class AdaptationState:
         What the rounds showed about the inputs.
     recent : RecentRows
         The last rows of the stream, as numbers.
+    n_rows : int
+        Rows of all rounds.
+    n_fitted : int
+        Rows of the reference that ``fit`` was given.
+    late_labels : LateLabels or None
+        What labels that arrived late have shown; None before the first.
     cache : dict
         Values computed from this state on first read.
     """
@@ -57,6 +64,9 @@ class AdaptationState:
     fallback: Fallback
     watch: Watch
     recent: RecentRows = field(compare=False)
+    n_rows: int
+    n_fitted: int
+    late_labels: LateLabels | None = field(default=None, compare=False)
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -75,6 +85,8 @@ def start_state(
         fallback=start_fallback(ratio, guard),
         watch=start_watch(ratio, n_features),
         recent=NO_ROWS,
+        n_rows=0,
+        n_fitted=len(weights),
     )
 
 
@@ -85,6 +97,7 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
+    plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
             parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
@@ -93,14 +106,22 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
-    """Undo ``state_to_plain``, given the ratio and the predictor."""
+    """Undo ``state_to_plain``, given the ratio and the predictor; the first folders have no recent rows and labels."""
     watch = dict(plain["watch"])
     events = watch.pop("events")
     if watch["log"] is not None:
         watch["log"] = watch["log"] | {"events": events}
-    stored = {each.name: plain[each.name] for each in fields(AdaptationState) if each.compare}
-    recent = recent_from_plain(plain.get("recent"))
-    given = {"watch": watch, "ratio": ratio, "estimator": estimator, "recent": recent}
+    # The first folders had at least one row in each round.
+    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"])}
+    known = earlier | plain
+    stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
+    given = {
+        "watch": watch,
+        "ratio": ratio,
+        "estimator": estimator,
+        "recent": recent_from_plain(plain.get("recent")),
+        "late_labels": plain.get("late_labels"),
+    }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state
 

@@ -1,0 +1,223 @@
+r"""Running counts over labels that arrive late.
+
+Every labelled row counts with a weight that halves every 500 labelled rows, so that the sums are about now. A CUSUM of
+wrong predictions over the estimated error p grows soon after a jump:
+
+.. math:: S_n = \max(0, S_{n-1} + e_n - p_n - 0.25), \qquad e_n = 1 \text{ where the prediction was wrong.}
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+
+from accous.arrays import BoolArray, FloatArray
+
+__all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "AuditRows", "JudgedRows", "LateLabels", "Sum"]
+
+LABEL_HALF_LIFE = 500
+"""Labelled rows after which a label counts half."""
+
+MOST_AUDITED = 500
+"""Labelled rows that are kept for the test of P(y | x)."""
+
+_DECAY = 0.5 ** (1.0 / LABEL_HALF_LIFE)
+_ALLOWANCE = 0.25
+# The CUSUM stops growing at twice the highest alarm, so that it comes down soon after the errors do.
+_LARGEST_CUSUM = 20.0
+_MOST_NAMES = 100
+_OTHER_NAMES = "(other)"
+# What an earlier predictor's labels still count for, in rows.
+_ROWS_AFTER_REFIT = 50.0
+
+
+class Sum(IntEnum):
+    """The places of the discounted sums."""
+
+    WEIGHT = 0
+    WRONG = 1
+    WEIGHT_FIXED = 2
+    WRONG_FIXED = 3
+    WEIGHT_ESTIMATED = 4
+    ESTIMATED = 5
+    ESTIMATED_LOW = 6
+    ESTIMATED_HIGH = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRows:
+    """Labelled rows and how the predictors did on them.
+
+    Attributes
+    ----------
+    is_wrong : array of shape (n_rows,)
+        Errors of the predictor in use.
+    is_wrong_fixed : array of shape (n_rows,), optional
+        Errors of the fixed predictor; None if its predictions are not known.
+    is_unseen : array of shape (n_rows,)
+        Where the label is a class that the reference does not have; both predictors are wrong there.
+    unseen_names : tuple of str
+        The label of each of those rows.
+    estimates : array of shape (n_rows, 3)
+        Estimated error of the predictor in use, and its interval; NaN where it is not known.
+    features : array of shape (n_rows, d), optional
+        Features to audit the rows in; None if the rows themselves are not known.
+    """
+
+    is_wrong: BoolArray
+    is_wrong_fixed: BoolArray | None
+    is_unseen: BoolArray
+    unseen_names: tuple[str, ...]
+    estimates: FloatArray
+    features: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.is_wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRows:
+    """Labelled rows that are kept for the test of P(y | x): their features, and where the fixed predictor is wrong."""
+
+    features: FloatArray
+    is_wrong_fixed: BoolArray
+    is_unseen: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def last(self, n_rows: int) -> AuditRows:
+        """Return the last rows of these."""
+        first = max(0, len(self) - n_rows)
+        return AuditRows(
+            features=self.features[first:], is_wrong_fixed=self.is_wrong_fixed[first:], is_unseen=self.is_unseen[first:]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateLabels:
+    """Running counts over all labels that arrived late; new labels make a new object.
+
+    Attributes
+    ----------
+    n_labelled : int
+        Labelled rows so far.
+    n_unseen : tuple of (str, int)
+        Rows of each class that the reference does not have.
+    sums : array of shape (8,)
+        Discounted sums, at the places that `Sum` names.
+    squares : float
+        Sum of the squared weights.
+    cusum : float
+    kept : tuple of AuditRows
+        The last rows whose features are known, in the pieces they came in; at least the last 500.
+    """
+
+    n_labelled: int = 0
+    n_unseen: tuple[tuple[str, int], ...] = ()
+    sums: FloatArray = field(default_factory=lambda: np.zeros(len(Sum)))
+    squares: float = 0.0
+    cusum: float = 0.0
+    kept: tuple[AuditRows, ...] = ()
+
+    def after(self, rows: JudgedRows) -> LateLabels:
+        """Return the counts after some more labelled rows, in the order in which they count."""
+        if not len(rows):
+            return self
+        powers = _powers(len(rows))
+        shrunk = _DECAY ** len(rows)
+        return LateLabels(
+            n_labelled=self.n_labelled + len(rows),
+            n_unseen=_add_names(self.n_unseen, rows.unseen_names) if rows.unseen_names else self.n_unseen,
+            # Not a product of matrices, whose bits could depend on the number of threads.
+            sums=shrunk * self.sums + (powers[:, None] * _summands(rows)).sum(axis=0),
+            squares=shrunk**2 * self.squares + float((powers**2).sum()),
+            cusum=_add_to_cusum(self.cusum, rows),
+            kept=self._keep(rows),
+        )
+
+    def after_refit(self, classes: frozenset[str]) -> LateLabels:
+        """Return what stays when both predictors were fitted on another reference.
+
+        Earlier labels count as 50 rows at most, the kept rows are forgotten, and the CUSUM starts again.
+
+        Parameters
+        ----------
+        classes : frozenset of str
+            Names of the classes that the new reference has.
+        """
+        share = min(1.0, _ROWS_AFTER_REFIT / self.sums[Sum.WEIGHT]) if self.sums[Sum.WEIGHT] else 1.0
+        still_unseen = tuple((name, count) for name, count in self.n_unseen if name not in classes)
+        return replace(
+            self, n_unseen=still_unseen, sums=share * self.sums, squares=share**2 * self.squares, cusum=0.0, kept=()
+        )
+
+    @property
+    def audit_rows(self) -> AuditRows | None:
+        """The last 500 rows whose features are known; None if there are none."""
+        if not self.kept:
+            return None
+        return AuditRows(
+            features=np.concatenate([each.features for each in self.kept]),
+            is_wrong_fixed=np.concatenate([each.is_wrong_fixed for each in self.kept]),
+            is_unseen=np.concatenate([each.is_unseen for each in self.kept]),
+        ).last(MOST_AUDITED)
+
+    def packed(self) -> LateLabels:
+        """Return the same counts with the kept rows in one piece, as they are saved."""
+        rows = self.audit_rows
+        return self if rows is None else replace(self, kept=(rows,))
+
+    def _keep(self, rows: JudgedRows) -> tuple[AuditRows, ...]:
+        if rows.features is None or rows.is_wrong_fixed is None:
+            return self.kept
+        new = AuditRows(features=rows.features, is_wrong_fixed=rows.is_wrong_fixed, is_unseen=rows.is_unseen)
+        pieces = [*self.kept, new.last(MOST_AUDITED)]
+        n_rows = sum(map(len, pieces))
+        n_dropped = 0
+        while n_rows - len(pieces[n_dropped]) >= MOST_AUDITED:
+            n_rows -= len(pieces[n_dropped])
+            n_dropped += 1
+        return tuple(pieces[n_dropped:])
+
+
+@lru_cache(maxsize=64)
+def _powers(n_rows: int) -> FloatArray:
+    powers = _DECAY ** np.arange(n_rows - 1, -1, -1, dtype=np.float64)
+    powers.setflags(write=False)
+    return powers
+
+
+def _summands(rows: JudgedRows) -> FloatArray:
+    """What each row adds to the discounted sums."""
+    summands = np.zeros((len(rows), len(Sum)))
+    summands[:, Sum.WEIGHT] = 1.0
+    summands[:, Sum.WRONG] = rows.is_wrong
+    if rows.is_wrong_fixed is not None:
+        summands[:, Sum.WEIGHT_FIXED] = 1.0
+        summands[:, Sum.WRONG_FIXED] = rows.is_wrong_fixed
+    is_estimated = ~np.isnan(rows.estimates[:, 0])
+    summands[:, Sum.WEIGHT_ESTIMATED] = is_estimated
+    summands[:, Sum.ESTIMATED :] = np.where(is_estimated[:, None], rows.estimates, 0.0)
+    return summands
+
+
+def _add_to_cusum(cusum: float, rows: JudgedRows) -> float:
+    for step in (rows.is_wrong - rows.estimates[:, 0] - _ALLOWANCE).tolist():
+        if not math.isnan(step):
+            cusum = min(_LARGEST_CUSUM, max(0.0, cusum + step))
+    return cusum
+
+
+def _add_names(counts: tuple[tuple[str, int], ...], names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Add the names of classes; beyond a hundred names, the rest are counted together."""
+    total = dict(counts)
+    for name, count in Counter(names).items():
+        place = name if name in total or len(total) < _MOST_NAMES else _OTHER_NAMES
+        total[place] = total.get(place, 0) + count
+    return tuple(total.items())

@@ -1,0 +1,167 @@
+r"""The error measured by labels that arrive late, and whether it contradicts the error estimated without labels.
+
+The measured error is a mean that is discounted with a half-life of 500 labelled rows,
+
+.. math:: \hat e = \frac{\sum_i \rho^{n - i} e_i}{\sum_i \rho^{n - i}}, \qquad \rho = 2^{-1/500},
+
+with e = 1 where the prediction was wrong. Its interval is Wilson's, for the effective number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+from accous.diagnostics.audits import Audit
+from accous.diagnostics.late_labels import LateLabels, Sum
+from accous.diagnostics.risk import LEVEL
+
+__all__ = ["FEWEST_LABELS", "MeasuredError", "alarm_height", "measure", "wilson_interval"]
+
+FEWEST_LABELS = 20
+"""Labelled rows below which measured and estimated error are not said to contradict each other."""
+
+# Heights of the alarm where 1 % and where 5 % of the stream's rows are labelled.
+_LOW_SHARE, _HIGH_SHARE, _LOW_HEIGHT, _HIGH_HEIGHT = 0.01, 0.05, 8.0, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredError:
+    """The error that late labels have measured, beside the error that was estimated without labels.
+
+    Attributes
+    ----------
+    n_labelled : int
+        Labelled rows so far.
+    error, error_low, error_high : float
+        Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others.
+    error_fixed : float
+        The same for the fixed predictor; NaN if its predictions are not known.
+    estimated : float
+        Label-free estimates for these rows, averaged with the same weights; NaN if there are none.
+    excess : float
+        Measured minus estimated error.
+    contradicts : bool
+        Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on.
+    is_alarmed : bool
+        Whether the CUSUM alarm is on: recent predictions were wrong far more often than estimated.
+    unseen_classes : dict of str to int
+        Labelled rows of each class that the reference does not have.
+    concept_changed : {"yes", "no", "not known"}
+        Whether P(y | x) has changed: by a class that the reference does not have among the last 500 labelled rows, or
+        by the test of ``audit`` on them. "not known" with fewer than 20 rows.
+    sentence : str
+        The result in plain words.
+    """
+
+    n_labelled: int
+    error: float
+    error_low: float
+    error_high: float
+    error_fixed: float
+    estimated: float
+    excess: float
+    contradicts: bool
+    is_alarmed: bool
+    unseen_classes: dict[str, int]
+    concept_changed: str
+    sentence: str
+
+
+def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> MeasuredError:
+    """Return what the labels show.
+
+    Parameters
+    ----------
+    labels : LateLabels
+        With at least one labelled row.
+    n_stream : int
+        Rows of the stream so far, with or without labels.
+    audit : Audit, optional
+        Of the kept rows; None if it cannot be computed.
+    """
+    sums = labels.sums
+    error = float(sums[Sum.WRONG] / sums[Sum.WEIGHT])
+    low, high = wilson_interval(error, float(sums[Sum.WEIGHT] ** 2 / labels.squares))
+    estimated, estimated_low, estimated_high = (
+        _mean(sums[each], sums[Sum.WEIGHT_ESTIMATED]) for each in (Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH)
+    )
+    is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
+    is_apart = labels.n_labelled >= FEWEST_LABELS and (low > estimated_high or high < estimated_low)
+    rows = labels.audit_rows
+    has_unseen = rows is not None and bool(rows.is_unseen.any())
+    measured = MeasuredError(
+        n_labelled=labels.n_labelled,
+        error=error,
+        error_low=low,
+        error_high=high,
+        error_fixed=_mean(sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
+        estimated=estimated,
+        excess=error - estimated,
+        contradicts=is_apart or is_alarmed,
+        is_alarmed=is_alarmed,
+        unseen_classes=dict(labels.n_unseen),
+        concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
+        sentence="",
+    )
+    return replace(measured, sentence=_sentence(measured))
+
+
+def wilson_interval(error: float, n_rows: float) -> tuple[float, float]:
+    """Return Wilson's 90 % interval of a share.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(0.2, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.143, 0.273)
+    """
+    z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
+    scale = 1.0 + z**2 / n_rows
+    centre = (error + z**2 / (2.0 * n_rows)) / scale
+    half_width = z * math.sqrt(error * (1.0 - error) / n_rows + z**2 / (4.0 * n_rows**2)) / scale
+    return max(0.0, centre - half_width), min(1.0, centre + half_width)
+
+
+def alarm_height(share: float) -> float:
+    """Return h of the CUSUM alarm: 8 if 1 % of the rows are labelled or fewer, 10 from 5 % on.
+
+    Examples
+    --------
+    >>> alarm_height(0.001), alarm_height(0.5)
+    (8.0, 10.0)
+    """
+    place = math.log(max(share, _LOW_SHARE) / _LOW_SHARE) / math.log(_HIGH_SHARE / _LOW_SHARE)
+    return _LOW_HEIGHT + (_HIGH_HEIGHT - _LOW_HEIGHT) * min(1.0, place)
+
+
+def _mean(total: float, weight: float) -> float:
+    return float(total / weight) if weight else float("nan")
+
+
+def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
+    if has_unseen:
+        return "yes"
+    if audit is None or audit.n_rows < FEWEST_LABELS:
+        return "not known"
+    return "yes" if audit.concept_changed else "no"
+
+
+def _sentence(found: MeasuredError) -> str:
+    rows = "1 labelled row" if found.n_labelled == 1 else f"{found.n_labelled:,} labelled rows"
+    parts = [f"The error on {rows} is {found.error:.1%} ({found.error_low:.1%} to {found.error_high:.1%})"]
+    if math.isnan(found.estimated):
+        parts.append("there is no estimate without labels to compare it with.")
+    else:
+        answer = "they contradict each other." if found.contradicts else "they do not contradict each other."
+        parts += [f"the estimate without labels is {found.estimated:.1%}", answer]
+    text = "; ".join(parts)
+    if found.unseen_classes:
+        names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
+        shown = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        text += f" Some labels are classes that the reference does not have: {shown}{more}."
+    if found.concept_changed == "yes":
+        text += " P(y | x) seems to have changed: only new labels in the reference can correct that."
+    return text

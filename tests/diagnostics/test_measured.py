@@ -1,0 +1,154 @@
+"""The running counts over late labels: discounts, intervals, alarm, names of unseen classes, kept rows."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from accous.arrays import from_plain, to_plain
+from accous.diagnostics.late_labels import LABEL_HALF_LIFE, MOST_AUDITED, JudgedRows, LateLabels
+from accous.diagnostics.measured import alarm_height, measure, wilson_interval
+
+RNG = np.random.default_rng(0)
+
+
+def judged(is_wrong, *, estimate=0.2, half_width=0.05, fixed=None, unseen=(), features=None):
+    is_wrong = np.asarray(is_wrong, dtype=bool)
+    is_unseen = np.zeros(len(is_wrong), dtype=bool)
+    is_unseen[: len(unseen)] = True
+    return JudgedRows(
+        is_wrong=is_wrong,
+        is_wrong_fixed=fixed,
+        is_unseen=is_unseen,
+        unseen_names=tuple(unseen),
+        estimates=np.tile((estimate, estimate - half_width, estimate + half_width), (len(is_wrong), 1)),
+        features=features,
+    )
+
+
+def result(labels, n_stream=10_000):
+    return measure(labels, n_stream=n_stream, audit=None)
+
+
+def test_the_error_is_the_mean_discounted_by_the_half_life():
+    is_wrong = RNG.random(2_000) < 0.3
+    weights = 0.5 ** (np.arange(1_999, -1, -1) / LABEL_HALF_LIFE)
+    found = result(LateLabels().after(judged(is_wrong)))
+    assert found.error == pytest.approx(np.average(is_wrong, weights=weights))
+    assert found.n_labelled == 2_000
+    assert found.excess == pytest.approx(found.error - 0.2)
+
+
+def test_the_counts_do_not_depend_on_the_calls_that_bring_the_labels():
+    is_wrong = RNG.random(300) < 0.4
+    features = RNG.normal(size=(300, 2))
+    whole = LateLabels().after(judged(is_wrong, fixed=is_wrong, features=features))
+    parts = LateLabels()
+    for part in np.split(np.arange(300), [1, 2, 50, 299]):
+        parts = parts.after(judged(is_wrong[part], fixed=is_wrong[part], features=features[part]))
+    np.testing.assert_allclose(parts.sums, whole.sums)
+    assert (parts.n_labelled, parts.cusum) == (whole.n_labelled, pytest.approx(whole.cusum))
+    assert np.array_equal(parts.audit_rows.features, whole.audit_rows.features)
+
+
+def test_wilsons_interval_is_that_of_scipy():
+    expected = binomtest(17, 60).proportion_ci(0.9, method="wilson")
+    assert wilson_interval(17 / 60, 60) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_few_wrong_predictions_contradict_nothing_and_many_do():
+    few = result(LateLabels().after(judged([True] * 5)))
+    assert few.error == 1.0
+    assert not few.contradicts
+    many = result(LateLabels().after(judged([True, True, False] * 20)))
+    assert many.contradicts
+    assert "contradict each other" in many.sentence
+    agreeing = result(LateLabels().after(judged([True, False, False, False, False] * 20)))
+    assert not agreeing.contradicts
+    assert "do not contradict" in agreeing.sentence
+
+
+def test_an_error_far_below_the_estimate_contradicts_it_too():
+    assert result(LateLabels().after(judged([False] * 200, estimate=0.5))).contradicts
+
+
+def test_the_alarm_comes_early_after_a_jump_and_goes_when_the_errors_do():
+    quiet = LateLabels().after(judged(np.arange(1_000) % 5 == 0))
+    assert not result(quiet).is_alarmed
+    jumped = quiet.after(judged([True] * 19))
+    assert result(jumped).is_alarmed
+    assert result(jumped).contradicts
+    assert not result(jumped.after(judged([False] * 40))).is_alarmed
+
+
+@pytest.mark.parametrize(("share", "height"), [(0.0, 8.0), (0.01, 8.0), (0.05, 10.0), (1.0, 10.0)])
+def test_the_height_of_the_alarm_follows_the_share_of_labelled_rows(share, height):
+    assert alarm_height(share) == pytest.approx(height)
+    assert 8.0 < alarm_height(0.02) < 10.0
+
+
+def test_unseen_classes_are_counted_by_name_and_mean_a_changed_concept():
+    rows = judged(
+        [True] * 3 + [False] * 37, unseen=("b", "c", "b"), fixed=np.zeros(40, bool), features=np.zeros((40, 1))
+    )
+    found = result(LateLabels().after(rows))
+    assert found.unseen_classes == {"b": 2, "c": 1}
+    assert found.concept_changed == "yes"
+    assert "'b' (2), 'c' (1)" in found.sentence
+
+
+def test_at_most_a_hundred_names_are_kept():
+    names = tuple(map(str, range(150)))
+    found = result(LateLabels().after(judged([True] * 150, unseen=names)))
+    assert len(found.unseen_classes) == 101
+    assert found.unseen_classes["(other)"] == 50
+    assert sum(found.unseen_classes.values()) == 150
+
+
+def test_without_an_estimate_nothing_is_contradicted():
+    found = result(LateLabels().after(judged([True] * 100, estimate=float("nan"))))
+    assert math.isnan(found.estimated)
+    assert not found.contradicts
+    assert "no estimate" in found.sentence
+
+
+def test_rows_of_unknown_features_count_but_are_not_kept():
+    labels = LateLabels().after(judged([True, False]))
+    assert labels.audit_rows is None
+    assert math.isnan(result(labels).error_fixed)
+    assert result(labels).concept_changed == "not known"
+
+
+def test_the_last_rows_are_kept_whatever_pieces_they_came_in():
+    labels = LateLabels()
+    for number in range(200):
+        features = np.full((7, 1), float(number))
+        labels = labels.after(judged([False] * 7, fixed=np.zeros(7, bool), features=features))
+    assert sum(map(len, labels.kept)) < MOST_AUDITED + 7
+    kept = labels.audit_rows.features[:, 0]
+    assert len(kept) == MOST_AUDITED
+    assert np.array_equal(kept, np.repeat(np.arange(200.0), 7)[-MOST_AUDITED:])
+
+
+def test_counts_are_stored_and_go_on_with_the_same_bits():
+    first = judged(
+        RNG.random(700) < 0.3, fixed=RNG.random(700) < 0.5, features=RNG.normal(size=(700, 2)), unseen=("z",)
+    )
+    labels = LateLabels().after(first)
+    loaded = from_plain(LateLabels, to_plain(labels.packed()))
+    more = judged([True, False], fixed=np.zeros(2, bool), features=np.ones((2, 2)))
+    one, other = labels.after(more), loaded.after(more)
+    assert np.array_equal(one.sums, other.sums)
+    assert (one.squares, one.cusum, one.n_unseen) == (other.squares, other.cusum, other.n_unseen)
+    assert np.array_equal(one.audit_rows.features, other.audit_rows.features)
+    assert result(one) == result(other)
+
+
+def test_after_a_refit_earlier_labels_count_little():
+    labels = LateLabels().after(judged([True] * 2_000, unseen=("a", "b"))).after_refit(frozenset({"a"}))
+    assert labels.cusum == 0.0
+    assert labels.n_unseen == (("b", 1),)
+    found = result(labels.after(judged([False] * 100)))
+    assert found.error < 0.4
+    assert found.n_labelled == 2_100
