@@ -13,8 +13,8 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
-from accous.classifier.events import log_events
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
+from accous.classifier.events import log_events
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
@@ -121,7 +121,7 @@ class AdaptiveClassifier(
     risk_ : RiskEstimate
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
-        Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known"; a verdict; the evidence.
+        Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     backtest_ : Backtest or None
         The replay of the reference; None if ``fit`` was given no order.
     measured_ : MeasuredError or None

@@ -62,8 +62,8 @@ LENIENT = Guard(
 )
 STRICT = Guard(
     "strict",
-    "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because "
-    "the inputs drift inside the reference already.",
+    "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
+    "because the inputs drift inside the reference already.",
 )
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
 
@@ -73,8 +73,8 @@ def choose_guard(evidence: Evidence | None, caution: str) -> Guard:
 
     With caution "low" it is lenient. With "normal" it depends on the backtest: without one, or where the reference is
     quiet (drift below 0.08), it is lenient; where the reference drifts, it is strict. It is off where the backtest's
-    estimates missed the truth by 4 points or more beyond what sampling explains, or adaptation cost more than 0.2 points
-    in a reference that drifts. With "high" the same rules hold, and without a backtest it is off.
+    estimates missed the truth by 4 points or more beyond what sampling explains, or where the reference drifts and
+    adaptation cost more than 0.2 points. With "high" the same rules hold, and without a backtest it is off.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.labels import read_known_labels
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
+from accous.diagnostics.evidence import NO_EVIDENCE, widen
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
 from accous.diagnostics.sets import conformal_sets
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge

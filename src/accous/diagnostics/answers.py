@@ -23,6 +23,8 @@ COVERED, NOT_COVERED = 0.15, 0.3
 NARROW, WIDE = 0.08, 0.25
 LARGEST_SHIFT, LARGEST_UNEXPLAINED = 0.05, 0.04
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
+VISIBLE_DRIFT = 0.1
+CLOSE, LABELS_EXACT = 0.05, 0.1
 
 
 @dataclass(frozen=True)
@@ -48,30 +50,29 @@ def worst(answers: list[Answer]) -> Answer:
 
 
 def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
-    """Does the reference cover the inputs?
+    """Answer whether the reference covers the inputs.
 
     Parameters
     ----------
     coverage : Coverage or None
-        What recent rows look like beside the reference; None before the first row.
+        What recent rows look like beside the reference; None if there are none.
     no_overlap : str, optional
         Why the weights show that the reference hardly overlaps with the recent rows, if they do.
     """
     if coverage is None or coverage.n_rows < FEWEST_RECENT_ROWS:
-        if no_overlap is not None:
-            return Answer("no", no_overlap)
-        return Answer("not known", f"There are fewer than {FEWEST_RECENT_ROWS} recent rows to judge by.")
+        few = f"There are fewer than {FEWEST_RECENT_ROWS} recent rows to judge by."
+        return Answer("not known", few) if no_overlap is None else Answer("no", no_overlap)
     share = coverage.share_outside
     evidence = {"share_outside": share, "drift_strength": coverage.drift_strength}
-    if share > NOT_COVERED:
-        return Answer("no", f"{share:.0%} of the recent rows are unlike any row of the reference.", evidence)
-    if no_overlap is not None:
-        return Answer("no", no_overlap, evidence)
-    if coverage.sentences:
-        return Answer("no", coverage.sentences[0], evidence)
-    if share > COVERED:
-        return Answer("not known", f"{share:.0%} of the recent rows are unlike any row of the reference.", evidence)
-    moved = "have moved" if coverage.drift_strength > 0.1 else "have hardly moved"
+    far = f"{share:.0%} of the recent rows are unlike any row of the reference."
+    against = [far] if share > NOT_COVERED else []
+    against += [] if no_overlap is None else [no_overlap]
+    against += coverage.sentences
+    if against:
+        return Answer("no", against[0], evidence)
+    if not share <= COVERED:
+        return Answer("not known", far, evidence)
+    moved = "have moved" if coverage.drift_strength > VISIBLE_DRIFT else "have hardly moved"
     return Answer("yes", f"The inputs {moved}, and the reference covers them.", evidence)
 
 
@@ -84,7 +85,7 @@ def answer_adaptation(
     evidence: Evidence | None,
     measured: Any,
 ) -> Answer:
-    """Is the adapted model better than the fixed one?
+    """Answer whether the adapted model is better than the fixed one.
 
     Parameters
     ----------
@@ -101,34 +102,44 @@ def answer_adaptation(
     measured : MeasuredError, optional
         From labels that arrived late.
     """
+    by_labels = _adaptation_by_labels(measured)
+    if by_labels is not None:
+        return by_labels
     difference, standard_error = excess
     numbers = {"excess_error": difference, "excess_standard_error": standard_error}
-    if measured is not None and measured.n_labelled >= FEWEST_LABELS:
-        gap = measured.error - measured.error_fixed
-        noise = math.sqrt(max(abs(gap), 1e-9) / measured.n_labelled)
-        if abs(gap) > CLEAR_STANDARD_ERRORS * noise:
-            word = "more" if gap > 0.0 else "less"
-            sentence = f"On labelled rows the model errs {100.0 * abs(gap):.1f} points {word} than the fixed model."
-            return Answer("no" if gap > 0.0 else "yes", sentence, numbers | {"measured_excess": gap})
     if exponent == 0.0:
         return Answer("not known", "No shift is visible, so the fixed model makes the predictions.", numbers)
     if is_held:
-        if difference > CLEAR_STANDARD_ERRORS * standard_error:
-            return Answer("no", "The adapted model is worse on the weighted reference; the fixed model predicts.", numbers)
-        return Answer("not known", guard, numbers)
-    is_clear = difference < -CLEAR_GAIN and difference < -CLEAR_STANDARD_ERRORS * standard_error
+        is_worse = difference > CLEAR_STANDARD_ERRORS * standard_error
+        worse = "The adapted model is worse on the weighted reference, so the fixed model makes the predictions."
+        return Answer("no", worse, numbers) if is_worse else Answer("not known", guard, numbers)
     if evidence is None:
         return Answer("not known", "No labelled history in order of time shows whether adaptation helps.", numbers)
     numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
+    is_clear = difference < -max(CLEAR_GAIN, CLEAR_STANDARD_ERRORS * standard_error)
     if is_clear and evidence.gain < 0.0 and evidence.fixed.unexplained < LARGEST_UNEXPLAINED:
         return Answer("yes", "Both the weighted reference and the backtest show that adaptation helps.", numbers)
     return Answer("not known", "The evidence does not show whether the adapted model is better.", numbers)
 
 
+def _adaptation_by_labels(measured: Any) -> Answer | None:
+    """Compare the errors of both models on labelled rows; None if they say nothing."""
+    if measured is None or measured.n_labelled < FEWEST_LABELS or math.isnan(measured.error_fixed):
+        return None
+    gap = measured.error - measured.error_fixed
+    # The gap is a mean of -1, 0 and 1; at least a share |gap| of the rows is not 0.
+    standard_error = math.sqrt(abs(gap) / measured.n_labelled)
+    if abs(gap) <= CLEAR_STANDARD_ERRORS * standard_error:
+        return None
+    word = "more" if gap > 0.0 else "less"
+    sentence = f"On labelled rows the model errs {100.0 * abs(gap):.1f} points {word} than the fixed model."
+    return Answer("no" if gap > 0.0 else "yes", sentence, {"measured_excess": gap})
+
+
 def answer_predictions(
     interval: tuple[float, float, float], *, coverage: Any, evidence: Evidence | None, measured: Any
 ) -> Answer:
-    """Can you believe the estimated error?
+    """Answer whether you can believe the estimated error.
 
     Parameters
     ----------
@@ -142,23 +153,33 @@ def answer_predictions(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    if measured is not None and measured.contradicts:
-        return Answer("no", measured.sentence, numbers | {"measured": measured.error})
+    by_labels = _predictions_by_labels(estimate, measured)
+    if by_labels is not None:
+        return by_labels
     if math.isnan(estimate):
         return Answer("not known", "The reference has too few rows of some class to estimate the error.")
-    if measured is not None and measured.n_labelled >= FEWEST_LABELS:
-        gap = abs(measured.error - estimate)
-        if gap <= 0.05 and measured.error_high - measured.error_low <= 0.1:
-            sentence = f"Labels of {measured.n_labelled:.0f} rows agree with it: {measured.error:.1%} measured."
-            return Answer("yes", sentence, numbers | {"measured": measured.error})
     if evidence is None:
-        return Answer("not known", "The reference has no order in time, so no backtest could check the estimate.", numbers)
+        unordered = "The reference has no order in time, so no backtest could check the estimate."
+        return Answer("not known", unordered, numbers)
     shift = evidence.fixed.shift
     if shift >= LARGEST_SHIFT:
         return Answer("no", f"In the backtest the error was {100.0 * shift:.0f} points above the estimate.", numbers)
-    if (high - low) / 2.0 > WIDE:
-        return Answer("not known", "The inputs have moved further than the backtest can speak for.", numbers)
-    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside < COVERED
+    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside <= COVERED
     if is_covered and max(high - estimate, estimate - low) <= NARROW:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
-    return Answer("not known", f"The error may lie anywhere between {low:.0%} and {high:.0%}.", numbers)
+    wide = "The inputs have moved further than the backtest can speak for."
+    some = f"The error may lie anywhere between {low:.0%} and {high:.0%}."
+    return Answer("not known", wide if (high - low) / 2.0 > WIDE else some, numbers)
+
+
+def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
+    """Compare the estimate with the error on labelled rows; None if they say nothing."""
+    if measured is None:
+        return None
+    numbers = {"estimate": estimate, "measured": measured.error}
+    if measured.contradicts:
+        return Answer("no", measured.sentence, numbers)
+    is_exact = measured.n_labelled >= FEWEST_LABELS and measured.error_high - measured.error_low <= LABELS_EXACT
+    if is_exact and abs(measured.error - estimate) <= CLOSE:
+        return Answer("yes", f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%}.", numbers)
+    return None

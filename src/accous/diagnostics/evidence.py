@@ -1,7 +1,8 @@
 r"""What a replay of labelled history says about label-free estimates: how far off they were, and under how much drift.
 
 The replay itself is `accous.backtest`. This module turns its looks into a few numbers, and widens the interval of an
-estimate by them. docs/trust.md has the streams on which the constants were chosen, and those on which they were checked.
+estimate by them. docs/trust.md names the streams on which the constants were chosen, and those on which they were
+checked.
 """
 
 from __future__ import annotations
@@ -124,11 +125,11 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
         return np.array([getattr(look, name) for look in known], dtype=np.float64)
 
     n_rows = column("stop") - column("start")
-    of_predictors = (
-        _residuals(column(f"error_{name}"), column(f"estimate_{name}"), column(f"half_width_{name}"), n_rows, n_reference)
+    quantities = ("error", "estimate", "half_width")
+    fixed, adapted = (
+        _residuals(*(column(f"{quantity}_{name}") for quantity in quantities), n_rows, n_reference)
         for name in ("fixed", "adapted")
     )
-    fixed, adapted = of_predictors
     return Evidence(
         n_looks=len(known),
         fixed=fixed,
