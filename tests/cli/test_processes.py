@@ -81,7 +81,7 @@ def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
             found += piece
         rest, _ = process.communicate(b"".join(lines[13:]), timeout=PATIENCE)
     assert process.returncode == 0
-    assert [int(line.split(b",")[0]) for line in (found + rest).splitlines()[1:]] == list(range(300))
+    assert [int(line.split(b",")[1]) for line in (found + rest).splitlines()[1:]] == list(range(300))
 
 
 def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, fitted):
