@@ -15,8 +15,8 @@ from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
-from accous.tabular.formats.vectors import require_widths
 from accous.tabular.formats.values import is_usable
+from accous.tabular.formats.vectors import require_widths
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
 from accous.tabular.predictions import output_columns
