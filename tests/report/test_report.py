@@ -127,6 +127,15 @@ def test_a_change_has_its_date():
     assert f"<td>{event.round}</td><td>1970-" in render_page(subject)
 
 
+def test_seasonal_changes_are_counted_apart():
+    subject = follow(2.0, n_rounds=200)
+    first = subject.model.drift_events_[0]
+    page = render_page(replace(subject, seasonal_rounds=(first.round,)))
+    assert "1 more change was what the same hours did on the days before" in page
+    assert f"<td>{first.round}</td>" not in page
+    assert f"<td>{first.round}</td>" in render_page(subject)
+
+
 def test_the_page_is_small(page):
     assert len(page.encode()) < 100_000
 

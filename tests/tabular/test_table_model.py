@@ -62,7 +62,14 @@ def require_same_state(one: TableModel, other: TableModel) -> None:
     assert one.model.n_rounds_ == other.model.n_rounds_
     assert np.array_equal(one.model.reference_weight_, other.model.reference_weight_)
     assert np.array_equal(one.model.ratio_.coef_, other.model.ratio_.coef_)
-    first, second = to_plain(one.history), to_plain(other.history)
+    require_same_arrays(one.history.to_plain(), other.history.to_plain())
+    seasons = [to_plain(model.seasons) for model in (one, other)]
+    assert (seasons[0] is None) == (seasons[1] is None)
+    if seasons[0] is not None:
+        require_same_arrays(*[{**each.pop("slots"), **each} for each in seasons])
+
+
+def require_same_arrays(first: dict, second: dict) -> None:
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert np.array_equal(value, second[name], equal_nan=np.asarray(value).dtype.kind == "f"), name

@@ -29,7 +29,11 @@ READINGS: dict[str, Callable[[Any], Any]] = {
     "effective_sample_size": lambda model: model.effective_sample_size_,
     "share_out_of_bound": lambda model: model.state_.watch.share_out_of_bound,
     "last_drift_round": _last_drift_round,
+    "measured_error": lambda model: None if model.measured_ is None else model.measured_.error,
     "trust": lambda model: model.trust_.verdict,
+    "trust_inputs": lambda model: model.trust_.inputs.answer,
+    "trust_adaptation": lambda model: model.trust_.adaptation.answer,
+    "trust_predictions": lambda model: model.trust_.predictions.answer,
     "trust_reason": lambda model: model.trust_.reason,
 }
 

@@ -80,6 +80,20 @@ class Backtest:
         change = f"changed the error by {gain:+.1f} points" if abs(gain) >= 0.05 else "changed nothing"
         return first, f"Adaptation {change} in the replay. {choose_guard(self.evidence, 'normal').sentence}"
 
+    def summary(self) -> dict[str, Any]:
+        """Return the outcome in plain values, ready for JSON."""
+        evidence = self.evidence
+        if evidence is None:
+            return {"verdict": self.verdict, "looks": len(self.looks)}
+        return {
+            "verdict": self.verdict,
+            "looks": len(self.looks),
+            "estimate_too_low_by": evidence.fixed.shift,
+            "unexplained": evidence.fixed.unexplained,
+            "drift": evidence.drift,
+            "adapted_minus_fixed": evidence.gain,
+        }
+
     def table(self) -> list[dict[str, float]]:
         """Return the looks as records, for a data frame."""
         return [vars(look).copy() for look in self.looks]

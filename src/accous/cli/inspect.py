@@ -88,19 +88,20 @@ def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
 
 
 def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
-    accuracy, risk = record["reference_accuracy"], record["estimated_error"]
+    accuracy = record["reference_accuracy"]
     lines = [
         ("reference", f"{record['reference']}, {record['reference_rows']:,} rows, label {record['label']}"),
         ("classes", ", ".join(record["classes"])),
         ("ratio", record["ratio"]),
         ("accuracy on the reference", "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated"),
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
-        ("estimated error now", "unknown" if risk is None else f"{risk:.1%}, without labels"),
+        ("estimated error now", _estimate(record)),
         (
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
         ),
-        ("trust in the adaptation", f"{record['trust']}: {record['trust_reason']}"),
+        ("verdict", record["trust"]),
+        *((f"{name}?", f"{record[f'trust_{name}']}. {sentence}") for name, sentence in record["sentences"].items()),
         ("rows outside the reference", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["weight_of_interval_length"]:
@@ -115,3 +116,13 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         if run["labelled_rows"]:
             lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
     return lines
+
+
+def _estimate(record: dict[str, Any]) -> str:
+    """Return the label-free error in words; an interval wider than 50 points says nothing."""
+    error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
+    if error is None:
+        return "unknown: the reference has too few rows of some class"
+    if high - low > 0.5:
+        return f"not known: anywhere between {low:.0%} and {high:.0%}"
+    return f"{error:.1%}, between {low:.1%} and {high:.1%}, without labels"

@@ -145,7 +145,7 @@ def weights_figure(subject: Subject) -> Figure | None:
 
 
 def _over_time(subject: Subject, series: list[Figure], title: str, label: str, *, is_percent: bool = False) -> Figure:
-    events = [event.round for event in subject.model.drift_events_]
+    events = [event.round for event in subject.events]
     return {
         "kind": "lines",
         "label": label,

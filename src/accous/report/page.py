@@ -91,7 +91,7 @@ def _tiles(subject: Subject) -> str:
         ("estimated error, fixed model", _percent(risk.fixed), _interval(risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
-        ("changes detected", f"{len(model.drift_events_):,}", "sudden or slow"),
+        ("changes detected", f"{len(subject.events):,}", _kinds_of_changes(subject)),
     ]
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
@@ -136,9 +136,9 @@ def _note_of_many(subject: Subject) -> str:
 
 
 def _events(subject: Subject) -> str:
-    events = subject.model.drift_events_
+    events, season = subject.events, _seasonal_note(subject)
     if not events:
-        return "<section><h2>Changes in the inputs</h2><p>No change was detected.</p></section>"
+        return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
     rows = []
     for event in events[-20:][::-1]:
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
@@ -148,7 +148,19 @@ def _events(subject: Subject) -> str:
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
     table = _table(["round", *dated, "weight that moved", "columns that carry it", "time to adapt"], rows)
-    return f"<section><h2>Changes in the inputs</h2>{older}{table}</section>"
+    return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
+
+
+def _kinds_of_changes(subject: Subject) -> str:
+    return f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else "sudden or slow"
+
+
+def _seasonal_note(subject: Subject) -> str:
+    """Say how many changes are left out because the same hours did the same before."""
+    if not subject.n_seasonal:
+        return ""
+    changes = "1 more change was" if subject.n_seasonal == 1 else f"{subject.n_seasonal:,} more changes were"
+    return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
 
 
 def _settings(subject: Subject) -> str:

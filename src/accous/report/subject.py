@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from accous.diagnostics.drift import DriftEvent
 from accous.tabular.columns.summaries import summarize
 from accous.tabular.history import History
 from accous.tabular.table_model import TableModel
@@ -30,6 +31,8 @@ class Subject:
         Rows of the settings table.
     preparation : list of (column, kind, what is done)
         Rows of the table of columns.
+    seasonal_rounds : tuple of int
+        Rounds of the changes that the time of the day and the weekend explain.
     """
 
     name: str
@@ -38,6 +41,17 @@ class Subject:
     columns: list[str]
     settings: dict[str, str] = field(default_factory=dict)
     preparation: list[tuple[str, str, str]] = field(default_factory=list)
+    seasonal_rounds: tuple[int, ...] = ()
+
+    @property
+    def events(self) -> list[DriftEvent]:
+        """The changes of the inputs, without seasonal ones."""
+        return [event for event in self.model.drift_events_ if event.round not in self.seasonal_rounds]
+
+    @property
+    def n_seasonal(self) -> int:
+        """How many changes were seasonal."""
+        return len(self.model.drift_events_) - len(self.events)
 
     @property
     def moved_share(self) -> float:
@@ -83,4 +97,5 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
         settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
     preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.encoder.plans)]
     columns = pipeline.encoder.column_of_feature
-    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation)
+    seasonal = tuple(event.round for event in pipeline.seasonal_events)
+    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation, seasonal)

@@ -64,9 +64,9 @@ def _moved(subject: Subject) -> str:
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
         text += f" Columns that moved most: {', '.join(leading)}."
-    n_events = len(subject.model.drift_events_)
+    n_events = len(subject.events)
     if n_events:
-        last = subject.model.drift_events_[-1]
+        last = subject.events[-1]
         changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
         text += f" {changes} in round {last.round:,}."
     return text

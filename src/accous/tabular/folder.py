@@ -7,6 +7,7 @@ from typing import Any
 
 from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
+from accous.diagnostics.seasons import SeasonWatch
 from accous.exceptions import CheckpointError
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.history import History
@@ -40,6 +41,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
+            "seasons": to_plain(table_model.seasons),
         }
         summary = summarize_table_model(table_model) if is_last else None
         save_with(table_model.model, folder, attached, progress, summary)
@@ -75,4 +77,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
+        # Folders of the first version have none.
+        seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
     )

@@ -8,14 +8,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import CheckpointError
 from accous.tabular.chosen_rounds import is_chosen
 
-__all__ = ["LENGTH_BINS", "MOST_POINTS", "VERDICTS", "History"]
+__all__ = ["LENGTH_BINS", "MOST_POINTS", "History"]
 
 MOST_POINTS = 512
 LENGTH_BINS = 32
-VERDICTS = ("good", "thin", "no overlap")
+# Verdicts of the first format, by their numbers in it.
+_VERDICTS_1 = ("good", "thin", "no overlap")
 
 _FORMAT = 2
 # A point has at least this many readings, or one for each round.
@@ -234,7 +236,9 @@ def _from_first_format(plain: dict[str, Any]) -> tuple[_Points, _Points]:
     means = np.column_stack([readings[name] for name in _MEANS])
     points.counts, points.lengths = plain["counts"].copy(), plain["lengths"].copy()
     points.sums, points.tallies = np.nan_to_num(means), (~np.isnan(means)).astype(np.int64)
-    points.worst[:, 0] = readings["verdict"]
+    numbers = np.array([VERDICTS.index(name) for name in _VERDICTS_1], dtype=np.float64)
+    is_read = ~np.isnan(readings["verdict"])
+    points.worst[is_read, 0] = numbers[readings["verdict"][is_read].astype(np.int64)]
     points.lasts[:, 0] = readings["n_out_of_bound"]
     open_point.counts[0] = plain["open"]
     return points, open_point

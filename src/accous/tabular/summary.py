@@ -64,7 +64,7 @@ def _state(table_model: TableModel) -> dict[str, Any]:
     from accous.classifier.alerts import READINGS
 
     model = table_model.model
-    risk = model.risk_estimate_
+    risk, trust = model.risk_, model.trust_
     learners = {}
     if hasattr(model.ratio_, "learner_lengths_"):
         weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
@@ -82,12 +82,21 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "refits": model.n_refits_,
         "effective_sample_size": model.effective_sample_size_,
         "largest_weight": float(model.reference_weight_.max()),
-        "estimated_error": _finite(risk),
+        "estimated_error": _finite(risk.adapted),
+        "estimated_error_low": _finite(risk.adapted_low),
+        "estimated_error_high": _finite(risk.adapted_high),
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(READINGS["share_out_of_bound"](model)),
         "last_drift_round": READINGS["last_drift_round"](model),
-        "trust": model.trust_.verdict,
-        "trust_reason": model.trust_.reason,
+        "trust": trust.verdict,
+        "trust_reason": trust.reason,
+        "trust_inputs": trust.inputs.answer,
+        "trust_adaptation": trust.adaptation.answer,
+        "trust_predictions": trust.predictions.answer,
+        "sentences": {name: getattr(trust, name).sentence for name in ("inputs", "adaptation", "predictions")},
+        "guard": model.rules_.guard.name,
+        "guard_reason": model.rules_.guard.sentence,
+        "backtest": None if model.backtest_ is None else model.backtest_.summary(),
         "weight_of_interval_length": learners,
         "last_run": None if table_model.job is None else summarize_run(table_model),
     }

@@ -12,6 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.seasons import SeasonWatch, start_seasons
 from accous.exceptions import DataError
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.formats.values import is_usable
@@ -73,6 +75,8 @@ class TableModel(TakesTurns):
     history : History
     job : Job, optional
         The last run of ``accous adapt``.
+    seasons : SeasonWatch, optional
+        What each hour of the day did before; None until rows with times have been seen.
     """
 
     model: AdaptiveClassifier
@@ -81,11 +85,29 @@ class TableModel(TakesTurns):
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+    seasons: SeasonWatch | None = None
 
     @property
     def time_column(self) -> TimeColumn | None:
         """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
         return find_time_column(self.settings, self.encoder.plans)
+
+    @property
+    def drift_events(self) -> list[DriftEvent]:
+        """The changes of the inputs that the time of the day and the weekend do not explain.
+
+        Without a time column, these are all of ``model.drift_events_``.
+        """
+        return [event for event in self.model.drift_events_ if event.round not in self._seasonal_rounds]
+
+    @property
+    def seasonal_events(self) -> list[DriftEvent]:
+        """The changes that are what the same hours did on the days before."""
+        return [event for event in self.model.drift_events_ if event.round in self._seasonal_rounds]
+
+    @property
+    def _seasonal_rounds(self) -> tuple[int, ...]:
+        return () if self.seasons is None else self.seasons.seasonal
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -191,9 +213,18 @@ class TableModel(TakesTurns):
             scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
             if not learns_first:
                 self.model.adapt(X)
+            if times is not None:
+                self._watch_season(X, times)
             counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
             self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
+        seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
+        seasons, events = seasons.after(X, times), self.model.drift_events_
+        if events:
+            seasons = seasons.judge(events[-1].round, is_over=events[-1].rounds_to_adapt is not None)
+        self.seasons = seasons
 
     def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
         features = self.prepare(frame)

@@ -1,0 +1,237 @@
+"""Seasons: what each hour of a working day or of a weekend did before, and which changes that explains.
+
+A slot is an hour of the day, on working days or at weekends. Each slot keeps the mean of its rows over past days. A
+change of the inputs is seasonal if the slots that it leads from and to differed in the same way on the days before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.drift import MAX_EVENTS
+
+__all__ = ["N_SLOTS", "SeasonMeans", "SeasonWatch", "slots_of", "start_seasons"]
+
+N_SLOTS = 48
+_DAY, _HOUR = 86_400.0, 3_600.0
+_FEWEST_DAYS = 2
+_MOST_DAYS = 7  # a slot's mean follows slow changes: a day counts at least a seventh
+_ROUND_DECAY = 0.5 ** (1.0 / 8.0)
+_LEAST_KNOWN = 0.9
+_LARGEST_LEFT = 0.5
+_LARGEST_DEVIATION = 3.0
+
+
+def slots_of(times: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the slot and the day of each time, in seconds since 1970; -1 where the time is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> slots_of(np.array([0.0, 3_600.0 * 50, np.nan]))  # Thursday at 0, Saturday at 2
+    (array([ 0, 26, -1]), array([ 0,  2, -1]))
+    """
+    is_known = np.isfinite(times)
+    seconds = np.where(is_known, times, 0.0)
+    days = np.floor(seconds / _DAY).astype(np.int64)
+    hours = np.floor((seconds - days * _DAY) / _HOUR).astype(np.int64)
+    is_weekend = (days + 3) % 7 >= 5  # 1970 began on a Thursday
+    return np.where(is_known, hours + 24 * is_weekend, -1), np.where(is_known, days, -1)
+
+
+def _twin(slot: int) -> int:
+    """Return the same hour of the other kind of day."""
+    return (slot + 24) % N_SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class SeasonMeans:
+    """Means of the features in each slot over past days.
+
+    Attributes
+    ----------
+    means : array of shape (N_SLOTS, n_features)
+        Over complete days.
+    n_days : array of shape (N_SLOTS,)
+        Days in each mean.
+    variances : array of shape (n_features,)
+        How far a slot's mean of a day is from that of the days before, squared; a mean over all slots.
+    n_compared : int
+        Days of slots in ``variances``.
+    day : array of shape (N_SLOTS,)
+        The latest day of each slot or its twin, which is not in ``means`` yet; -1 if there was none.
+    sums : array of shape (N_SLOTS, n_features)
+        Sums over that day.
+    counts : array of shape (N_SLOTS,)
+        Rows of that day.
+    """
+
+    means: FloatArray
+    n_days: IntArray
+    variances: FloatArray
+    n_compared: int
+    day: IntArray
+    sums: FloatArray
+    counts: IntArray
+
+    def after(self, X: FloatArray, slots: IntArray, days: IntArray) -> tuple[SeasonMeans, FloatArray, int]:
+        """Return the means after rows, what the slots led to expect of the rows in sum, and how many rows it is for."""
+        parts = SeasonMeans(
+            self.means.copy(),
+            self.n_days.copy(),
+            self.variances.copy(),
+            self.n_compared,
+            self.day.copy(),
+            self.sums.copy(),
+            self.counts.copy(),
+        )
+        expected, n_known = np.zeros(X.shape[1]), 0
+        # Rows of one slot and day together, in the order in which they come.
+        starts = np.flatnonzero(np.diff(slots, prepend=-2) | np.diff(days, prepend=-2))
+        for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
+            slot = int(slots[start])
+            if slot < 0:
+                continue
+            for each in (slot, _twin(slot)):
+                if days[start] != parts.day[each]:
+                    parts = parts._with_day_closed(each, int(days[start]))
+            parts.sums[slot] += X[start:stop].sum(axis=0)
+            parts.counts[slot] += stop - start
+            known = parts._known_slot(slot)
+            if known is not None:
+                expected += (stop - start) * parts.means[known]
+                n_known += int(stop - start)
+        return parts, expected, n_known
+
+    def _known_slot(self, slot: int) -> int | None:
+        """Return a slot that has been seen on two days: this one, or else its twin."""
+        for each in (slot, _twin(slot)):
+            if self.n_days[each] >= _FEWEST_DAYS:
+                return each
+        return None
+
+    def _with_day_closed(self, slot: int, next_day: int) -> SeasonMeans:
+        """Take the latest day of a slot into its mean; the arrays are this object's own."""
+        n_compared = self.n_compared
+        if self.counts[slot]:
+            difference = self.sums[slot] / self.counts[slot] - self.means[slot]
+            if self.n_days[slot]:
+                n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
+                self.variances[:] += (difference**2 - self.variances) / n_compared
+            self.n_days[slot] = min(self.n_days[slot] + 1, _MOST_DAYS)
+            self.means[slot] += difference / self.n_days[slot]
+        self.day[slot], self.counts[slot], self.sums[slot] = next_day, 0, 0.0
+        return replace(self, n_compared=n_compared)
+
+
+@dataclass(frozen=True, slots=True)
+class SeasonWatch:
+    """What recent rounds were and what their slots led to expect, and which changes were seasonal.
+
+    Attributes
+    ----------
+    slots : SeasonMeans
+    recent, expected : array of shape (n_features,)
+        Means over recent rounds: of the rows, and of what their slots did before.
+    known : float
+        Share of recent rows whose hour has been seen on two days.
+    settled, settled_expected : array of shape (n_features,)
+        The same at the end of the last change.
+    settled_known : float
+    event_round : int
+        Round of the latest change that was judged; 0 if none.
+    is_open : bool
+        Whether that change is still in progress.
+    seasonal : tuple of int
+        Rounds of the changes that are seasonal.
+    """
+
+    slots: SeasonMeans
+    recent: FloatArray
+    expected: FloatArray
+    known: float
+    settled: FloatArray
+    settled_expected: FloatArray
+    settled_known: float
+    event_round: int = 0
+    is_open: bool = False
+    seasonal: tuple[int, ...] = ()
+
+    def after(self, X: FloatArray, times: FloatArray) -> SeasonWatch:
+        """Return the watch after the rows of a round.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        times : array of shape (n_rows,)
+            Seconds since 1970; NaN where that is not known.
+        """
+        slots, expected, n_known = self.slots.after(X, *slots_of(times))
+        share = n_known / len(X)
+        keep = _ROUND_DECAY
+        mean = X.mean(axis=0)
+        # Rows of unknown slots are left to be explained by nothing: the share says how many they are.
+        expected = expected / n_known if n_known else mean
+        return replace(
+            self,
+            slots=slots,
+            recent=self.recent + (1.0 - keep) * (mean - self.recent),
+            expected=self.expected + (1.0 - keep) * (expected - self.expected),
+            known=self.known + (1.0 - keep) * (share - self.known),
+        )
+
+    def judge(self, event_round: int, *, is_over: bool) -> SeasonWatch:
+        """Return the watch after a look at the latest change: at its detection, and when it is over.
+
+        Parameters
+        ----------
+        event_round : int
+            Round in which the change was detected.
+        is_over : bool
+        """
+        is_new = event_round != self.event_round
+        if not is_new and not (self.is_open and is_over):
+            return self
+        seasonal = self.seasonal
+        if is_new and self.is_explained:
+            seasonal = (*seasonal, event_round)[-MAX_EVENTS:]
+        elif not is_new and not self.is_explained:
+            seasonal = tuple(each for each in seasonal if each != event_round)
+        watch = replace(self, event_round=event_round, is_open=not is_over, seasonal=seasonal)
+        if not is_over:
+            return watch
+        return replace(watch, settled=self.recent, settled_expected=self.expected, settled_known=self.known)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the change since the last one ended is what the slots led to expect.
+
+        They have to be known, to explain three quarters of the squared change of the means, and to leave no column
+        more than three usual deviations from one day to the next.
+        """
+        if min(self.known, self.settled_known) < _LEAST_KNOWN or not self.slots.n_compared:
+            return False
+        change = self.recent - self.settled
+        left = change - (self.expected - self.settled_expected)
+        if np.linalg.norm(left) > _LARGEST_LEFT * np.linalg.norm(change):
+            return False
+        usual = np.sqrt(2.0 * self.slots.variances)
+        return bool((np.abs(left) <= _LARGEST_DEVIATION * usual + 1e-9).all())
+
+
+def start_seasons(n_features: int) -> SeasonWatch:
+    """Return a watch that has seen nothing yet."""
+    slots = SeasonMeans(
+        np.zeros((N_SLOTS, n_features)),
+        np.zeros(N_SLOTS, dtype=np.int64),
+        np.zeros(n_features),
+        0,
+        np.full(N_SLOTS, -1, dtype=np.int64),
+        np.zeros((N_SLOTS, n_features)),
+        np.zeros(N_SLOTS, dtype=np.int64),
+    )
+    nothing = np.zeros(n_features)
+    return SeasonWatch(slots, nothing, nothing, 0.0, nothing, nothing, 0.0)

@@ -1,0 +1,106 @@
+"""A daily cycle is no drift once it has been seen on two days, and a shift on top of it is."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from accous import AdaptiveClassifier
+from accous.arrays import from_plain, to_plain
+from accous.diagnostics.seasons import N_SLOTS, SeasonWatch, slots_of, start_seasons
+
+DAY = 86_400.0
+ROUNDS_PER_DAY = 480
+
+
+def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int = 0) -> tuple[list[float], list[float]]:
+    """The days of the changes that were drift and of those that were seasonal; column 0 swings, column 2 shifts."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(800, 3))
+    X[:, 0] += 2.0 * np.sin(2.0 * np.pi * random.random(800))
+    model, watch = AdaptiveClassifier(random_state=0).fit(X, X[:, 1] > 0.0), start_seasons(3)
+    for number in range(n_days * ROUNDS_PER_DAY):
+        times = (number + np.arange(5) / 5) * DAY / ROUNDS_PER_DAY
+        batch = random.normal(size=(5, 3))
+        batch[:, 0] += 2.0 * np.sin(2.0 * np.pi * times / DAY)
+        if number >= shift_day * ROUNDS_PER_DAY:
+            batch[:, 2] += shift
+        model.adapt(batch)
+        watch = watch.after(batch, times)
+        if model.drift_events_:
+            last = model.drift_events_[-1]
+            watch = watch.judge(last.round, is_over=last.rounds_to_adapt is not None)
+    days = {event.round: event.round / ROUNDS_PER_DAY for event in model.drift_events_}
+    is_seasonal = {number: number in watch.seasonal for number in days}
+    return (
+        [day for number, day in days.items() if not is_seasonal[number]],
+        [day for number, day in days.items() if is_seasonal[number]],
+    )
+
+
+def test_after_two_days_only_the_shift_is_drift():
+    drift, seasonal = follow(5.3)
+    later = [day for day in drift if day > 2.0]
+    assert len(later) == 1
+    assert 5.3 <= later[0] < 5.5
+    assert len(seasonal) >= 8
+    assert len([day for day in drift if day <= 2.0]) >= 3  # what a day does must be learned first
+
+
+def test_a_cycle_alone_is_no_drift_after_two_days():
+    drift, seasonal = follow(np.inf, n_days=6)
+    assert max(drift) < 2.1
+    assert len(seasonal) >= 6
+
+
+def test_slots_are_hours_of_working_days_and_weekends():
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    moments = [start + timedelta(minutes=37 * number) for number in range(2_000)]
+    slots, days = slots_of(np.array([moment.timestamp() for moment in moments]))
+    assert slots.tolist() == [moment.hour + 24 * (moment.weekday() >= 5) for moment in moments]
+    assert len(set(days.tolist())) == len({moment.date() for moment in moments})
+    assert set(slots.tolist()) == set(range(N_SLOTS))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_means_are_those_of_complete_days_whatever_the_rounds(size):
+    """Three days of two hours each: the third day is not in the means yet."""
+    random = np.random.default_rng(0)
+    times = np.concatenate([day * DAY + np.sort(random.uniform(0.0, 7_200.0, 40)) for day in (4, 5, 6)])  # Mon to Wed
+    X, watch = random.normal(size=(120, 2)), start_seasons(2)
+    for start in range(0, 120, size):
+        watch = watch.after(X[start : start + size], times[start : start + size])
+    slots, days = slots_of(times)
+    for slot in (0, 1):
+        daily = [X[(slots == slot) & (days == day)].mean(axis=0) for day in (4, 5)]
+        np.testing.assert_allclose(watch.slots.means[slot], np.mean(daily, axis=0))
+        assert watch.slots.n_days[slot] == 2
+        assert watch.slots.counts[slot] == ((slots == slot) & (days == 6)).sum()
+
+
+def test_rows_without_a_time_teach_nothing():
+    watch = start_seasons(2).after(np.ones((5, 2)), np.full(5, np.nan))
+    assert not watch.slots.n_days.any()
+    assert not watch.slots.counts.any()
+    assert watch.known == 0.0
+    assert not watch.is_explained
+
+
+def test_it_goes_on_from_its_plain_form():
+    random = np.random.default_rng(0)
+    one = other = start_seasons(2)
+    for number in range(120):
+        rows, times = random.normal(size=(3, 2)), number * 3_000.0 + np.arange(3)
+        one = one.after(rows, times).judge(1 + number // 40, is_over=number % 40 > 20)
+        other = from_plain(SeasonWatch, to_plain(other)).after(rows, times)
+        other = other.judge(1 + number // 40, is_over=number % 40 > 20)
+    first, second = to_plain(one), to_plain(other)
+    for name, value in {**first.pop("slots"), **first}.items():
+        assert np.array_equal(value, {**second["slots"], **second}[name]), name
+
+
+def test_a_watch_is_never_written_into():
+    watch = start_seasons(2).after(np.ones((2, 2)), np.zeros(2))
+    before = to_plain(watch)["slots"]["sums"].copy()
+    watch.after(np.ones((2, 2)), np.array([1.0, DAY]))
+    assert np.array_equal(watch.slots.sums, before)
