@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from accous import datasets, deep, streams
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.classifier.alerts import Alerts
+    from accous.classifier.backtest import backtest
     from accous.exceptions import AccousError
     from accous.model_folders import load, save
     from accous.ratio.kliep import KLIEP
@@ -38,6 +39,7 @@ __all__ = [
     "OnlineDensityRatio",
     "SingleLearnerRatio",
     "__version__",
+    "backtest",
     "datasets",
     "deep",
     "load",
@@ -57,6 +59,7 @@ _HOME_OF_NAME = {
     "RULSIF": "accous.ratio.rulsif",
     "SingleLearnerRatio": "accous.ratio.single",
     "ULSIF": "accous.ratio.ulsif",
+    "backtest": "accous.classifier.backtest",
     "load": "accous.model_folders",
     "save": "accous.model_folders",
 }

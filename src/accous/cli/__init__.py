@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli import adapt, fit, inspect, report
+from accous.cli import adapt, backtest, fit, inspect, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous.extras import has_package, require_extra
@@ -19,6 +19,7 @@ __all__ = ["COMMANDS", "app", "main", "make_app"]
 
 COMMANDS: dict[Callable[..., int], str] = {
     demo: "Example: accous demo --shift sin --rounds 1000 -o waves.png",
+    backtest.backtest: backtest.EXAMPLES,
     fit.fit: fit.EXAMPLES,
     adapt.adapt: adapt.EXAMPLES,
     report.report: report.EXAMPLES,

@@ -29,10 +29,21 @@ from accous.parameters import require_choice
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accous.classifier.backtest import Backtest
     from accous.tabular.fit_job import FitJob
     from accous.tabular.fitting import ReferenceTable
 
-__all__ = ["EXAMPLES", "fit"]
+__all__ = [
+    "EXAMPLES",
+    "Categorical",
+    "Drop",
+    "KeepAsFeature",
+    "Label",
+    "Ordered",
+    "ReferenceFile",
+    "Time",
+    "fit",
+]
 
 EXAMPLES = """
 Examples:
@@ -47,42 +58,42 @@ Examples:
 """
 _MODEL = "The model"
 _MOST_REMARKS = 12
-_ReferenceFile = Annotated[
+ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
-_Label = Annotated[
+Label = Annotated[
     str,
     typer.Option(
         "--label", metavar="COL|FILE", help="The label column, or a separate file: labels.npy, labels.csv:COL."
     ),
 ]
 _Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
-_Drop = Annotated[
+Drop = Annotated[
     list[str] | None,
     typer.Option("--drop", metavar="COL,...", help="Columns to leave out.", rich_help_panel="The table"),
 ]
-_Categorical = Annotated[
+Categorical = Annotated[
     list[str] | None,
     typer.Option(
         "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
-_Time = Annotated[
+Time = Annotated[
     str | None,
     typer.Option(
         "--time", metavar="COL", help="Sort the rows by this column of dates or numbers.",
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
-_Ordered = Annotated[
+Ordered = Annotated[
     bool | None,
     typer.Option(
         "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
-_KeepAsFeature = Annotated[
+KeepAsFeature = Annotated[
     list[str] | None,
     typer.Option(
         "--keep-as-feature", metavar="COL,...", help="Columns to use even if they look like ids, counters or times.",
@@ -117,23 +128,32 @@ _MaxRatio = Annotated[
 _C = Annotated[
     float, typer.Option("--C", help="Inverse regularization strength of the classifier.", rich_help_panel=_MODEL)
 ]
+_Caution = Annotated[
+    str,
+    typer.Option(
+        "--caution", metavar="high|normal|low",
+        help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
+        rich_help_panel=_MODEL,
+    ),
+]  # fmt: skip
 _Seed = Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=_MODEL)]
 
 
 def fit(
-    reference: _ReferenceFile,
-    label: _Label,
+    reference: ReferenceFile,
+    label: Label,
     output: _Folder,
-    drop: _Drop = None,
-    categorical: _Categorical = None,
-    time: _Time = None,
-    ordered: _Ordered = None,
-    keep_as_feature: _KeepAsFeature = None,
+    drop: Drop = None,
+    categorical: Categorical = None,
+    time: Time = None,
+    ordered: Ordered = None,
+    keep_as_feature: KeepAsFeature = None,
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
     loss: _Loss = None,
     max_ratio: _MaxRatio = None,
     C: _C = 1.0,
+    caution: _Caution = "normal",
     seed: _Seed = 0,
     table_format: TableFormat = None,
     encoding: Encoding = None,
@@ -152,6 +172,7 @@ def fit(
     """
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
+    require_choice("--caution", caution, ("high", "normal", "low"))
     separator = require_separator(separator)
     from accous.cli.compiling import compile_with_notice
     from accous.tabular.fit_job import FitJob, FitRequest
@@ -170,6 +191,7 @@ def fit(
         loss=loss,
         max_ratio=max_ratio,
         C=C,
+        caution=caution,
         seed=seed,
         table_format=table_format,
         encoding=encoding,
@@ -185,16 +207,32 @@ def fit(
     _remark_on_classes(job, remarks)
     with remarks.status("Cross-validating"):
         accuracy = job.cross_validate()
-    settings = job.fit_and_save(accuracy).settings
+    with remarks.status("Fitting, and replaying the reference" if job.is_ordered else "Fitting"):
+        table_model = job.fit_and_save(accuracy)
+    settings, found = table_model.settings, table_model.model.backtest_
     _print_remarks(job, remarks)
     if as_json:
-        typer.echo(json.dumps(_record(job, settings, output), indent=2))
+        record = _record(job, settings, output) | {"backtest": None if found is None else found.summary()}
+        typer.echo(json.dumps(record, indent=2))
         return 0
     _print(job.reference, settings)
+    _print_backtest(found)
     remarks.print(
         f"Model: {output}. Next: accous adapt {output} STREAM -o predictions.csv", soft_wrap=True, markup=False
     )
     return 0
+
+
+def _print_backtest(found: Backtest | None) -> None:
+    console = results_console()
+    if found is None:
+        sentences: tuple[str, ...] = (
+            "Nothing is verified: the reference has no order in time that could be replayed (--time COL, --ordered).",
+        )
+    else:
+        sentences = found.sentences
+    for sentence in filter(None, sentences):
+        console.print(sentence, markup=False, soft_wrap=True)
 
 
 def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> None:

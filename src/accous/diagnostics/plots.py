@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.evidence import Look
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError, MissingExtraError
 
-__all__ = ["plot_attribution", "plot_history", "plot_risk"]
+__all__ = ["plot_attribution", "plot_backtest", "plot_history", "plot_risk"]
 
 # Okabe and Ito's colours are distinguishable with any kind of colour vision.
 _ADAPTED, _FIXED, _EVENT = "#0072B2", "#D55E00", "#999999"
@@ -53,6 +54,39 @@ def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> A
         axes.set_xlabel("time")
     axes.set_yticks(ticks, [labels[column] for column in order.tolist()])
     axes.set_title("What moved", loc="left", fontweight="bold")
+    return figure
+
+
+def plot_backtest(looks: Sequence[Look]) -> Any:
+    """Draw the errors that were estimated without labels in a backtest, and those that the labels measured.
+
+    Parameters
+    ----------
+    looks : sequence of Look
+        ``looks`` of a `Backtest`.
+    """
+    if not looks:
+        raise DataError("The backtest has no looks to draw.")
+    figure, axes = _make_figure(height=4.0)
+    replays = sorted({look.n_reference for look in looks})
+    for number, n_reference in enumerate(replays):
+        part = [look for look in looks if look.n_reference == n_reference]
+        rows = [look.stop for look in part]
+        name = "" if number else "estimated without labels"
+        axes.errorbar(
+            rows,
+            [100.0 * look.estimate_fixed for look in part],
+            [100.0 * look.half_width_fixed for look in part],
+            color=_ADAPTED,
+            capsize=2,
+            label=name,
+        )
+        axes.plot(rows, [100.0 * look.error_fixed for look in part], "o-", color=_FIXED, label=name and "measured")
+        axes.axvline(n_reference, color=_EVENT, linestyle=":", label=name and "end of the reference")
+    axes.set_xlabel("labelled rows, in order of time")
+    axes.set_ylabel("error of the fixed model (%)")
+    axes.set_title("Backtest", loc="left", fontweight="bold")
+    axes.legend(frameon=False)
     return figure
 
 

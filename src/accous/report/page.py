@@ -8,6 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from accous.diagnostics.evidence import Look
+from accous.report.answers import answers_section
 from accous.report.figures import (
     Figure,
     error_figure,
@@ -19,7 +21,7 @@ from accous.report.figures import (
 )
 from accous.report.intervals import date_of_round
 from accous.report.subject import Subject
-from accous.report.words import judge_in_words
+from accous.report.words import answer_rows, judge_in_words
 
 __all__ = ["render_page"]
 
@@ -44,13 +46,14 @@ _NOTES = {
     "weights": """A row of weight 1 is as common now as it was in the reference. If a few rows carry most of the weight,
         all results depend on those rows.""",
 }
-_TONES = {"good": "can be trusted", "thin": "little evidence", "bad": "cannot be trusted", "none": "no data yet"}
+_TONES = {"good": "verified", "thin": "not verified", "bad": "evidence against it", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
     """Return the report as a single HTML page that needs no other file and no network."""
     figures: dict[str, Figure] = {}
-    sections = [_head(subject), _verdict(subject), _tiles(subject), *_charts(subject, figures), _settings(subject)]
+    top = [_head(subject), _verdict(subject), answers_section(answer_rows(subject)), _tiles(subject)]
+    sections = [*top, *_charts(subject, figures), _backtest(subject), _settings(subject)]
     parts = {
         "title": escape(f"accous: {subject.name}"),
         "style": _asset("page.css"),
@@ -161,6 +164,24 @@ def _seasonal_note(subject: Subject) -> str:
         return ""
     changes = "1 more change was" if subject.n_seasonal == 1 else f"{subject.n_seasonal:,} more changes were"
     return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
+
+
+def _backtest(subject: Subject) -> str:
+    """Return what the replay of the reference showed."""
+    found = subject.model.backtest_
+    if found is None:
+        return ""
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
+    rows = [
+        (f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *_errors(look), f"{look.drift:.2f}")
+        for look in found.looks
+    ]
+    headings = ["rows", "reference rows", "measured", "estimated", "measured, adapted", "drift"]
+    return f"<section><h2>Backtest on the reference</h2>{sentences}{_table(headings, rows)}</section>"
+
+
+def _errors(look: Look) -> tuple[str, str, str]:
+    return _percent(look.error_fixed), _percent(look.estimate_fixed), _percent(look.error_adapted)
 
 
 def _settings(subject: Subject) -> str:

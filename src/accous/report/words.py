@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accous.diagnostics.answers import worst
 from accous.report.subject import Subject
 
-__all__ = ["Verdict", "judge_in_words"]
+__all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
+_TONES = {"yes": "good", "not known": "thin", "no": "bad"}
+_FOLLOWS = "The inputs have moved, and the model follows"
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,33 @@ def judge_in_words(subject: Subject) -> Verdict:
     if subject.model.n_rounds_ == 0:
         none = "No batch has been seen yet."
         return Verdict("none", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."])
-    tones = {"good": "good", "thin": "thin", "no overlap": "bad"}
-    return Verdict(tones[trust.verdict], _headline(subject), _moved(subject), trust.reason, _advice(subject))
+    worst_answer = worst([trust.inputs, trust.adaptation, trust.predictions]).answer
+    return Verdict(_TONES[worst_answer], _headline(subject), _moved(subject), trust.reason, _advice(subject))
+
+
+def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
+    """Return the three questions, each with its answer and a sentence."""
+    trust = subject.model.trust_
+    questions = {
+        "Does the reference cover the inputs?": trust.inputs,
+        "Is the adapted model better than the fixed one?": trust.adaptation,
+        "Can you believe the estimated error?": trust.predictions,
+    }
+    return [(question, each.answer, each.sentence) for question, each in questions.items()]
 
 
 def _headline(subject: Subject) -> str:
-    trust, moved = subject.model.trust_, subject.moved_share
-    if trust.verdict == "no overlap":
+    model = subject.model
+    trust, measured, moved = model.trust_, model.measured_, subject.moved_share
+    if measured is not None and measured.contradicts:
+        return f"The labels contradict the estimate: {measured.error:.1%} measured, {measured.estimated:.1%} estimated"
+    if trust.inputs.answer == "no":
         return "The inputs have left the range that the reference covers"
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
-    if trust.is_vetoed:
-        return "The inputs have moved, and the fixed model handles them better"
     if moved < _HARDLY:
         return "The inputs look like the reference"
-    return "The inputs have moved, and the model follows"
+    return "The inputs have moved, and the fixed model predicts" if trust.is_vetoed else _FOLLOWS
 
 
 def _moved(subject: Subject) -> str:
@@ -73,26 +88,24 @@ def _moved(subject: Subject) -> str:
 
 
 def _advice(subject: Subject) -> list[str]:
-    trust, risk = subject.model.trust_, subject.model.risk_
+    model = subject.model
+    trust, measured = model.trust_, model.measured_
     advice = []
-    if trust.verdict == "no overlap":
+    if measured is not None and measured.contradicts:
+        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (extend, accous fit).")
+    elif trust.inputs.answer == "no":
         advice.append("Do not rely on the current predictions: no weighting of this reference fits the current inputs.")
         advice.append("Label a few hundred recent rows, add them to the reference, and run accous fit again.")
-    elif trust.verdict == "thin":
-        advice.append("Use the predictions with care, and check a sample of them by hand.")
-        advice.append("Label some recent rows and add them to the reference: even a hundred help a lot.")
-    elif subject.moved_share < _HARDLY:
-        advice.append("You do not need to do anything.")
+    elif trust.predictions.answer == "yes":
+        advice.append("You can keep using the predictions, and the estimated error.")
     else:
-        advice.append("You can keep using the predictions: they are adapted to the current inputs.")
-    if trust.is_vetoed:
-        advice.append("The fixed model currently makes the predictions; accous retries the adaptation automatically.")
-    if risk.fixed - risk.adapted > 0.01 and not trust.is_vetoed and trust.verdict != "no overlap":
-        gain = 100 * (risk.fixed - risk.adapted)
-        advice.append(f"The estimated error of the adapted model is {gain:.1f} points below that of the fixed model.")
+        advice.append("Label a sample of recent rows (accous labels): even a hundred show whether the estimate holds.")
+    if model.backtest_ is None:
+        advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
+    advice.append(model.rules_.guard.sentence)
     if not subject.history.totals()["n_scored"]:
         advice.append(
             "All of this assumes that the same input still gets the same label as in the reference. Only labels can "
-            "confirm that: pass some from time to time (accous adapt --label)."
+            "confirm that: pass some from time to time (accous labels, or accous adapt --label)."
         )
     return advice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous.exceptions import CheckpointError, ParameterError, TrapWarning
+from accous.classifier.backtest import Backtest, backtest
+from accous.exceptions import CheckpointError, ParameterError, ParameterError, TrapWarning
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
@@ -40,8 +41,8 @@ class FitRequest:
         A file, or ``"-"`` for standard input.
     label : str
         Its label column, or the file of its labels.
-    folder : Path
-        Where to save the model.
+    folder : Path, optional
+        Where to save the model; None if it is only replayed.
     drop, categorical : list of str
         Columns to leave out, and columns to read as categories.
     time : str, optional
@@ -56,6 +57,8 @@ class FitRequest:
         Parameters of the ratio estimator; None leaves its default.
     C : float
         Inverse regularization strength of the classifier.
+    caution : {"high", "normal", "low"}
+        How much evidence the adaptation needs.
     seed : int
     table_format, encoding, separator : str, optional
         Of the reference, if they cannot be inferred from the file.
@@ -69,7 +72,7 @@ class FitRequest:
 
     reference: str
     label: str
-    folder: Path
+    folder: Path | None = None
     drop: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
     time: str | None = None
@@ -80,6 +83,7 @@ class FitRequest:
     loss: str | None = None
     max_ratio: float | None = None
     C: float = 1.0
+    caution: str = "normal"
     seed: int = 0
     table_format: str | None = None
     encoding: str | None = None
@@ -94,7 +98,7 @@ class FitRequest:
             return
         if self.rejects is not None:
             require_free(self.rejects)
-        if (self.folder / "manifest.json").exists():
+        if self.folder is not None and (self.folder / "manifest.json").exists():
             raise CheckpointError(
                 f"{self.folder} already holds a model: give another folder, or use --force to replace the model and "
                 "all it has learned"
@@ -172,13 +176,12 @@ class FitJob:
         """
         request, reference = self._request, self.reference
         with _without_warnings():
-            # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
-            model = AdaptiveClassifier(ratio=self._ratio, C=request.C, standardize=False, random_state=request.seed)
-            model.fit(reference.X, reference.y)
+            model = self._make_model().fit(reference.X, reference.y, order=True if self.is_ordered else None)
         table_model = TableModel(
             model=model, encoder=reference.encoder, label=self.label, settings=self._settings(accuracy)
         )
         folder = request.folder
+        assert folder is not None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(folder, "accous fit"):
@@ -188,6 +191,37 @@ class FitJob:
                 f"Cannot write to {folder} ({error.strerror or error}): give another folder"
             ) from None
         return table_model
+
+    def backtest(self, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
+        """Replay the reference in its order in time.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows in a round.
+        on_progress : callable
+            Called with the share of the work that is done.
+        """
+        if not self.is_ordered:
+            raise ParameterError(
+                f"{self._name} has no order in time: name a column of times with --time, or say --ordered if its rows "
+                "are in order already."
+            )
+        with _without_warnings():
+            return backtest(
+                self._make_model(),
+                self.reference.X,
+                self.reference.y,
+                batch_size=batch_size,
+                on_progress=on_progress,
+            )
+
+    def _make_model(self) -> AdaptiveClassifier:
+        request = self._request
+        # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
+        return AdaptiveClassifier(
+            ratio=self._ratio, C=request.C, standardize=False, caution=request.caution, random_state=request.seed
+        )
 
     def _settings(self, accuracy: float | None) -> dict[str, Any]:
         request, y = self._request, self.reference.y

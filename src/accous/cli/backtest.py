@@ -1,0 +1,120 @@
+"""``accous backtest``: replay a labelled table in order of time, and compare what a model claims with the labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accous.cli.fit import Categorical, Drop, KeepAsFeature, Label, Ordered, ReferenceFile, Time
+from accous.cli.options import (
+    AsJson,
+    Encoding,
+    Force,
+    Quiet,
+    Separator,
+    TableFormat,
+    remarks_console,
+    require_between,
+    require_separator,
+    results_console,
+)
+from accous.exceptions import DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous.classifier.backtest import Backtest
+    from accous.tabular.fit_job import FitJob
+
+__all__ = ["EXAMPLES", "backtest"]
+
+EXAMPLES = """
+Examples:
+
+`accous backtest reference.csv --label y --time date`
+
+`accous backtest reference.parquet --label churned --ordered --plot backtest.png`
+
+`accous backtest reference.csv --label y --time date --json | jq .verdict`
+"""
+_BatchSize = Annotated[int, typer.Option("--batch-size", help="Rows in a round of the replay.")]
+_Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="A picture of the replays, such as .png.")]
+
+
+def backtest(
+    reference: ReferenceFile,
+    label: Label,
+    time: Time = None,
+    ordered: Ordered = None,
+    batch_size: _BatchSize = 10,
+    plot: _Plot = None,
+    drop: Drop = None,
+    categorical: Categorical = None,
+    keep_as_feature: KeepAsFeature = None,
+    table_format: TableFormat = None,
+    encoding: Encoding = None,
+    separator: Separator = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Replay labelled history as a stream, and see how far label-free estimates were from the truth.
+
+    The first 40, 60 and 80 % of the rows serve as the reference in turn, and the rest as a stream whose labels are known.
+    """
+    require_between("--batch-size", batch_size, 1, 1_000_000)
+    separator = require_separator(separator)
+    if plot is not None and plot.exists() and not force:
+        raise DataError(f"{plot} already exists: give another name, or use --force to replace it.")
+    from accous.cli.compiling import compile_with_notice
+    from accous.tabular.fit_job import FitJob, FitRequest
+
+    request = FitRequest(
+        reference=reference,
+        label=label,
+        drop=drop or [],
+        categorical=categorical or [],
+        time=time,
+        is_ordered=ordered,
+        keep_as_feature=keep_as_feature or [],
+        table_format=table_format,
+        encoding=encoding,
+        separator=separator,
+    )
+    remarks = remarks_console(quiet=quiet)
+    job = FitJob(request)
+    compile_with_notice(remarks)
+    found = _run(job, batch_size, remarks)
+    if plot is not None:
+        found.plot().savefig(plot)
+    if as_json:
+        typer.echo(json.dumps(found.summary() | {"table": found.table()}, indent=2))
+        return 0
+    _print(found)
+    return 0
+
+
+def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("Replaying"), BarColumn(bar_width=24), TimeRemainingColumn())
+    is_shown = remarks.is_terminal and not remarks.quiet
+    with Progress(*columns, console=remarks, transient=True, disable=not is_shown) as bar:
+        task = bar.add_task("", total=1.0)
+        return job.backtest(batch_size, lambda share: bar.update(task, completed=share))
+
+
+def _print(found: Backtest) -> None:
+    from rich.table import Table
+
+    console = results_console()
+    table = Table("rows", "reference rows", "measured", "estimated", "adapted", "drift", title="Backtest")
+    for look in found.looks:
+        errors = (f"{error:.1%}" for error in (look.error_fixed, look.estimate_fixed, look.error_adapted))
+        table.add_row(f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *errors, f"{look.drift:.2f}")
+    console.print(table)
+    for sentence in filter(None, found.sentences):
+        console.print(sentence, markup=False, soft_wrap=True)
