@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
 from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
@@ -46,7 +47,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, Monitoring, Covering, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -106,7 +107,10 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
     drift_attribution_ : array of shape (n_features_in_,)
         Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent
-        The last hundred changes in the input distribution.
+        The last hundred changes in the input distribution, and the last hundred onsets of new values in single columns.
+    coverage_ : Coverage
+        Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
+        columns with values that the reference does not have.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -272,6 +276,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
             labels=self.labels_,
             base_weight=self.base_weight_,
             columns=ReferenceColumns(self.reference_),
+            cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
             names=self._names(),
             refit=self.refit,
             has_fallback=self.fallback == "auto",

@@ -13,6 +13,7 @@ from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
+from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
@@ -44,6 +45,8 @@ class AdaptationState:
         What the rounds showed about the inputs.
     recent : RecentRows
         The last rows of the stream, as numbers.
+    columns : ColumnWatch
+        What single columns showed.
     cache : dict
         Values computed from this state on first read.
     """
@@ -58,6 +61,7 @@ class AdaptationState:
     fallback: Fallback
     watch: Watch
     recent: RecentRows
+    columns: ColumnWatch
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -74,6 +78,7 @@ def start_state(ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_fe
         fallback=start_fallback(ratio),
         watch=start_watch(ratio, n_features),
         recent=NO_ROWS,
+        columns=NOTHING_FOUND,
     )
 
 
@@ -81,7 +86,7 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
     plain = {name: getattr(state, name) for name in _STORED_AS_THEY_ARE}
     plain |= {"fallback": to_plain(state.fallback), "watch": _watch_to_plain(state.watch)}
-    plain["recent"] = state.recent.to_plain()
+    plain |= {"recent": state.recent.to_plain(), "columns": to_plain(state.columns)}
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
             parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
@@ -96,7 +101,9 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         estimator=estimator,
         fallback=from_plain(Fallback, plain["fallback"]),
         watch=_watch_from_plain(plain["watch"]),
+        # Folders saved by the first versions have neither.
         recent=recent_from_plain(plain.get("recent")),
+        columns=from_plain(ColumnWatch, plain.get("columns", {})),
         **{name: plain[name] for name in _STORED_AS_THEY_ARE},
     )
 
