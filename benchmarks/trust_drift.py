@@ -81,11 +81,11 @@ def measure_alarms(detector: str, case: str, batch_size: int, seed: int) -> list
 
 
 def accous_alarms(stream: GaussianStream) -> list[int]:
-    """Return the rounds of the drift events."""
+    """Return the rounds in which the distribution shifted."""
     model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
     for batch in stream:
         model.adapt(batch.X)
-    return [event.round for event in model.drift_events_]
+    return [event.round for event in model.drift_events_ if event.kind == "shift"]
 
 
 def adwin_alarms(stream: GaussianStream) -> list[int]:

@@ -15,6 +15,7 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
 from accous.classifier.events import log_events
+from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
@@ -53,7 +54,7 @@ def _estimator_has(method: str) -> Any:
 
 
 class AdaptiveClassifier(
-    LearnedAttributes, TakesTurns, Verification, LateLabelling, Monitoring, ClassifierMixin, BaseEstimator
+    LearnedAttributes, TakesTurns, Verification, LateLabelling, Monitoring, Covering, ClassifierMixin, BaseEstimator
 ):
     r"""A classifier that adapts to drifting inputs without labels.
 
@@ -129,7 +130,10 @@ class AdaptiveClassifier(
     drift_attribution_ : array of shape (n_features_in_,)
         Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
     drift_events_ : tuple of DriftEvent
-        The last hundred changes in the input distribution.
+        The last hundred changes in the input distribution, and the last hundred onsets of new values in single columns.
+    coverage_ : Coverage
+        Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
+        columns with values that the reference does not have.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -322,6 +326,7 @@ class AdaptiveClassifier(
             labels=self.labels_,
             base_weight=self.base_weight_,
             columns=ReferenceColumns(self.reference_),
+            cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
             names=self._names(),
             refit=self.refit,
             has_fallback=self.fallback == "auto",

@@ -159,9 +159,10 @@ class Monitoring:
 
     @property
     def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The last hundred changes in the input distribution, in order."""
+        """The last hundred changes in the input distribution, and onsets in single columns, in order."""
         log = self.state_.watch.log
-        return () if log is None else log.events
+        shifts = () if log is None else log.events
+        return tuple(sorted((*shifts, *self.state_.columns.events), key=lambda event: event.round))
 
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
         """Predict a set of classes for each row that contains the true class with probability 1 - alpha.

@@ -13,6 +13,7 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
+from accous.classifier.covering import ReferenceCover, watch_columns
 from accous.classifier.drift_watch import watch_round
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Fallback, FixedModel, Veto, compare, next_veto
@@ -40,6 +41,7 @@ class RoundRules:
         Class numbers of the reference rows.
     base_weight : array of shape (n_reference,)
     columns : ReferenceColumns
+    cover : ReferenceCover
     names : list of str
         Names of the input columns.
     refit : {"auto", "always"} or int
@@ -61,6 +63,7 @@ class RoundRules:
     labels: IntArray
     base_weight: FloatArray
     columns: ReferenceColumns
+    cover: ReferenceCover
     names: list[str]
     refit: int | str
     has_fallback: bool
@@ -123,6 +126,9 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         columns=rules.columns,
         names=rules.names,
     )
+    recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
+    if recent.n_closed != before.recent.n_closed:
+        columns = watch_columns(columns, rules.cover, this_round, before.recent, recent)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,
@@ -133,7 +139,8 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         last_refit=fit.last_refit,
         fallback=Fallback(tempering, veto),
         watch=watch,
-        recent=before.recent if numbers is None else before.recent.add(numbers),
+        recent=recent,
+        columns=columns,
         n_rows=before.n_rows + n_rows,
         n_fitted=before.n_fitted,
         late_labels=before.late_labels,

@@ -15,6 +15,7 @@ from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
 from accous.diagnostics.late_labels import LateLabels
+from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
@@ -50,6 +51,8 @@ class AdaptationState:
         Rows of the reference that ``fit`` was given.
     late_labels : LateLabels or None
         What labels that arrived late have shown; None before the first.
+    columns : ColumnWatch
+        What single columns showed.
     cache : dict
         Values computed from this state on first read.
     """
@@ -66,6 +69,7 @@ class AdaptationState:
     recent: RecentRows = field(compare=False)
     n_rows: int
     n_fitted: int
+    columns: ColumnWatch
     late_labels: LateLabels | None = field(default=None, compare=False)
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -87,6 +91,7 @@ def start_state(
         recent=NO_ROWS,
         n_rows=0,
         n_fitted=len(weights),
+        columns=NOTHING_FOUND,
     )
 
 
@@ -112,7 +117,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
     if watch["log"] is not None:
         watch["log"] = watch["log"] | {"events": events}
     # The first folders had at least one row in each round.
-    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"])}
+    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}}
     known = earlier | plain
     stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
     given = {

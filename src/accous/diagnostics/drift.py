@@ -25,24 +25,30 @@ _NEARLY_ALL = 0.9
 
 @dataclass(frozen=True)
 class DriftEvent:
-    """One change of the input distribution.
+    """One change of the input distribution, or the onset of something new in one column.
 
     Attributes
     ----------
     round : int
         Round in which the change was detected.
     size : float
-        Total variation between the reference's weights before and after the change, in [0, 1].
+        Total variation between the reference's weights before and after the change, in [0, 1]. For other kinds than
+        ``"shift"``: the share of the recent rows when it was detected.
     features : tuple of str
         The columns that carry half of the change, largest first, at most five.
     rounds_to_adapt : int or None
-        Rounds from detection until the weights had covered nine tenths of the change; None while they still move.
+        Rounds from detection until the weights had covered nine tenths of the change; None while they still move, and
+        for other kinds than ``"shift"``.
+    kind : {"shift", "outside", "new values", "missing", "categories"}
+        ``"shift"`` is a change of the weights. The others name one column: values outside the reference's range, new
+        values in a column that was constant there, another share of missing values, new categories.
     """
 
     round: int
     size: float
     features: tuple[str, ...]
     rounds_to_adapt: int | None
+    kind: str = "shift"
 
 
 @dataclass(frozen=True, slots=True)

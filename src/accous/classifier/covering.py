@@ -1,0 +1,98 @@
+"""Whether the reference covers the recent rows of an adaptive classifier; computed when you read it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from accous.arrays import FloatArray
+from accous.blas import one_blas_thread
+from accous.classifier.recent_rows import RecentRows
+from accous.diagnostics.column_ranges import ColumnRanges
+from accous.diagnostics.column_watch import ColumnWatch
+from accous.diagnostics.coverage import MIN_ROWS, Coverage
+from accous.diagnostics.drift_strength import drift_strength
+from accous.diagnostics.neighbours import ReferenceNeighbours
+from accous.ratio.base import RatioEstimator
+
+__all__ = ["Covering", "ReferenceCover", "watch_columns"]
+
+
+class ReferenceCover:
+    """What is computed once from the reference, on first use, to compare recent rows with it.
+
+    Parameters
+    ----------
+    reference : array or frame
+        As the predictor reads it.
+    ratio : RatioEstimator
+    has_numbers : bool
+        Whether the predictor reads the rows as numbers; otherwise the ratio's numbers are used.
+    names : list of str
+        Names of the input columns.
+    """
+
+    def __init__(self, reference: Any, ratio: RatioEstimator, names: list[str], *, has_numbers: bool) -> None:
+        self._reference, self._ratio, self._names = reference, ratio, names
+        self._has_numbers = has_numbers
+        # Mapped rows have no columns that the user knows.
+        self.has_columns = has_numbers or ratio.reads_numbers
+
+    @cached_property
+    def numbers(self) -> FloatArray | None:
+        """The reference as numbers, in the same form as the recent rows."""
+        return self._reference if self._has_numbers else self._ratio.as_numbers(self._ratio.reference_)
+
+    @cached_property
+    def neighbours(self) -> ReferenceNeighbours:
+        """The index for rows outside the joint distribution."""
+        assert self.numbers is not None
+        return ReferenceNeighbours(self.numbers)
+
+    @cached_property
+    def ranges(self) -> ColumnRanges | None:
+        """The range of each column; None if the recent rows are not columns that the user knows."""
+        if not self.has_columns or self.numbers is None:
+            return None
+        return ColumnRanges.of(self.numbers, self._names)
+
+    def judge(self, rows: FloatArray | None) -> Coverage:
+        """Compare recent rows with the reference."""
+        if rows is None or self.numbers is None:
+            return Coverage(0, float("nan"), float("nan"))
+        findings = () if self.ranges is None else self.ranges.findings(rows)
+        if len(rows) < MIN_ROWS:
+            return Coverage(len(rows), float("nan"), float("nan"), findings)
+        with one_blas_thread():
+            share = float(np.mean(self.neighbours.is_outside(rows)))
+            return Coverage(len(rows), share, drift_strength(self.numbers, rows), findings)
+
+
+class Covering:
+    """The attribute of `accous.AdaptiveClassifier` that says whether the reference covers the recent rows."""
+
+    state_: Any
+    rules_: Any
+
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the recent rows: jointly, and column by column."""
+        state = self.state_
+        if "coverage" not in state.cache:
+            state.cache["coverage"] = self.rules_.cover.judge(state.recent.last())
+        coverage: Coverage = state.cache["coverage"]
+        return coverage
+
+
+def watch_columns(
+    watch: ColumnWatch, cover: ReferenceCover, this_round: int, before: RecentRows, after: RecentRows
+) -> ColumnWatch:
+    """Return the watch after a round in which blocks of recent rows were closed."""
+    ranges = cover.ranges
+    if ranges is None:
+        return watch
+    new = after.blocks[-min(after.n_closed - before.n_closed, len(after.blocks)) :]
+    counts = [ranges.count(block) for block in new]
+    return watch.after(this_round, counts, len(after.blocks), after.block_rows, ranges.rare)

@@ -1,0 +1,79 @@
+"""How strong the drift is: how well a regression tells recent rows from the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import rankdata
+
+from accous.arrays import FloatArray, IntArray
+from accous.core.solvers.logistic import make_problem, solve
+from accous.diagnostics.neighbours import standardized
+
+__all__ = ["drift_strength"]
+
+_MAX_REFERENCE = 1000
+_C = 0.1
+_MAX_COLUMNS = 64
+_LARGEST = 10.0
+
+
+def drift_strength(reference: FloatArray, recent: FloatArray) -> float:
+    r"""Return :math:`\max(0, 2\,\mathrm{AUC} - 1)` of a logistic regression, on rows that it was not fitted to.
+
+    Half of the rows, drawn with a fixed seed, fit the regression for the other half, and the other way round.
+
+    Parameters
+    ----------
+    reference : array of shape (n_reference, n_columns)
+        At most 1,000 of the rows are used.
+    recent : array of shape (n_recent, n_columns)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> reference = rng.normal(size=(1000, 3))
+    >>> drift_strength(reference, rng.normal(size=(500, 3))) < 0.1 < drift_strength(reference, reference[:500] + 1.0)
+    True
+    """
+    rng = np.random.default_rng(0)
+    chosen = reference[rng.permutation(len(reference))[:_MAX_REFERENCE]]
+    rows = np.concatenate((chosen, recent))
+    labels = np.repeat(np.array([0, 1], dtype=np.int64), (len(chosen), len(recent)))
+    # A column that is constant in the reference is measured by how it moves now.
+    deviation, spread = chosen.std(axis=0), np.abs(rows - chosen[0]).max(axis=0)
+    scale = np.where(deviation > 0.0, deviation, spread)
+    X = np.clip(standardized(rows, chosen.mean(axis=0), scale), -_LARGEST, _LARGEST)
+    if X.shape[1] > _MAX_COLUMNS:
+        X = _main_axes(X)
+    fold = rng.permutation(len(labels)) % 2
+    areas = [_held_out_area(X, labels, fold == number) for number in (0, 1)]
+    return max(0.0, 2.0 * float(np.mean(areas)) - 1.0)
+
+
+def _main_axes(X: FloatArray) -> FloatArray:
+    """Return the rows in the axes along which they vary most."""
+    centred = X - X.mean(axis=0)
+    if len(X) < X.shape[1]:
+        values, vectors = np.linalg.eigh(centred @ centred.T)
+        axes = vectors[:, -_MAX_COLUMNS:] * np.sqrt(np.maximum(values[-_MAX_COLUMNS:], 0.0))
+    else:
+        axes = centred @ np.linalg.eigh(centred.T @ centred)[1][:, -_MAX_COLUMNS:]
+    return np.ascontiguousarray(axes)
+
+
+def _held_out_area(X: FloatArray, labels: IntArray, is_held: np.ndarray) -> float:
+    fitted = labels[~is_held]
+    counts = np.bincount(fitted, minlength=2)
+    if not counts.all() or len(np.unique(labels[is_held])) < 2:
+        return 0.5
+    weights = (len(fitted) / (2.0 * counts))[fitted]
+    coefs = solve(make_problem(np.ascontiguousarray(X[~is_held]), fitted, 2, _C), weights)[0]
+    return _area(X[is_held] @ coefs[:-1], labels[is_held])
+
+
+def _area(scores: FloatArray, labels: IntArray) -> float:
+    """Area under the ROC curve; ties count half."""
+    n_recent = int(labels.sum())
+    ranks = rankdata(scores)[labels == 1].sum()
+    return float((ranks - n_recent * (n_recent + 1) / 2.0) / (n_recent * (len(labels) - n_recent)))
