@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
 from accous.classifier.events import log_events
-from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels

@@ -15,9 +15,12 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.labels import read_known_labels
+from accous.classifier.verification import TimeHalves
 from accous.diagnostics.audits import Audit, audit_errors
+from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.evidence import NO_EVIDENCE, widen
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
+from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
 from accous.diagnostics.sets import conformal_sets
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
@@ -40,8 +43,21 @@ class Monitoring:
     base_weight_: FloatArray
     reference_: Any
     fallback: str
+    rules_: Any
+    halves_: TimeHalves | None
 
     if TYPE_CHECKING:
+
+        @property
+        def coverage_(self) -> Coverage:  # noqa: D102
+            ...
+
+        @property
+        def measured_(self) -> MeasuredError | None:  # noqa: D102
+            ...
+
+        @property
+        def _evidence(self) -> Evidence | None: ...
 
         def _require_fitted(self, attribute: str) -> None: ...
 
@@ -84,7 +100,7 @@ class Monitoring:
         evidence = self._evidence or NO_EVIDENCE
         coverage = self.coverage_
         drift = {
-            "drift": 0.0 if coverage is None else coverage.drift_strength,
+            "drift": coverage.drift_strength,
             "seen_drift": evidence.drift,
             "disagreement": self._disagreement(state),
         }

@@ -14,8 +14,8 @@ from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.core.solvers.descent import Point
-from accous.diagnostics.late_labels import LateLabels
 from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
+from accous.diagnostics.late_labels import LateLabels
 from accous.ratio.base import RatioEstimator
 
 __all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]

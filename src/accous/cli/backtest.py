@@ -63,7 +63,7 @@ def backtest(
 ) -> int:
     """Replay labelled history as a stream, and see how far label-free estimates were from the truth.
 
-    The first 40, 60 and 80 % of the rows serve as the reference in turn, and the rest as a stream whose labels are known.
+    The first 40, 60 and 80 % of the rows serve as the reference in turn, the others as a stream whose labels are known.
     """
     require_between("--batch-size", batch_size, 1, 1_000_000)
     separator = require_separator(separator)

@@ -125,9 +125,14 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
         return np.array([getattr(look, name) for look in known], dtype=np.float64)
 
     n_rows = column("stop") - column("start")
-    quantities = ("error", "estimate", "half_width")
     fixed, adapted = (
-        _residuals(*(column(f"{quantity}_{name}") for quantity in quantities), n_rows, n_reference)
+        _residuals(
+            truth=column(f"error_{name}"),
+            estimate=column(f"estimate_{name}"),
+            half_width=column(f"half_width_{name}"),
+            n_rows=n_rows,
+            n_reference=n_reference,
+        )
         for name in ("fixed", "adapted")
     )
     return Evidence(
@@ -140,7 +145,7 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
 
 
 def _residuals(
-    truth: FloatArray, estimate: FloatArray, half_width: FloatArray, n_rows: FloatArray, n_reference: int
+    *, truth: FloatArray, estimate: FloatArray, half_width: FloatArray, n_rows: FloatArray, n_reference: int
 ) -> Residuals:
     residual = truth - estimate
     noise = np.maximum(truth * (1.0 - truth), 0.001) / n_rows

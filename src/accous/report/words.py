@@ -92,7 +92,7 @@ def _advice(subject: Subject) -> list[str]:
     trust, measured = model.trust_, model.measured_
     advice = []
     if measured is not None and measured.contradicts:
-        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (extend, accous fit).")
+        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference, and fit again.")
     elif trust.inputs.answer == "no":
         advice.append("Do not rely on the current predictions: no weighting of this reference fits the current inputs.")
         advice.append("Label a few hundred recent rows, add them to the reference, and run accous fit again.")

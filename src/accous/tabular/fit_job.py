@@ -13,7 +13,7 @@ from typing import Any
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.classifier.backtest import Backtest, backtest
-from accous.exceptions import CheckpointError, ParameterError, ParameterError, TrapWarning
+from accous.exceptions import CheckpointError, ParameterError, TrapWarning
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference

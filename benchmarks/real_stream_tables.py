@@ -1,0 +1,104 @@
+"""The real streams: where they lie, what their label is, and which columns are no features."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous import datasets
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.columns.learning import Choices
+
+__all__ = ["STREAMS", "Stream", "read_stream"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream with classes.
+
+    Attributes
+    ----------
+    label : str
+        Its column; empty for the data sets of this package.
+    left_out : tuple of str
+        Times, counters, and columns that its description names as leaks.
+    is_chosen : bool
+        Whether constants were chosen on it.
+    is_split : bool
+        Whether the label is a number: the class is then whether it exceeds the median of the first rows.
+    """
+
+    label: str = ""
+    left_out: tuple[str, ...] = ()
+    is_chosen: bool = False
+    is_split: bool = False
+
+
+STREAMS = {
+    "hotel_bookings": Stream("is_canceled", ("arrival_date",), is_chosen=True),
+    "bank_marketing": Stream("y", ("row", "duration", "year_month"), is_chosen=True),
+    "occupancy": Stream("Occupancy", ("Date", "part"), is_chosen=True),
+    "birdstrikes": Stream("damage", ("Flight_Date",), is_chosen=True),
+    "online_shoppers": Stream("Revenue", ("month_no", "Month"), is_chosen=True),
+    "elec2": Stream("up", ("date",), is_chosen=True),
+    "beijing_pm25": Stream("pm25", ("datetime",), is_chosen=True, is_split=True),
+    "appliances_energy": Stream("Appliances", ("datetime",), is_chosen=True, is_split=True),
+    "gas_sensor": Stream(is_chosen=True),
+    "acs_employment": Stream(is_chosen=True),
+    "weather_aus": Stream("RainTomorrow", ("Date",)),
+    "nyc_flights_2013": Stream("arr_late_15", ("sched_dep",)),
+    "email_spam": Stream("spam", ("time",)),
+    "nsl_kdd": Stream("class", ("row", "part")),
+    "room_occupancy_count": Stream("Room_Occupancy_Count", ("datetime",)),
+    "noaa_weather": Stream("rain"),
+    "bike_sharing_hour": Stream("cnt", ("datetime",), is_split=True),
+    "metro_traffic": Stream("traffic_volume", ("datetime",), is_split=True),
+    "powersupply": Stream(),
+}
+
+
+def read_stream(name: str, n_reference: int, most_rows: int) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return features and labels in order of time, thinned evenly to ``most_rows``.
+
+    Parameters
+    ----------
+    name : str
+        A key of `STREAMS`.
+    n_reference : int
+        The first rows, from which the preparation of the columns is learned.
+    most_rows : int
+    """
+    if not STREAMS[name].label:
+        dataset = getattr(datasets, f"load_{name}")()
+        rows = _thinned(len(dataset.y), most_rows)
+        X, y = np.asarray(dataset.X, dtype=np.float64)[rows], np.asarray(dataset.y)[rows]
+        scale = X[:n_reference].std(axis=0)
+        return (X - X[:n_reference].mean(axis=0)) / np.where(scale > 0.0, scale, 1.0), y
+    frame, labels = _read_table(name)
+    rows = _thinned(len(labels), most_rows)
+    part = frame[rows.tolist()]
+    encoder = ColumnEncoder.learn(part[:n_reference], Choices((), ()))
+    return np.ascontiguousarray(encoder.encode(part).X), labels[rows]
+
+
+def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most_rows)).astype(np.int64))
+
+
+@cache
+def _read_table(name: str) -> tuple[pl.DataFrame, NDArray[Any]]:
+    stream = STREAMS[name]
+    path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
+    frame = pl.read_csv(path, infer_schema_length=None).filter(pl.col(stream.label).is_not_null())
+    label = frame[stream.label]
+    if stream.is_split:
+        values = label.cast(pl.Float64)
+        label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
+    return frame.drop(stream.label, *stream.left_out), np.array(label.cast(pl.String).to_list())
