@@ -83,18 +83,10 @@ class SeasonMeans:
 
     def after(self, X: FloatArray, slots: IntArray, days: IntArray) -> tuple[SeasonMeans, FloatArray, int]:
         """Return the means after rows, what the slots led to expect of the rows in sum, and how many rows it is for."""
-        parts = SeasonMeans(
-            self.means.copy(),
-            self.n_days.copy(),
-            self.variances.copy(),
-            self.n_compared,
-            self.day.copy(),
-            self.sums.copy(),
-            self.counts.copy(),
-        )
+        parts = replace(self, day=self.day.copy(), sums=self.sums.copy(), counts=self.counts.copy())
         expected, n_known = np.zeros(X.shape[1]), 0
         # Rows of one slot and day together, in the order in which they come.
-        starts = np.flatnonzero(np.diff(slots, prepend=-2) | np.diff(days, prepend=-2))
+        starts = [0, *(np.flatnonzero((slots[1:] != slots[:-1]) | (days[1:] != days[:-1])) + 1).tolist()]
         for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
             slot = int(slots[start])
             if slot < 0:
@@ -103,27 +95,32 @@ class SeasonMeans:
             for each in fine_to_coarse:
                 if days[start] != parts.day[each]:
                     parts = parts._with_day_closed(each, int(days[start]))
+            total = X[start:stop].sum(axis=0)
             for each in fine_to_coarse[:2]:
-                parts.sums[each] += X[start:stop].sum(axis=0)
+                parts.sums[each] += total
                 parts.counts[each] += stop - start
             known = next((each for each in fine_to_coarse if parts.n_days[each] >= _FEWEST_DAYS), None)
             if known is not None:
                 expected += (stop - start) * parts.means[known]
-                n_known += int(stop - start)
+                n_known += stop - start
         return parts, expected, n_known
 
     def _with_day_closed(self, slot: int, next_day: int) -> SeasonMeans:
-        """Take the latest day of a slot into its mean; the arrays are this object's own."""
-        n_compared = self.n_compared
-        if self.counts[slot]:
-            difference = self.sums[slot] / self.counts[slot] - self.means[slot]
-            if self.n_days[slot]:
-                n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
-                self.variances[:] += (difference**2 - self.variances) / n_compared
-            self.n_days[slot] = min(self.n_days[slot] + 1, _MOST_DAYS)
-            self.means[slot] += difference / self.n_days[slot]
-        self.day[slot], self.counts[slot], self.sums[slot] = next_day, 0, 0.0
-        return replace(self, n_compared=n_compared)
+        """Take the latest day of a slot into its mean; ``day``, ``sums`` and ``counts`` are this object's own."""
+        parts = self._with_mean_of_day(slot) if self.counts[slot] else self
+        parts.day[slot], parts.counts[slot], parts.sums[slot] = next_day, 0, 0.0
+        return parts
+
+    def _with_mean_of_day(self, slot: int) -> SeasonMeans:
+        means, n_days = self.means.copy(), self.n_days.copy()
+        variances, n_compared = self.variances, self.n_compared
+        difference = self.sums[slot] / self.counts[slot] - means[slot]
+        if n_days[slot]:
+            n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
+            variances = variances + (difference**2 - variances) / n_compared
+        n_days[slot] = min(n_days[slot] + 1, _MOST_DAYS)
+        means[slot] += difference / n_days[slot]
+        return replace(self, means=means, n_days=n_days, variances=variances, n_compared=n_compared)
 
 
 @dataclass(frozen=True, slots=True)
