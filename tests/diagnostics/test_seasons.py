@@ -7,7 +7,7 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.seasons import N_SLOTS, SeasonWatch, slots_of, start_seasons
+from accous.diagnostics.seasons import SeasonWatch, slots_of, start_seasons
 
 DAY = 86_400.0
 ROUNDS_PER_DAY = 480
@@ -53,13 +53,13 @@ def test_a_cycle_alone_is_no_drift_after_two_days():
     assert len(seasonal) >= 6
 
 
-def test_slots_are_hours_of_working_days_and_weekends():
+def test_slots_are_hours_of_the_week():
     start = datetime(2026, 3, 1, tzinfo=UTC)
     moments = [start + timedelta(minutes=37 * number) for number in range(2_000)]
     slots, days = slots_of(np.array([moment.timestamp() for moment in moments]))
-    assert slots.tolist() == [moment.hour + 24 * (moment.weekday() >= 5) for moment in moments]
+    assert slots.tolist() == [moment.hour + 24 * moment.weekday() for moment in moments]
     assert len(set(days.tolist())) == len({moment.date() for moment in moments})
-    assert set(slots.tolist()) == set(range(N_SLOTS))
+    assert set(slots.tolist()) == set(range(7 * 24))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -71,11 +71,23 @@ def test_means_are_those_of_complete_days_whatever_the_rounds(size):
     for start in range(0, 120, size):
         watch = watch.after(X[start : start + size], times[start : start + size])
     slots, days = slots_of(times)
-    for slot in (0, 1):
-        daily = [X[(slots == slot) & (days == day)].mean(axis=0) for day in (4, 5)]
-        np.testing.assert_allclose(watch.slots.means[slot], np.mean(daily, axis=0))
-        assert watch.slots.n_days[slot] == 2
-        assert watch.slots.counts[slot] == ((slots == slot) & (days == 6)).sum()
+    for hour in (0, 1):
+        of_working_days = 7 * 24 + hour
+        daily = [X[(slots % 24 == hour) & (days == day)].mean(axis=0) for day in (4, 5)]
+        np.testing.assert_allclose(watch.slots.means[of_working_days], np.mean(daily, axis=0))
+        assert watch.slots.n_days[of_working_days] == 2
+        assert watch.slots.counts[of_working_days] == ((slots % 24 == hour) & (days == 6)).sum()
+        assert watch.slots.counts[2 * 24 + hour] == watch.slots.counts[of_working_days]  # of Wednesdays
+
+
+def test_the_hour_of_the_week_goes_before_the_hour_of_the_day():
+    """Mondays have 1, other working days 0: the third Monday is expected to have 1."""
+    watch = start_seasons(1)
+    for day in range(4, 18):
+        value = float((day + 3) % 7 == 0)
+        watch = watch.after(np.full((1, 1), value), np.array([day * DAY]))
+    _, expected, n_known = watch.slots.after(np.ones((1, 1)), *slots_of(np.array([18 * DAY])))
+    assert (expected.tolist(), n_known) == ([1.0], 1)
 
 
 def test_rows_without_a_time_teach_nothing():

@@ -1,7 +1,8 @@
-"""Seasons: what each hour of a working day or of a weekend did before, and which changes that explains.
+"""Seasons: what each hour of the week did before, and which changes that explains.
 
-A slot is an hour of the day, on working days or at weekends. Each slot keeps the mean of its rows over past days. A
-change of the inputs is seasonal if the slots that it leads from and to differed in the same way on the days before.
+A slot is an hour of one day of the week, or an hour of all working days or of all weekends. Each slot keeps the mean of
+its rows over past days. A row is compared with the finest of its slots that has been seen on two days. A change of the
+inputs is seasonal if the slots that it leads from and to differed in the same way on the days before.
 """
 
 from __future__ import annotations
@@ -15,36 +16,39 @@ from accous.diagnostics.drift import MAX_EVENTS
 
 __all__ = ["N_SLOTS", "SeasonMeans", "SeasonWatch", "slots_of", "start_seasons"]
 
-N_SLOTS = 48
+N_SLOTS = 7 * 24 + 2 * 24
+_FIRST_COARSE = 7 * 24
 _DAY, _HOUR = 86_400.0, 3_600.0
 _FEWEST_DAYS = 2
 _MOST_DAYS = 7  # a slot's mean follows slow changes: a day counts at least a seventh
 _ROUND_DECAY = 0.5 ** (1.0 / 8.0)
 _LEAST_KNOWN = 0.9
 _LARGEST_LEFT = 0.5
-_LARGEST_DEVIATION = 3.0
+_LARGEST_DEVIATION, _SMALLEST_DEVIATION = 3.0, 0.2
 
 
 def slots_of(times: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the slot and the day of each time, in seconds since 1970; -1 where the time is not known.
+    """Return the hour of the week and the day of each time, in seconds since 1970; -1 where the time is not known.
 
     Examples
     --------
     >>> import numpy as np
     >>> slots_of(np.array([0.0, 3_600.0 * 50, np.nan]))  # Thursday at 0, Saturday at 2
-    (array([ 0, 26, -1]), array([ 0,  2, -1]))
+    (array([ 72, 122,  -1]), array([ 0,  2, -1]))
     """
     is_known = np.isfinite(times)
     seconds = np.where(is_known, times, 0.0)
     days = np.floor(seconds / _DAY).astype(np.int64)
     hours = np.floor((seconds - days * _DAY) / _HOUR).astype(np.int64)
-    is_weekend = (days + 3) % 7 >= 5  # 1970 began on a Thursday
-    return np.where(is_known, hours + 24 * is_weekend, -1), np.where(is_known, days, -1)
+    weekdays = (days + 3) % 7  # from Monday on; 1970 began on a Thursday
+    return np.where(is_known, hours + 24 * weekdays, -1), np.where(is_known, days, -1)
 
 
-def _twin(slot: int) -> int:
-    """Return the same hour of the other kind of day."""
-    return (slot + 24) % N_SLOTS
+def _from_fine_to_coarse(slot: int) -> tuple[int, int, int]:
+    """Return the hour of the week, the same hour of that kind of day, and the same hour of the other kind."""
+    weekday, hour = divmod(slot, 24)
+    is_weekend = weekday >= 5
+    return slot, _FIRST_COARSE + 24 * is_weekend + hour, _FIRST_COARSE + 24 * (not is_weekend) + hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class SeasonMeans:
     n_compared : int
         Days of slots in ``variances``.
     day : array of shape (N_SLOTS,)
-        The latest day of each slot or its twin, which is not in ``means`` yet; -1 if there was none.
+        The latest day of each slot or of a finer or coarser one, which is not in ``means`` yet; -1 if there was none.
     sums : array of shape (N_SLOTS, n_features)
         Sums over that day.
     counts : array of shape (N_SLOTS,)
@@ -79,52 +83,44 @@ class SeasonMeans:
 
     def after(self, X: FloatArray, slots: IntArray, days: IntArray) -> tuple[SeasonMeans, FloatArray, int]:
         """Return the means after rows, what the slots led to expect of the rows in sum, and how many rows it is for."""
-        parts = SeasonMeans(
-            self.means.copy(),
-            self.n_days.copy(),
-            self.variances.copy(),
-            self.n_compared,
-            self.day.copy(),
-            self.sums.copy(),
-            self.counts.copy(),
-        )
+        parts = replace(self, day=self.day.copy(), sums=self.sums.copy(), counts=self.counts.copy())
         expected, n_known = np.zeros(X.shape[1]), 0
         # Rows of one slot and day together, in the order in which they come.
-        starts = np.flatnonzero(np.diff(slots, prepend=-2) | np.diff(days, prepend=-2))
+        starts = [0, *(np.flatnonzero((slots[1:] != slots[:-1]) | (days[1:] != days[:-1])) + 1).tolist()]
         for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
             slot = int(slots[start])
             if slot < 0:
                 continue
-            for each in (slot, _twin(slot)):
+            fine_to_coarse = _from_fine_to_coarse(slot)
+            for each in fine_to_coarse:
                 if days[start] != parts.day[each]:
                     parts = parts._with_day_closed(each, int(days[start]))
-            parts.sums[slot] += X[start:stop].sum(axis=0)
-            parts.counts[slot] += stop - start
-            known = parts._known_slot(slot)
+            total = X[start:stop].sum(axis=0)
+            for each in fine_to_coarse[:2]:
+                parts.sums[each] += total
+                parts.counts[each] += stop - start
+            known = next((each for each in fine_to_coarse if parts.n_days[each] >= _FEWEST_DAYS), None)
             if known is not None:
                 expected += (stop - start) * parts.means[known]
-                n_known += int(stop - start)
+                n_known += stop - start
         return parts, expected, n_known
 
-    def _known_slot(self, slot: int) -> int | None:
-        """Return a slot that has been seen on two days: this one, or else its twin."""
-        for each in (slot, _twin(slot)):
-            if self.n_days[each] >= _FEWEST_DAYS:
-                return each
-        return None
-
     def _with_day_closed(self, slot: int, next_day: int) -> SeasonMeans:
-        """Take the latest day of a slot into its mean; the arrays are this object's own."""
-        n_compared = self.n_compared
-        if self.counts[slot]:
-            difference = self.sums[slot] / self.counts[slot] - self.means[slot]
-            if self.n_days[slot]:
-                n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
-                self.variances[:] += (difference**2 - self.variances) / n_compared
-            self.n_days[slot] = min(self.n_days[slot] + 1, _MOST_DAYS)
-            self.means[slot] += difference / self.n_days[slot]
-        self.day[slot], self.counts[slot], self.sums[slot] = next_day, 0, 0.0
-        return replace(self, n_compared=n_compared)
+        """Take the latest day of a slot into its mean; ``day``, ``sums`` and ``counts`` are this object's own."""
+        parts = self._with_mean_of_day(slot) if self.counts[slot] else self
+        parts.day[slot], parts.counts[slot], parts.sums[slot] = next_day, 0, 0.0
+        return parts
+
+    def _with_mean_of_day(self, slot: int) -> SeasonMeans:
+        means, n_days = self.means.copy(), self.n_days.copy()
+        variances, n_compared = self.variances, self.n_compared
+        difference = self.sums[slot] / self.counts[slot] - means[slot]
+        if n_days[slot]:
+            n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
+            variances = variances + (difference**2 - variances) / n_compared
+        n_days[slot] = min(n_days[slot] + 1, _MOST_DAYS)
+        means[slot] += difference / n_days[slot]
+        return replace(self, means=means, n_days=n_days, variances=variances, n_compared=n_compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +214,9 @@ class SeasonWatch:
         left = change - (self.expected - self.settled_expected)
         if np.linalg.norm(left) > _LARGEST_LEFT * np.linalg.norm(change):
             return False
-        usual = np.sqrt(2.0 * self.slots.variances)
-        return bool((np.abs(left) <= _LARGEST_DEVIATION * usual + 1e-9).all())
+        # Features are scaled to the reference; some, as the time itself, hardly differ from one day to the next.
+        usual = np.maximum(np.sqrt(2.0 * self.slots.variances), _SMALLEST_DEVIATION)
+        return bool((np.abs(left) <= _LARGEST_DEVIATION * usual).all())
 
 
 def start_seasons(n_features: int) -> SeasonWatch:

@@ -102,7 +102,7 @@ function xAxis(svg, axis, box, x) {
   const ticks = isTime ? timeTicks(from, to, most) : numberTicks(from, to, most).map((at) => [at, numberText(at)]);
   for (const [tick, text] of ticks) {
     make(svg, "line", { class: "tick", x1: x(tick), x2: x(tick), y1: box.bottom, y2: box.bottom + 5 });
-    const anchor = x(tick) > box.right - 28 ? "end" : x(tick) < box.left + 28 ? "start" : "middle";
+    const anchor = x(tick) > box.right - 28 ? "end" : "middle";
     make(svg, "text", { x: x(tick), y: box.bottom + 19, "text-anchor": anchor }, text);
   }
   make(svg, "line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
