@@ -79,7 +79,7 @@ def test_the_slow_twin_goes_on_where_the_fast_one_stands() -> None:
 
 
 def adapted_model(n_classes: int) -> AdaptiveClassifier:
-    model = AdaptiveClassifier(refit="always").fit(*labelled_rows(n_classes=n_classes))
+    model = AdaptiveClassifier(standardize=False, refit="always").fit(*labelled_rows(n_classes=n_classes))
     return play(model, drifting_batches(20))
 
 
@@ -121,7 +121,7 @@ def test_real_tables_are_followed_without_a_number_out_of_range(
 ) -> None:
     monkeypatch.setenv("ACCOUS_DATA", str(data_folder))
     problem = TableProblem(table, "Squ", n_reference=300, batch_size=5, n_rounds=120, seed=0)
-    model = AdaptiveClassifier().fit(problem.X, problem.y)
+    model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
     fixed = problem.component_risks(model.estimator_)
     for batch in problem.batches():
         model.adapt(batch)
@@ -165,7 +165,8 @@ def test_a_large_jump_is_found_after_it_happened(detector: str) -> None:
 def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
     stream = GaussianStream(SquareShift(period=20), n_rounds=40, n_reference=100)
     plain, reference = (
-        model.fit(*stream.reference()) for model in (PlainRounds(), AdaptiveClassifier(fallback="none"))
+        model.fit(*stream.reference())
+        for model in (PlainRounds(standardize=False), AdaptiveClassifier(standardize=False, fallback="none"))
     )
     for batch in stream:
         plain.adapt(batch.X)

@@ -78,7 +78,7 @@ def test_lists_in_parquet_and_arrays_can_take_each_others_place():
 
 
 def test_other_columns_are_features_too_and_whole_embeddings_can_be_dropped_and_kept():
-    fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--quiet"]
+    fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--quiet", "--keep-as-feature", "id"]
     assert main(fit) == 0
     assert load_table_model("model").encoder.used_columns == ["id", *(name for name in SPREAD if name[-2:] != "_5")]
     assert main(["adapt", "model", "stream.parquet", "-o", "p.parquet", "--keep", "id,embedding"]) == 0

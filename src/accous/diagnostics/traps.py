@@ -20,7 +20,7 @@ FEWEST_ROWS_PER_CLASS = 10
 _FEWEST_ROWS = 30
 _LEAST_CORRELATION, _LEAST_SHARE_OF_STEPS, _FEWEST_STEPS = 0.95, 0.98, 4
 _LARGEST_CLASS, _ALONE = 0.95, 0.99
-_SAMPLE, _DEVIATIONS = 64, 3.5
+_SAMPLE, _DEVIATIONS, _FEW_CHANGES = 64, 3.5, 0.42
 _SUSPICIOUS = 0.1  # label changes along a sorted column, as a share of those by chance
 
 
@@ -76,7 +76,7 @@ def columns_of_label(X: FloatArray, labels: IntArray) -> list[tuple[int, float]]
     ordered = sample[np.ascontiguousarray(X[::step].T).argsort(axis=1)]
     n_changes = np.count_nonzero(ordered[:, 1:] != ordered[:, :-1], axis=1)
     by_chance = len(sample) * (1.0 - float(shares @ shares))
-    most_changes = max(2.0, by_chance - _DEVIATIONS * np.sqrt(0.5 * by_chance))
+    most_changes = max(2.0, min(_FEW_CHANGES * by_chance, by_chance - _DEVIATIONS * np.sqrt(0.5 * by_chance)))
     found = []
     for column in np.flatnonzero(n_changes <= most_changes).tolist():
         accuracy = share_predicted_alone(X[:, column], labels)

@@ -81,7 +81,7 @@ class ColumnEncoder:
         if not encoder.used:
             raise DataError(
                 "No column of the reference can be used as a feature: every one is constant, empty, text, an id or a "
-                "counter."
+                "counter. --keep-as-feature COL uses an id or a counter."
             )
         return encoder
 
