@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli import adapt, fit, inspect, report
+from accous.cli import adapt, fit, inspect, labels, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous.extras import has_package, require_extra
@@ -21,6 +21,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     demo: "Example: accous demo --shift sin --rounds 1000 -o waves.png",
     fit.fit: fit.EXAMPLES,
     adapt.adapt: adapt.EXAMPLES,
+    labels.labels: labels.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
 }

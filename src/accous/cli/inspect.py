@@ -63,6 +63,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("accuracy on the reference", "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated"),
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
         ("estimated error now", "unknown" if risk is None else f"{risk:.1%}, without labels"),
+        *_measured(record),
         (
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
@@ -81,4 +82,17 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         )
         if run["labelled_rows"]:
             lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
+    return lines
+
+
+def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what late labels have measured, beside the estimate."""
+    if not record["labelled_rows"]:
+        return []
+    low, high = record["measured_error_low"], record["measured_error_high"]
+    text = f"{record['measured_error']:.1%} ({low:.1%} to {high:.1%}), {record['labelled_rows']:,} labelled rows"
+    lines = [("measured error", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
+    if record["unseen_classes"]:
+        names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
+        lines.append(("classes not in the reference", names))
     return lines

@@ -167,6 +167,10 @@ class AdaptRun:
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
         played = self._table_model.play_round(batch, learns_first=self._learns_first, count_errors=count_errors)
+        if scoring is not None:
+            history = self._table_model.history
+            estimated = history.risk_at(np.array([history.n_rounds]))
+            scoring.observe(rows.frame, batch, start, stop, estimated)
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios

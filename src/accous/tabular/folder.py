@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
 from accous.exceptions import CheckpointError
@@ -39,6 +41,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
     progress = {
         "history": table_model.history.to_plain(),
         "job": to_plain(table_model.job),
+        "counted_labels": table_model.counted_labels,
     }
     save_with(table_model.model, folder, attached, progress, summarize_table_model(table_model) if is_last else None)
 
@@ -73,4 +76,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
+        # The first folders have counted no labels.
+        counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
     )

@@ -82,6 +82,18 @@ class History:
         """Weight of the learners whose interval is 2^k rounds long, for every point."""
         return self._lengths
 
+    def risk_at(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the estimated error and the ends of its interval as they were last read up to each of these rounds.
+
+        Rounds before the first reading get that one. NaN if there is no reading.
+        """
+        read = np.flatnonzero(~np.isnan(self.column("risk")))
+        if not len(read):
+            return np.full((len(rounds), 3), np.nan)
+        places = np.maximum(np.searchsorted(self.rounds[read], rounds, side="right") - 1, 0)
+        columns = [_READINGS.index(name) for name in ("risk", "risk_low", "risk_high")]
+        return self._readings[read[places]][:, columns]
+
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
         sums = self._counts.sum(axis=0) + np.array(self._open, dtype=np.int64)

@@ -69,6 +69,8 @@ class TableModel:
     history : History
     job : Job, optional
         The last run of ``accous adapt``.
+    counted_labels : array of uint64
+        Which rows ``accous labels`` has counted, by numbers made from the predictions' file and the place in it.
     """
 
     model: AdaptiveClassifier
@@ -77,6 +79,7 @@ class TableModel:
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
