@@ -47,12 +47,13 @@ class LateLabelling:
 
         def _predictor(self, state: Any) -> Any: ...
 
-    def observe(self, X: Any, y: Any, predicted: Any = None, predicted_fixed: Any = None) -> Self:
+    def observe(
+        self, X: Any, y: Any, predicted: Any = None, predicted_fixed: Any = None, estimated: Any = None
+    ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
 
         The predictor does not learn from them; ``extend`` adds labelled rows to the reference. A label that the
-        reference does not have counts as an error of both models and is counted by name. The estimated error to
-        compare with is ``risk_`` at the time of this call.
+        reference does not have counts as an error of both models and is counted by name.
 
         Parameters
         ----------
@@ -65,6 +66,9 @@ class LateLabelling:
             What ``predict`` returned for these rows at the time. None predicts them now.
         predicted_fixed : array of shape (n_rows,), optional
             The same for the fixed model, ``fixed_.estimator``.
+        estimated : array of shape (n_rows, 3), optional
+            The estimated error at the time of each row and the ends of its interval, to compare with; NaN where it is
+            not known. None takes ``risk_`` at the time of this call.
         """
         self._require_fitted("state_")
         rows = None if X is None else self._read(X, reset=False, min_rows=0)
@@ -74,8 +78,6 @@ class LateLabelling:
         labels = read_late_labels(y, n_rows)
         if n_rows == 0:
             return self
-        known = frozenset(self.classes_.tolist())
-        is_unseen = np.array([label not in known for label in labels], dtype=bool)
         state = self.state_
         with one_blas_thread():
             is_wrong = self._errors(self._predictor(state), rows, labels, predicted, "predicted")
@@ -83,14 +85,14 @@ class LateLabelling:
             if rows is not None or predicted_fixed is not None:
                 is_wrong_fixed = self._errors(self.fixed_.estimator, rows, labels, predicted_fixed, "predicted_fixed")
             features = None if rows is None else self._kept_features(state, rows, X)
-        risk = self.risk_
+        known = frozenset(self.classes_.tolist())
         self.add_judged_rows(
             JudgedRows(
                 is_wrong=is_wrong,
                 is_wrong_fixed=is_wrong_fixed,
-                is_unseen=is_unseen,
+                is_unseen=np.array([label not in known for label in labels], dtype=bool),
                 unseen_names=tuple(str(label) for label in labels if label not in known),
-                estimates=np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (n_rows, 1)),
+                estimates=self._estimates(estimated, n_rows),
                 features=features,
             )
         )
@@ -122,6 +124,15 @@ class LateLabelling:
             else read_predictions(predicted, len(labels), name)
         )
         return np.array([one != other for one, other in zip(found, labels, strict=True)], dtype=bool)
+
+    def _estimates(self, estimated: Any, n_rows: int) -> FloatArray:
+        if estimated is None:
+            risk = self.risk_
+            return np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (n_rows, 1))
+        estimates = np.asarray(estimated, dtype=np.float64)
+        if estimates.shape != (n_rows, 3):
+            raise DataError(f"estimated must have the shape ({n_rows}, 3), got {estimates.shape}.")
+        return estimates
 
     def _audit_kept(self, state: Any) -> Audit | None:
         """Test the kept rows for a changed P(y | x) by the errors of the fixed predictor, which are those of then."""

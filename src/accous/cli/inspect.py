@@ -96,6 +96,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("accuracy on the reference", "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated"),
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
         ("estimated error now", _estimate(record)),
+        *_measured(record),
         (
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
@@ -126,3 +127,16 @@ def _estimate(record: dict[str, Any]) -> str:
     if high - low > 0.5:
         return f"not known: anywhere between {low:.0%} and {high:.0%}"
     return f"{error:.1%}, between {low:.1%} and {high:.1%}, without labels"
+
+
+def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what late labels have measured, beside the estimate."""
+    if not record["labelled_rows"]:
+        return []
+    low, high = record["measured_error_low"], record["measured_error_high"]
+    text = f"{record['measured_error']:.1%} ({low:.1%} to {high:.1%}), {record['labelled_rows']:,} labelled rows"
+    lines = [("measured error", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
+    if record["unseen_classes"]:
+        names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
+        lines.append(("classes not in the reference", names))
+    return lines

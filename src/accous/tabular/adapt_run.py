@@ -176,6 +176,10 @@ class AdaptRun:
             count_errors=count_errors,
             times=None if results.times is None else results.times[start:stop],
         )
+        if scoring is not None:
+            history = self._table_model.history
+            estimated = history.risk_at(np.array([history.n_rounds]))
+            scoring.observe(rows.frame, batch, start, stop, estimated)
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
 from accous.diagnostics.seasons import SeasonWatch
@@ -41,6 +43,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
+            "counted_labels": table_model.counted_labels,
             "seasons": to_plain(table_model.seasons),
         }
         summary = summarize_table_model(table_model) if is_last else None
@@ -79,4 +82,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         job=from_plain(Job | None, progress["job"]),
         # Folders of the first version have none.
         seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
+        # The first folders have counted no labels.
+        counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
     )

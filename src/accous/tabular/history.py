@@ -169,6 +169,17 @@ class History:
         """Mean weight of the learners whose interval is 2^k rounds long, for every point."""
         return self._points.lengths / np.maximum(self._points.tallies[:, :1], 1)
 
+    def risk_at(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the estimated error and the ends of its interval as they were last read up to each of these rounds.
+
+        Rounds before the first reading get that one. NaN if there is no reading.
+        """
+        read = np.flatnonzero(~np.isnan(self.column("risk")))
+        if not len(read):
+            return np.full((len(rounds), 3), np.nan)
+        places = np.maximum(np.searchsorted(self.rounds[read], rounds, side="right") - 1, 0)
+        return np.stack([self.column(name)[read[places]] for name in ("risk", "risk_low", "risk_high")], axis=1)
+
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
         sums = self._points.counts.sum(axis=0) + self._open.counts[0]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
+    from accous.classifier.adaptation import AdaptiveClassifier
     from accous.tabular.table_model import TableModel
 
-__all__ = ["read_table_model_summary", "summarize_run", "summarize_table_model"]
+__all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
 _VERSION = 2
@@ -60,6 +61,26 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
     }
 
 
+def summarize_labels(model: AdaptiveClassifier) -> dict[str, Any]:
+    """Return what late labels have measured, ready for JSON; null where that is not known."""
+    measured = model.measured_
+    if measured is None:
+        names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
+        unknown = dict.fromkeys((*names, "labels_contradict", "concept_changed"))
+        return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
+    return {
+        "labelled_rows": measured.n_labelled,
+        "measured_error": measured.error,
+        "measured_error_low": measured.error_low,
+        "measured_error_high": measured.error_high,
+        "measured_error_fixed": _finite(measured.error_fixed),
+        # Without an estimate there is nothing to contradict.
+        "labels_contradict": None if _finite(measured.estimated) is None else measured.contradicts,
+        "concept_changed": measured.concept_changed,
+        "unseen_classes": measured.unseen_classes,
+    }
+
+
 def _state(table_model: TableModel) -> dict[str, Any]:
     from accous.classifier.alerts import READINGS
 
@@ -98,6 +119,7 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "guard_reason": model.rules_.guard.sentence,
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
         "weight_of_interval_length": learners,
+        **summarize_labels(model),
         "last_run": None if table_model.job is None else summarize_run(table_model),
     }
 

@@ -77,6 +77,8 @@ class TableModel(TakesTurns):
         The last run of ``accous adapt``.
     seasons : SeasonWatch, optional
         What each hour of the day did before; None until rows with times have been seen.
+    counted_labels : array of uint64
+        Which rows ``accous labels`` has counted, by numbers made from the predictions' file and the place in it.
     """
 
     model: AdaptiveClassifier
@@ -86,6 +88,7 @@ class TableModel(TakesTurns):
     history: History = field(default_factory=History)
     job: Job | None = None
     seasons: SeasonWatch | None = None
+    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     @property
     def time_column(self) -> TimeColumn | None:

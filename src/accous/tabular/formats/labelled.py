@@ -15,7 +15,7 @@ from accous.tabular.formats.npy import open_array
 from accous.tabular.formats.opening import has_known_ending, open_table
 from accous.tabular.formats.values import exactly
 
-__all__ = ["LABEL", "LabelledTable", "place_of_labels", "with_labels"]
+__all__ = ["LABEL", "LabelledTable", "place_of_labels", "read_label_array", "with_labels"]
 
 LABEL = "label"  # what labels are called that come without a name
 
@@ -107,7 +107,7 @@ def place_of_labels(label: str) -> tuple[str, str] | None:
 
 def _read_labels(path: str, column: str) -> pl.Series:
     if path.lower().endswith(".npy"):
-        return _read_array(path, column)
+        return read_label_array(path, column)
     table = open_table(path)
     try:
         if not column and len(table.columns) != 1:
@@ -127,7 +127,8 @@ def _read_labels(path: str, column: str) -> pl.Series:
     return pl.concat(pieces) if pieces else pl.Series(column, [], dtype=pl.String)
 
 
-def _read_array(path: str, column: str) -> pl.Series:
+def read_label_array(path: str, column: str = "") -> pl.Series:
+    """Read labels from a 1-D .npy array; such an array has no columns to name."""
     array = open_array(path)
     if array.ndim != 1 or column:
         raise ParameterError(f"{path} holds an array of shape {array.shape}: labels are a 1-D array without columns.")

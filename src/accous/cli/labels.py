@@ -1,0 +1,149 @@
+"""``accous labels``: labels that arrived late, compared with the predictions of the time."""
+
+from __future__ import annotations
+
+import json
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accous.cli.options import (
+    AsJson,
+    Encoding,
+    Quiet,
+    Separator,
+    TableFormat,
+    remarks_console,
+    require_separator,
+)
+from accous.exceptions import CheckpointError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous.diagnostics.measured import MeasuredError
+    from accous.tabular.label_job import LabelsCounted
+
+__all__ = ["EXAMPLES", "labels"]
+
+EXAMPLES = """
+Examples:
+
+`accous labels model/ labels.csv --key id`
+
+`accous labels model/ labels.csv --label churned --json`
+
+`accous labels model/ labels.npy --predictions yesterday.csv`
+"""
+_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+_Labels = Annotated[
+    str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+]
+_Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="COL",
+        help="Column that names the row, in the labels and in the predictions. Default: by line.",
+    ),
+]
+_Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="COL", help="Column of the labels. Default: named as in the reference."),
+]
+_Predictions = Annotated[
+    str | None,
+    typer.Option(
+        "--predictions", metavar="FILE", help="What accous adapt has written. Default: the output of the last run."
+    ),
+]
+
+
+def labels(
+    model: _Model,
+    labels: _Labels,
+    key: _Key = None,
+    label: _Label = None,
+    predictions: _Predictions = None,
+    table_format: TableFormat = None,
+    encoding: Encoding = None,
+    separator: Separator = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure the error with labels that arrived late, and compare it with the estimate.
+
+    Each label is compared with the prediction of the time, found by key or by line. A label counts once, also if you
+    give it again. The model does not learn from it.
+    """
+    from accous.checkpoint.locks import exclusive_lock
+    from accous.tabular.label_job import LabelJob, LabelRequest
+
+    request = LabelRequest(
+        model=model,
+        labels=labels,
+        key=key,
+        label=label,
+        predictions=predictions,
+        table_format=table_format,
+        encoding=encoding,
+        separator=require_separator(separator),
+    )
+    try:
+        with exclusive_lock(model, "accous labels"):
+            job = LabelJob(request)
+            counted = job.run()
+    except FileNotFoundError:
+        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first") from None
+    except PermissionError as error:
+        raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
+    _remark(counted, remarks_console(quiet=quiet))
+    if as_json:
+        typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
+        return 0
+    measured = job.table_model.model.measured_
+    assert measured is not None
+    for line in _lines(measured):
+        typer.echo(line)
+    return 0
+
+
+def _remark(counted: LabelsCounted, remarks: Console) -> None:
+    """Say what became of labels that were not counted now."""
+    texts = []
+    if not counted.n_counted:
+        texts.append("Nothing new: these labels were counted before.")
+    elif counted.n_before:
+        texts.append(f"{counted.n_before:,} labels were counted before and do not count again.")
+    if counted.n_unmatched:
+        texts.append(f"{counted.n_unmatched:,} labels have no prediction; the first is {counted.first_unmatched!r}.")
+    if counted.n_repeated:
+        texts.append(f"{counted.n_repeated:,} rows repeat a label.")
+    if counted.n_missing:
+        texts.append(f"{counted.n_missing:,} rows have no label.")
+    if counted.n_counted and not counted.has_rows:
+        texts.append("The stream cannot be read again, so P(y | x) is not tested on these rows.")
+    for text in texts:
+        remarks.print(text, markup=False, soft_wrap=True)
+
+
+def _lines(measured: MeasuredError) -> list[str]:
+    interval = f"{measured.error_low:.1%} to {measured.error_high:.1%}"
+    first = f"Measured error: {measured.error:.1%} ({interval}), {measured.n_labelled:,} labelled rows."
+    if isnan(measured.estimated):
+        return [first, "Estimated error: unknown.", "There is nothing to compare with." + _more(measured)]
+    is_or_not = ("They do not contradict each other.", "They contradict each other: rely on the measured error.")
+    second = f"Estimated error: {measured.estimated:.1%}, without labels."
+    return [first, second, is_or_not[measured.contradicts] + _more(measured)]
+
+
+def _more(measured: MeasuredError) -> str:
+    text = ""
+    if measured.unseen_classes:
+        names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
+        text += f" Classes that the reference does not have: {names}."
+    if measured.concept_changed == "yes":
+        text += " P(y | x) seems to have changed."
+    return text

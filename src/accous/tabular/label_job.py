@@ -1,0 +1,226 @@
+"""The job of ``accous labels``: late labels are joined with the predictions and counted, each of them once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError, ParameterError
+from accous.tabular.folder import load_table_model, save_table_model
+from accous.tabular.formats.sources import STDIN
+from accous.tabular.job_record import absolute
+from accous.tabular.label_tables import LabelTable, match_predictions, n_header_lines, read_label_table
+from accous.tabular.stream_rows import read_stream_rows
+from accous.tabular.summary import summarize_labels
+from accous.tabular.table_model import TableModel
+
+__all__ = ["MOST_COUNTED", "LabelJob", "LabelRequest", "LabelsCounted"]
+
+MOST_COUNTED = 1 << 20
+"""Labels that a model remembers as counted; the oldest are forgotten first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRequest:
+    """Late labels and where they belong.
+
+    Attributes
+    ----------
+    model : Path
+        The folder of the table model.
+    labels : str
+        The file, or ``"-"`` for the standard input.
+    key : str, optional
+        Column that names a row, in the labels and in the predictions. None: the one that the run was given, or by line.
+    label : str, optional
+        Column of the labels.
+    predictions : str, optional
+        None: the output of the last run.
+    table_format, encoding, separator : str, optional
+        Of the labels, where they cannot be told from the file.
+    """
+
+    model: Path
+    labels: str
+    key: str | None = None
+    label: str | None = None
+    predictions: str | None = None
+    table_format: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsCounted:
+    """What became of the labels in a file.
+
+    Attributes
+    ----------
+    n_read : int
+        Rows of the file.
+    n_counted : int
+        Labels that were counted now.
+    n_before : int
+        Labels that an earlier call has counted.
+    n_unmatched : int
+        Labels without a prediction; ``first_unmatched`` is the place of one.
+    n_missing, n_repeated : int
+        Rows without a label, and rows that repeat another one.
+    has_rows : bool
+        Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
+    """
+
+    n_read: int
+    n_counted: int
+    n_before: int
+    n_unmatched: int
+    first_unmatched: str
+    n_missing: int
+    n_repeated: int
+    has_rows: bool
+
+
+class LabelJob:
+    """Counts late labels with a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    request : LabelRequest
+
+    Attributes
+    ----------
+    table_model : TableModel
+    """
+
+    def __init__(self, request: LabelRequest) -> None:
+        self._request = request
+        self.table_model: TableModel = load_table_model(request.model)
+        self._predictions = self._find_predictions()
+        job = self.table_model.job
+        # The job whose stream the predictions are about; None if they are another run's.
+        self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
+        options = {} if self._job is None else self._job.spec.options
+        self._key = request.key or options.get("key") or None
+        self._n_header = 1
+        if self._job is not None:
+            self._n_header = n_header_lines(self._job.spec.stream, options.get("format") or None)
+            if self._job.n_scored:
+                raise DataError(
+                    f"The run that wrote {self._predictions} has counted the labels of its stream already (accous "
+                    "adapt --label): they must not count twice."
+                )
+
+    def run(self) -> LabelsCounted:
+        """Count the labels and save the model."""
+        request, table_model = self._request, self.table_model
+        table = read_label_table(
+            request.labels,
+            key=self._key,
+            label=request.label,
+            usual_label=table_model.label,
+            n_stream_header=self._n_header,
+            table_format=request.table_format,
+            encoding=request.encoding,
+            separator=request.separator,
+        )
+        matched = match_predictions(
+            table.rows,
+            self._predictions,
+            key=self._key,
+            n_stream_header=self._n_header,
+            can_count=self._job is not None and self._job.n_rejected == 0,
+            n_rows=None if self._job is None else self._job.n_rows,
+        )
+        self._require_matches(table, matched)
+        numbers = self._numbers(matched["number"])
+        is_new = ~np.isin(numbers, table_model.counted_labels)
+        new = matched.filter(pl.Series(is_new))
+        X = self._rows(new)
+        if new.height:
+            self._observe(new, X)
+            table_model.counted_labels = np.concatenate((table_model.counted_labels, numbers[is_new]))[-MOST_COUNTED:]
+            save_table_model(table_model, request.model, is_last=True)
+        unmatched = table.rows.join(matched, on="place", how="anti")["place"]
+        return LabelsCounted(
+            n_read=table.n_read,
+            n_counted=new.height,
+            n_before=matched.height - new.height,
+            n_unmatched=len(unmatched),
+            first_unmatched=unmatched[0] if len(unmatched) else "",
+            n_missing=table.n_missing,
+            n_repeated=table.n_repeated,
+            has_rows=X is not None,
+        )
+
+    def summary(self, counted: LabelsCounted) -> dict[str, Any]:
+        """Return the results, ready for JSON."""
+        measured = self.table_model.model.measured_
+        estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
+        return {
+            "labels": counted.n_read,
+            "counted": counted.n_counted,
+            "counted_before": counted.n_before,
+            "unmatched": counted.n_unmatched,
+            "without_label": counted.n_missing,
+            "repeated": counted.n_repeated,
+            "estimated_error": estimated,
+            **summarize_labels(self.table_model.model),
+        }
+
+    def _find_predictions(self) -> str:
+        request, job = self._request, self.table_model.job
+        if request.predictions is not None:
+            return request.predictions
+        if job is None:
+            raise DataError(f"{request.model} has predicted nothing yet: run accous adapt first.")
+        if job.spec.output == STDIN:
+            raise ParameterError("The last run wrote its predictions to stdout: name their file with --predictions.")
+        if not Path(job.spec.output).is_file():
+            raise DataError(
+                f"{job.spec.output}, which the last run has written, is not there: name the file with --predictions."
+            )
+        return job.spec.output
+
+    def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
+        if not table.rows.height:
+            raise DataError(f"{self._request.labels} holds no label.")
+        if not matched.height:
+            by = "line" if self._key is None else f"the key {self._key!r}"
+            raise DataError(
+                f"None of the {table.rows.height:,} labels belongs to a row of {self._predictions}, joined by {by} "
+                f"(the first is {table.rows['place'][0]!r}): give another --key or --predictions."
+            )
+
+    def _numbers(self, numbers: pl.Series) -> NDArray[np.uint64]:
+        """Return numbers that rows are remembered by, whatever they were joined by: file and place in it."""
+        digest = hashlib.blake2b(absolute(self._predictions).encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        return numbers.to_numpy().astype(np.uint64) + np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+
+    def _rows(self, new: pl.DataFrame) -> NDArray[np.float64] | None:
+        if self._job is None or not new.height:
+            return None
+        return read_stream_rows(self.table_model, self._job, new["place"], key=self._key, n_header=self._n_header)
+
+    def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
+        model = self.table_model.model
+        by_name = {str(value): value for value in model.classes_.tolist()}
+        labels, predicted = (
+            np.array([by_name.get(name, name) for name in new[column].to_list()], dtype=object)
+            for column in ("label", "prediction")
+        )
+        model.observe(X, labels, predicted=predicted, estimated=self._estimates(new["round"]))
+
+    def _estimates(self, rounds: pl.Series) -> NDArray[np.float64]:
+        """Return the estimated error of the round in which each row was predicted, or of now if that is not known."""
+        risk = self.table_model.model.risk_
+        estimates = np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (len(rounds), 1))
+        is_known = rounds.is_not_null().to_numpy()
+        then = self.table_model.history.risk_at(rounds.drop_nulls().to_numpy().astype(np.int64))
+        estimates[is_known] = np.where(np.isnan(then[:, :1]), estimates[is_known], then)
+        return estimates

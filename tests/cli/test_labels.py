@@ -1,0 +1,269 @@
+"""`accous labels`: late labels are joined with the predictions by key or by line, and each counts once."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from accous.cli import main
+from accous.tabular.folder import load_table_model
+from tests.cli.tables import make_tables
+
+N_ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def _base(tmp_path_factory):
+    """A model that has predicted a stream; the job's paths are absolute, so all tests use this folder."""
+    folder = tmp_path_factory.mktemp("labels")
+    reference, stream = make_tables()
+    reference.write_csv(folder / "reference.csv")
+    stream.write_csv(folder / "stream.csv")
+    fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "-o", str(folder / "saved"), "-q"]
+    assert main(fit) == 0
+    adapt = ["adapt", str(folder / "saved"), str(folder / "stream.csv"), "-o", str(folder / "predictions.csv")]
+    assert main([*adapt, "--keep", "id", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _folder(_base, monkeypatch):
+    monkeypatch.chdir(_base)
+    shutil.copytree("saved", "model")
+    kept = {path.name: path.read_bytes() for path in _base.iterdir() if path.is_file()}
+    yield
+    shutil.rmtree("model")
+    for path in _base.iterdir():
+        if path.is_file() and path.name not in kept:
+            path.unlink()
+    for name, content in kept.items():
+        (_base / name).write_bytes(content)
+
+
+def write(frame: pl.DataFrame, name: str = "labels.csv") -> str:
+    if name.endswith(".npy"):
+        np.save(name, frame["label"].to_numpy().astype(str))
+    elif name.endswith(".parquet"):
+        frame.write_parquet(name)
+    elif name.endswith(".jsonl"):
+        frame.write_ndjson(name)
+    else:
+        frame.write_csv(name, separator="\t" if name.endswith(".tsv") else ",")
+    return name
+
+
+def labels(*rows: int) -> pl.DataFrame:
+    frame = pl.read_csv("stream.csv").select("id", "label")
+    return frame[list(rows)] if rows else frame
+
+
+def run(capsys, *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(["labels", "model", *arguments]) == code
+    out = capsys.readouterr()
+    return out.err if code else out.out
+
+
+def run_json(capsys, *arguments: str) -> dict:
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def expected_error(frame: pl.DataFrame) -> float:
+    joined = pl.read_csv("predictions.csv").join(frame, on="id", how="inner", maintain_order="left")
+    weights = 0.5 ** (np.arange(joined.height - 1, -1, -1) / 500)
+    return float(np.average((joined["prediction"] != joined["label"]).to_numpy(), weights=weights))
+
+
+def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_agree(capsys):
+    lines = run(capsys, write(labels()), "--key", "id").splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
+    assert lines[0].endswith("300 labelled rows.")
+    assert lines[1].startswith("Estimated error: ")
+    assert lines[2] == "They do not contradict each other."
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.parquet"])
+@pytest.mark.parametrize("key", [["--key", "id"], []], ids=["by key", "by line"])
+def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
+    found = run_json(capsys, write(labels() if key else labels().drop("id"), name), *key)
+    assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
+    assert found["measured_error"] == pytest.approx(expected_error(labels()))
+    assert found["measured_error_fixed"] is not None
+    assert found["concept_changed"] == "no"
+
+
+def test_an_array_of_labels_is_joined_by_line(capsys):
+    found = run_json(capsys, write(labels(), "labels.npy"))
+    assert found["measured_error"] == pytest.approx(expected_error(labels()))
+
+
+def test_some_labels_in_any_order_are_joined_by_key(capsys):
+    some = labels(250, 3, 17, 4)
+    found = run_json(capsys, write(some), "--key", "id")
+    assert found["counted"] == 4
+    assert found["measured_error"] == pytest.approx(expected_error(some))
+
+
+def test_line_numbers_name_rows_of_the_stream(capsys):
+    # Line 1 of the stream is its header.
+    some = labels(250, 3, 17).with_columns(line=pl.Series([252, 5, 19]))
+    expected = expected_error(some)
+    pl.read_csv("predictions.csv").with_columns(line=pl.int_range(2, N_ROWS + 2)).write_csv("predictions.csv")
+    found = run_json(capsys, write(some.select("line", "label")))
+    assert (found["counted"], found["unmatched"]) == (3, 0)
+    assert found["measured_error"] == pytest.approx(expected)
+
+
+def test_a_column_of_another_name_holds_the_labels(capsys):
+    frame = labels().rename({"label": "truth"}).with_columns(note=pl.lit("x"))
+    assert "has no column 'label'" in run(capsys, write(frame), "--key", "id", code=2)
+    assert run_json(capsys, "labels.csv", "--key", "id", "--label", "truth")["counted"] == N_ROWS
+
+
+def test_a_label_counts_once_however_it_is_given_again(capsys):
+    first = run_json(capsys, write(labels(*range(200))), "--key", "id")
+    again = run_json(capsys, "labels.csv", "--key", "id")
+    assert (again["counted"], again["counted_before"]) == (0, 200)
+    assert again["labelled_rows"] == first["labelled_rows"] == 200
+    by_line = run_json(capsys, write(labels().drop("id"), "all.csv"))
+    assert (by_line["counted"], by_line["counted_before"], by_line["labelled_rows"]) == (100, 200, 300)
+    capsys.readouterr()
+    main(["labels", "model", "labels.csv", "--key", "id"])
+    assert "Nothing new" in capsys.readouterr().err
+
+
+def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
+    frame = pl.concat([labels(0, 1), pl.DataFrame({"id": [7_000, 2], "label": ["yes", None]}), labels(1)])
+    write(frame)
+    capsys.readouterr()
+    assert main(["labels", "model", "labels.csv", "--key", "id"]) == 0
+    remarks = capsys.readouterr().err
+    assert "1 labels have no prediction; the first is '7000'." in remarks
+    assert "1 rows repeat a label." in remarks
+    assert "1 rows have no label." in remarks
+    assert load_table_model(Path("model")).model.measured_.n_labelled == 2
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "code", "message"),
+    [
+        (
+            pl.DataFrame({"id": [1, 1], "label": ["yes", "no"]}),
+            ["--key", "id"],
+            1,
+            "two labels for id = 1, 'yes' and 'no'",
+        ),
+        (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "None of the 1 labels belongs"),
+        (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label"),
+        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
+        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
+        (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --keep day"),
+        (pl.DataFrame({"label": ["yes"]}), ["--predictions", "none.csv"], 1, "none.csv"),
+        (pl.DataFrame({"round": [3], "label": ["yes"]}), ["--key", "round"], 1, "several rows with round = 3"),
+    ],
+)
+def test_what_cannot_be_joined_is_one_sentence_and_counts_nothing(frame, options, code, message, capsys):
+    before = {path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")}
+    assert message in run(capsys, write(frame), *options, code=code)
+    assert before == {
+        path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")
+    }
+
+
+def test_without_a_run_there_is_nothing_to_compare_with(capsys, tmp_path):
+    fit = ["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", str(tmp_path / "new"), "--quiet"]
+    assert main(fit) == 0
+    capsys.readouterr()
+    assert main(["labels", str(tmp_path / "new"), write(labels())]) == 1
+    assert "has predicted nothing yet" in capsys.readouterr().err
+    assert main(["labels", str(tmp_path / "nowhere"), "labels.csv"]) == 1
+    assert "is not a folder" in capsys.readouterr().err
+
+
+def test_classes_that_the_reference_does_not_have_are_counted_by_name(capsys):
+    frame = labels().with_columns(label=pl.when(pl.col("id") < 40).then(pl.lit("perhaps")).otherwise("label"))
+    assert "Classes that the reference does not have: perhaps (40)." in run(capsys, write(frame), "--key", "id")
+    found = run_json(capsys, "labels.csv", "--key", "id")
+    assert found["unseen_classes"] == {"perhaps": 40}
+    assert found["concept_changed"] == "yes"
+
+
+def test_flipped_labels_contradict_the_estimate(capsys):
+    flipped = labels().with_columns(label=pl.col("label").replace_strict({"yes": "no", "no": "yes"}))
+    assert "They contradict each other" in run(capsys, write(flipped), "--key", "id")
+    assert run_json(capsys, "labels.csv", "--key", "id")["labels_contradict"] is True
+    capsys.readouterr()
+    assert main(["inspect", "model", "--quiet"]) == 0
+    assert "contradicts the estimate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_changed", [False, True], ids=["gone", "another table"])
+def test_counts_are_kept_if_the_stream_cannot_be_read_again(is_changed, capsys):
+    write(labels())
+    stream = pl.read_csv("stream.csv")
+    Path("stream.csv").unlink()
+    if is_changed:
+        stream.reverse().write_csv("stream.csv")
+    found = run_json(capsys, "labels.csv")
+    assert (found["counted"], found["measured_error_fixed"], found["concept_changed"]) == (N_ROWS, None, "not known")
+    assert found["measured_error"] is not None
+
+
+def test_a_row_that_a_killed_run_has_begun_to_write_is_not_read(capsys):
+    with Path("predictions.csv").open("a") as file:
+        file.write("300,61,ye")
+    assert run_json(capsys, write(labels()))["counted"] == N_ROWS
+
+
+def test_rows_that_were_set_aside_need_a_key(capsys):
+    lines = Path("stream.csv").read_text().splitlines()
+    lines[5] = lines[5] + ",one field too many"
+    Path("broken.csv").write_text("\n".join(lines))
+    adapt = ["adapt", "model", "broken.csv", "-o", "other.csv", "--keep", "id", "--on-bad-row", "skip", "--quiet"]
+    assert main(adapt) == 0
+    pl.read_csv("other.csv").drop("line", strict=False).write_csv("other.csv")
+    assert "join by a key" in run(capsys, write(labels()), code=1)
+    found = run_json(capsys, write(labels()), "--key", "id")
+    assert (found["counted"], found["unmatched"]) == (N_ROWS - 1, 1)
+
+
+def test_estimates_are_those_of_the_rounds_in_which_the_rows_were_predicted(capsys):
+    history = load_table_model(Path("model")).history
+    rounds = pl.read_csv("predictions.csv")["round"].to_numpy()
+    early = np.flatnonzero(rounds <= 10)
+    found = run_json(capsys, write(labels(*early.tolist())), "--key", "id")
+    weights = 0.5 ** (np.arange(len(early) - 1, -1, -1) / 500)
+    expected = np.average(history.risk_at(rounds[early])[:, 0], weights=weights)
+    assert found["estimated_error"] == pytest.approx(expected)
+
+
+def test_labels_in_the_stream_itself_count_in_the_same_record(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "scored.csv", "--label", "label", "--quiet"]) == 0
+    table_model = load_table_model(Path("model"))
+    assert table_model.model.measured_.n_labelled == table_model.job.n_scored == N_ROWS
+    predictions = pl.read_csv("scored.csv")
+    is_wrong = (predictions["prediction"] != labels()["label"]).to_numpy()
+    weights = 0.5 ** (np.arange(N_ROWS - 1, -1, -1) / 500)
+    assert table_model.model.measured_.error == pytest.approx(np.average(is_wrong, weights=weights))
+    assert "must not count twice" in run(capsys, write(labels()), code=1)
+
+
+def test_a_run_goes_on_as_before_after_labels_were_counted(capsys):
+    more = pl.concat([pl.read_csv("stream.csv"), pl.read_csv("stream.csv")])
+    write(labels())
+    shutil.copytree("model", "other")
+    predictions = Path("predictions.csv").read_bytes()
+    more.write_csv("stream.csv")
+    adapt = ["stream.csv", "-o", "predictions.csv", "--keep", "id", "--quiet"]
+    assert main(["adapt", "other", *adapt]) == 0
+    expected = Path("predictions.csv").read_bytes()
+    Path("predictions.csv").write_bytes(predictions)
+    run_json(capsys, "labels.csv", "--key", "id")
+    assert main(["adapt", "model", *adapt]) == 0
+    assert Path("predictions.csv").read_bytes() == expected
+    assert load_table_model(Path("model")).model.measured_.n_labelled == N_ROWS
+    shutil.rmtree("other")
