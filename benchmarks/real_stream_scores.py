@@ -53,21 +53,22 @@ def _summary(name: str, results: list[dict[str, Any]]) -> str:
     always = 100.0 * np.array([result["errors"]["adapted"] - result["errors"]["fixed"] for result in results])
     shown = [look for look in looks if (look["high"] - look["low"]) / 2.0 <= _WIDE]
     of_shown = _coverage(shown, "low", "high") if shown else (float("nan"),) * 2
-    lines = [
-        f"{name}: {len(results)} runs, {len(looks)} looks",
-        f"  intervals cover {coverages[:, 0].mean():.1%} (sampling alone {before[:, 0].mean():.1%}); at least 80 % in"
-        f" {np.mean(coverages[:, 0] >= 0.8):.0%} of runs; half-width {100 * coverages[:, 1].mean():.1f},"
-        f" median {100 * np.median(coverages[:, 1]):.1f}",
-        f"  shown, at most 25 points wide: {len(shown) / len(looks):.0%} of looks, cover {of_shown[0]:.1%},"
-        f" half-width {100 * of_shown[1]:.1f}",
-        f"  predictions yes: {_said(looks, 'predictions', 'yes', _is_close)}; no: {_said(looks, 'predictions', 'no', _is_off)}",
-        f"  adaptation yes: {_said(looks, 'adaptation', 'yes', _is_better)}; no: {_said(looks, 'adaptation', 'no', _is_worse)}",
-        f"  inputs yes: {_said(looks, 'inputs', 'yes', _is_close)} with a close estimate;"
-        f" no: {_said(looks, 'inputs', 'no', _is_off)} with one that is off",
-        f"  used minus fixed: mean {harm.mean():+.3f}, worst {harm.max():+.2f}, best {harm.min():+.2f};"
-        f" always adapted: mean {always.mean():+.3f}, worst {always.max():+.2f}, best {always.min():+.2f}",
+    parts = [
+        f"intervals cover {coverages[:, 0].mean():.1%} (sampling alone {before[:, 0].mean():.1%})",
+        f"at least 80 % in {np.mean(coverages[:, 0] >= 0.8):.0%} of runs",
+        f"half-width {100 * coverages[:, 1].mean():.1f}, median {100 * np.median(coverages[:, 1]):.1f}",
+        f"shown, at most 25 points either side: {len(shown) / len(looks):.0%} of looks, cover {of_shown[0]:.1%}",
+        f"half-width of those {100 * of_shown[1]:.1f}",
+        f"predictions yes: {_said(looks, 'predictions', 'yes', _is_close)}",
+        f"predictions no: {_said(looks, 'predictions', 'no', _is_off)}",
+        f"adaptation yes: {_said(looks, 'adaptation', 'yes', _is_better)}",
+        f"adaptation no: {_said(looks, 'adaptation', 'no', _is_worse)}",
+        f"inputs yes: {_said(looks, 'inputs', 'yes', _is_close)} with a close estimate",
+        f"inputs no: {_said(looks, 'inputs', 'no', _is_off)} with one that is off",
+        f"used minus fixed: mean {harm.mean():+.3f}, worst {harm.max():+.2f}, best {harm.min():+.2f}",
+        f"always adapted minus fixed: mean {always.mean():+.3f}, worst {always.max():+.2f}, best {always.min():+.2f}",
     ]
-    return "\n".join(lines)
+    return "\n  ".join([f"{name}: {len(results)} runs, {len(looks)} looks", *parts])
 
 
 def _said(looks: list[dict[str, Any]], question: str, answer: str, is_right: Any) -> str:

@@ -46,7 +46,7 @@ class Run:
 
 
 def play(run: Run, most_rows: int = 12_000) -> dict[str, Any] | None:
-    """Play a stream: predict each batch, then learn from it; None if the stream is too short or starts with one class."""
+    """Play a stream: predict each batch, then learn from it; None if it is too short or starts with one class."""
     X, y = read_stream(run.stream, run.n_reference, most_rows)
     n = run.n_reference
     if len(y) < n + 2 * ROWS_BETWEEN_LOOKS or len(np.unique(y[:n])) < 2:
