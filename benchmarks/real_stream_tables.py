@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from accous import datasets
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 
-__all__ = ["STREAMS", "Stream", "read_stream"]
+__all__ = ["STREAMS", "Stream", "prepare", "read_stream"]
 
 
 @dataclass(frozen=True)
@@ -64,28 +65,31 @@ STREAMS = {
 }
 
 
-def read_stream(name: str, n_reference: int, most_rows: int) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return features and labels in order of time, thinned evenly to ``most_rows``.
+def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
+    """Return rows and labels in order of time, thinned evenly to ``most_rows``.
 
     Parameters
     ----------
     name : str
         A key of `STREAMS`.
-    n_reference : int
-        The first rows, from which the preparation of the columns is learned.
     most_rows : int
     """
-    if not STREAMS[name].label:
+    if STREAMS[name].label:
+        X, y = _read_table(name)
+    else:
         dataset = getattr(datasets, f"load_{name}")()
-        rows = _thinned(len(dataset.y), most_rows)
-        X, y = np.asarray(dataset.X, dtype=np.float64)[rows], np.asarray(dataset.y)[rows]
-        scale = X[:n_reference].std(axis=0)
-        return (X - X[:n_reference].mean(axis=0)) / np.where(scale > 0.0, scale, 1.0), y
-    frame, labels = _read_table(name)
-    rows = _thinned(len(labels), most_rows)
-    part = frame[rows.tolist()]
-    encoder = ColumnEncoder.learn(part[:n_reference], Choices((), ()))
-    return np.ascontiguousarray(encoder.encode(part).X), labels[rows]
+        X, y = np.asarray(dataset.X, dtype=np.float64), np.asarray(dataset.y)
+    rows = _thinned(len(y), most_rows)
+    return (X[rows] if isinstance(X, np.ndarray) else X[rows.tolist()]), y[rows]
+
+
+def prepare(reference: Any) -> Callable[[Any], NDArray[np.float64]]:
+    """Learn from a reference how to make features, and return the function from rows to features."""
+    if isinstance(reference, np.ndarray):
+        mean, scale = reference.mean(axis=0), reference.std(axis=0)
+        return lambda rows: (rows - mean) / np.where(scale > 0.0, scale, 1.0)
+    encoder = ColumnEncoder.learn(reference, Choices((), ()))
+    return lambda rows: np.ascontiguousarray(encoder.encode(rows).X)
 
 
 def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:

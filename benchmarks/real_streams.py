@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from accous import AdaptiveClassifier
+from accous import AdaptiveClassifier, backtest
 from accous.blas import one_blas_thread
 from benchmarks.real_stream_scores import print_scores
-from benchmarks.real_stream_tables import STREAMS, read_stream
+from benchmarks.real_stream_tables import STREAMS, prepare, read_stream
 
 __all__ = ["Run", "main", "play"]
 
@@ -47,14 +47,15 @@ class Run:
 
 def play(run: Run, most_rows: int = 12_000) -> dict[str, Any] | None:
     """Play a stream: predict each batch, then learn from it; None if it is too short or starts with one class."""
-    X, y = read_stream(run.stream, run.n_reference, most_rows)
+    rows, y = read_stream(run.stream, most_rows)
     n = run.n_reference
     if len(y) < n + 2 * ROWS_BETWEEN_LOOKS or len(np.unique(y[:n])) < 2:
         return None
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         model = AdaptiveClassifier(caution=run.caution, standardize=False)
-        model.fit(X[:n], y[:n], order=True if run.is_ordered else None)
+        X = prepare(rows[:n])(rows)
+        model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else None)
         is_wrong = {
             "fixed": model.predict_fixed(X) != y,
             "used": np.zeros(len(y), bool),

@@ -184,10 +184,11 @@ class AdaptiveClassifier(
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
-        order : True or array of shape (n_reference,), optional
+        order : True, array of shape (n_reference,) or Backtest, optional
             True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
             reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
-            adapt. Without an order, nothing is verified. References of fewer than 100 rows are not replayed.
+            adapt. Pass a `Backtest` if you have replayed the rows yourself; they are then in order of time. Without an
+            order, nothing is verified. References of fewer than 100 rows are not replayed.
 
         Warns
         -----

@@ -113,6 +113,7 @@ def backtest(
     *,
     batch_size: int = 10,
     cuts: Sequence[float] = CUTS,
+    prepare: Callable[[Any], Callable[[Any], Any]] | None = None,
     on_progress: Callable[[float], None] = lambda _: None,
 ) -> Backtest:
     """Replay labelled history: the first rows as the reference, the rest as a stream whose labels are known.
@@ -131,6 +132,9 @@ def backtest(
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
         Shares of the rows that serve as the reference.
+    prepare : callable, optional
+        Takes the reference of a replay and returns a function from rows to features. Use it if the features depend on
+        the reference, as scaled columns do: a replay must not know the scale of rows that come later.
     on_progress : callable, optional
         Called with the share of the work that is done.
 
@@ -152,7 +156,9 @@ def backtest(
         for number, cut in enumerate(cuts):
             first = round(cut * n_rows)
             if len(np.unique(labels[:first])) >= 2:
-                for look in _replay(model, X, labels, first, batch_size):
+                part = _safe_indexing(X, np.arange(first))
+                features = X if prepare is None else prepare(part)(X)
+                for look in _replay(model, features, labels, first, batch_size):
                     looks.append(look)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)

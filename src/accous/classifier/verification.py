@@ -67,18 +67,23 @@ class Verification:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
         n_rows = len(self.labels_)
-        if order is not None and order is not True:
-            self.time_order_ = read_order(order, n_rows)
-        elif order:
-            self.time_order_ = np.arange(n_rows)
-        self._split_in_halves()
-        if self.time_order_ is None or n_rows < FEWEST_ROWS:
+        if order is None or order is False:
+            self._split_in_halves()
             return
+        has_times = not isinstance(order, (bool, Backtest))
+        self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
+        self._split_in_halves()
+        if isinstance(order, Backtest):
+            self.backtest_ = order
+        elif n_rows >= FEWEST_ROWS:
+            self._replay(X, y, self.time_order_)
+
+    def _replay(self, X: Any, y: Any, order: IntArray) -> None:
         with warnings.catch_warnings():
             # The whole reference has been checked for traps; its parts need no warning of their own.
             warnings.simplefilter("ignore", TrapWarning)
             try:
-                self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
+                self.backtest_ = backtest(self, X, y, order=order.argsort())
             except DataError:
                 # Some part of the reference cannot be fitted on alone. Then nothing is verified.
                 self.backtest_ = None

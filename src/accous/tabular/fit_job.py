@@ -12,11 +12,11 @@ from typing import Any
 
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.backtest import Backtest, backtest
-from accous.exceptions import CheckpointError, ParameterError, TrapWarning
+from accous.classifier.backtest import Backtest
+from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
+from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference, replay
 from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, TableReader, no_such_column
 from accous.tabular.formats.labelled import with_labels
@@ -29,6 +29,8 @@ from accous.tabular.table_model import TableModel
 from accous.tabular.traps import Remark
 
 __all__ = ["FitJob", "FitRequest"]
+
+_BATCH_SIZE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +178,7 @@ class FitJob:
         """
         request, reference = self._request, self.reference
         with _without_warnings():
-            model = self._make_model().fit(reference.X, reference.y, order=True if self.is_ordered else None)
+            model = self._make_model().fit(reference.X, reference.y, order=self._replay())
         table_model = TableModel(
             model=model, encoder=reference.encoder, label=self.label, settings=self._settings(accuracy)
         )
@@ -208,13 +210,17 @@ class FitJob:
                 "are in order already."
             )
         with _without_warnings():
-            return backtest(
-                self._make_model(),
-                self.reference.X,
-                self.reference.y,
-                batch_size=batch_size,
-                on_progress=on_progress,
-            )
+            return replay(self.reference, self._make_model(), batch_size=batch_size, on_progress=on_progress)
+
+    def _replay(self) -> Backtest | None:
+        """Replay the reference if it has an order and enough rows."""
+        if not self.is_ordered:
+            return None
+        try:
+            return self.backtest(_BATCH_SIZE, lambda _: None)
+        except DataError:
+            # Too few rows, or a part without a usable column: nothing is verified then.
+            return None
 
     def _make_model(self) -> AdaptiveClassifier:
         request = self._request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.backtest import Backtest, backtest
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
 from accous.tabular.columns.encoder import ColumnEncoder
@@ -20,7 +22,7 @@ from accous.tabular.formats.values import exactly, to_texts
 from accous.tabular.order import RowOrder, find_order, put_in_order
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
-__all__ = ["ReferenceTable", "cross_validate", "read_reference"]
+__all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay"]
 
 _N_FOLDS = 5
 _MOST_CLASSES = 200
@@ -164,6 +166,32 @@ def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.Da
     frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
     frame = frame.with_columns(pl.lit(None).alias(name) for name in table.columns if name not in wanted)
     return frame.select(exactly(table.columns)), pieces
+
+
+def replay(
+    reference: ReferenceTable, model: AdaptiveClassifier, *, batch_size: int, on_progress: Callable[[float], None]
+) -> Backtest:
+    """Replay the reference in its order, preprocessing included.
+
+    Parameters
+    ----------
+    reference : ReferenceTable
+        Its rows are in order of time.
+    model : AdaptiveClassifier
+        Unfitted.
+    batch_size : int
+        Rows in a round.
+    on_progress : callable
+        Called with the share of the work that is done.
+    """
+
+    def prepare(part: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.float64]]:
+        encoder = ColumnEncoder.learn(part, reference.choices)
+        return lambda rows: encoder.encode(rows).X
+
+    return backtest(
+        model, reference.frame, reference.y, batch_size=batch_size, prepare=prepare, on_progress=on_progress
+    )
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
