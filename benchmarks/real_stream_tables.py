@@ -74,6 +74,7 @@ def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
         A key of `STREAMS`.
     most_rows : int
     """
+    X: Any
     if STREAMS[name].label:
         X, y = _read_table(name)
     else:

@@ -180,6 +180,7 @@ def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
     if measured.contradicts:
         return Answer("no", measured.sentence, numbers)
     is_exact = measured.n_labelled >= FEWEST_LABELS and measured.error_high - measured.error_low <= LABELS_EXACT
-    if is_exact and abs(measured.error - estimate) <= CLOSE:
-        return Answer("yes", f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%}.", numbers)
-    return None
+    if not is_exact or math.isnan(measured.excess):
+        return None
+    sentence = f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%} where {measured.estimated:.1%} was estimated."
+    return Answer("yes" if abs(measured.excess) <= CLOSE else "no", sentence, numbers)

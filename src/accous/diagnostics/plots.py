@@ -67,26 +67,20 @@ def plot_backtest(looks: Sequence[Look]) -> Any:
     """
     if not looks:
         raise DataError("The backtest has no looks to draw.")
-    figure, axes = _make_figure(height=4.0)
     replays = sorted({look.n_reference for look in looks})
-    for number, n_reference in enumerate(replays):
+    figure, all_axes = _make_figure(height=1.2 + 1.7 * len(replays), n_panels=len(replays))
+    for axes, n_reference in zip(all_axes, replays, strict=True):
         part = [look for look in looks if look.n_reference == n_reference]
         rows = [look.stop for look in part]
-        name = "" if number else "estimated without labels"
-        axes.errorbar(
-            rows,
-            [100.0 * look.estimate_fixed for look in part],
-            [100.0 * look.half_width_fixed for look in part],
-            color=_ADAPTED,
-            capsize=2,
-            label=name,
-        )
-        axes.plot(rows, [100.0 * look.error_fixed for look in part], "o-", color=_FIXED, label=name and "measured")
-        axes.axvline(n_reference, color=_EVENT, linestyle=":", label=name and "end of the reference")
-    axes.set_xlabel("labelled rows, in order of time")
-    axes.set_ylabel("error of the fixed model (%)")
-    axes.set_title("Backtest", loc="left", fontweight="bold")
-    axes.legend(frameon=False)
+        estimates = [100.0 * look.estimate_fixed for look in part]
+        widths = [100.0 * look.half_width_fixed for look in part]
+        axes.errorbar(rows, estimates, widths, color=_ADAPTED, capsize=3, label="estimated without labels")
+        axes.plot(rows, [100.0 * look.error_fixed for look in part], "o-", color=_FIXED, label="measured")
+        axes.axvspan(0, n_reference, color=_EVENT, alpha=0.15, linewidth=0.0)
+        axes.set_title(f"reference: the first {n_reference:,} rows", loc="left", fontsize="small")
+    all_axes[0].legend(frameon=False, ncols=2, loc="upper left")
+    all_axes[-1].set_xlabel("labelled rows, in order of time")
+    figure.supylabel("error of the fixed model (%)", fontsize="medium")
     return figure
 
 
@@ -157,12 +151,14 @@ def _same_length(name: str, first: ArrayLike, other: str, second: ArrayLike) -> 
     return x, y
 
 
-def _make_figure(height: float = 3.6) -> tuple[Any, Any]:
+def _make_figure(height: float = 3.6, n_panels: int = 0) -> tuple[Any, Any]:
+    """Return a figure with its axes; ``n_panels`` makes as many below each other, with one x axis."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'accous[plot]'.") from error
     figure = Figure(figsize=(8.0, height), layout="constrained", dpi=120)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    axes = figure.subplots(max(1, n_panels), 1, sharex=True, squeeze=False)[:, 0]
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
+    return figure, axes if n_panels else axes[0]

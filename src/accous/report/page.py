@@ -96,6 +96,10 @@ def _tiles(subject: Subject) -> str:
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", _kinds_of_changes(subject)),
     ]
+    if model.measured_ is not None:
+        found = model.measured_
+        note = f"{_interval(found.error_low, found.error_high)}, {found.n_labelled:,} labels"
+        tiles.insert(1, ("measured error, recent labels", _percent(found.error), note))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
         note = f"fixed model {_percent(measured[1])}, {totals['n_scored']:,} labels"

@@ -98,12 +98,14 @@ def _advice(subject: Subject) -> list[str]:
         advice.append("Label a few hundred recent rows, add them to the reference, and run accous fit again.")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
-    else:
+    elif measured is None:
         advice.append("Label a sample of recent rows (accous labels): even a hundred show whether the estimate holds.")
+    else:
+        advice.append("Go on labelling samples of recent rows: the measured error is the one to rely on.")
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     advice.append(model.rules_.guard.sentence)
-    if not subject.history.totals()["n_scored"]:
+    if measured is None:
         advice.append(
             "All of this assumes that the same input still gets the same label as in the reference. Only labels can "
             "confirm that: pass some from time to time (accous labels, or accous adapt --label)."

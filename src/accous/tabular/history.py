@@ -22,8 +22,8 @@ _VERDICTS_1 = ("good", "thin", "no overlap")
 _FORMAT = 2
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
-# The risk costs as much as several rounds: it is read in one of 16 rounds at most, and in each of the first rounds.
-_RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 16, 4, 32
+# The risk costs as much as several rounds: it is read in one of 64 rounds at most, and in each of the first rounds.
+_RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 64, 4, 16
 _COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 _RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
 _MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
