@@ -10,6 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 import accous
 from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.classifier.fallback import Veto, next_veto
+from accous.classifier.guard import LENIENT
 from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
@@ -62,11 +63,11 @@ def test_with_no_shift_to_be_seen_the_fixed_predictor_answers() -> None:
 
 @pytest.mark.parametrize(("excess", "error", "is_held"), [(0.03, 0.01, True), (0.01, 0.01, False), (-0.1, 0.01, False)])
 def test_the_veto_asks_for_one_and_a_half_standard_errors(excess: float, error: float, is_held: bool) -> None:
-    assert next_veto(excess, error, 3, 2) == Veto(is_held, excess, error, 3, 2)
+    assert next_veto(LENIENT, excess, error, 3, 2) == Veto(is_held, excess, error, 3, 2)
 
 
 def test_where_nothing_can_be_compared_there_is_no_veto() -> None:
-    assert not next_veto(float("nan"), float("nan"), 1, 1).is_held
+    assert not next_veto(LENIENT, float("nan"), float("nan"), 1, 1).is_held
 
 
 class AlwaysWorse(GaussianNB):

@@ -1,13 +1,22 @@
-"""The verdict: its evidence by hand, and each rule at its limit."""
+"""The verdict: its evidence by hand, each rule at its limit, and which of the three answers decides."""
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from accous.diagnostics.answers import worst
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.diagnostics.trust import (
     FEWEST_ROWS,
     LARGEST_ERROR,
     LARGEST_OUT_OF_BOUND,
+    NO_CHECKS,
     SMALLEST_MEAN,
+    VERDICTS,
+    Checks,
     Trust,
     WeightEvidence,
     judge,
@@ -18,11 +27,20 @@ GOOD = WeightEvidence(
 )
 
 
-def verdict_of(**changes: float) -> Trust:
+# A backtest in which adaptation helped and estimates met the truth, and recent rows that the reference covers.
+COVERED = Coverage(500, 0.05, 0.3)
+HELPED = replace(NO_EVIDENCE, n_looks=12, drift=0.3, gain=-0.02)
+MISSED = replace(HELPED, fixed=replace(HELPED.fixed, shift=0.06))
+ALL_YES = Checks(coverage=COVERED, evidence=HELPED)
+
+
+def verdict_of(checks: Checks = ALL_YES, **changes: Any) -> Trust:
     evidence = {name: changes.pop(name) for name in vars(GOOD).keys() & changes.keys()}
-    given = {"share_out_of_bound": 0.01, "exponent": 1.0, "is_vetoed": False, "standard_error": 0.01} | changes
-    error = given.pop("standard_error")
-    return judge(WeightEvidence(**vars(GOOD) | evidence), excess=(-0.02, error), **given)
+    given = {"share_out_of_bound": 0.01, "exponent": 1.0, "is_vetoed": False, "excess": (-0.03, 0.01)} | changes
+    interval = (0.1, 0.05, 0.15)
+    return judge(
+        WeightEvidence(**vars(GOOD) | evidence), interval=interval, guard="It says so.", checks=checks, **given
+    )
 
 
 def test_evidence_by_hand() -> None:
@@ -48,19 +66,39 @@ def test_base_weights_count() -> None:
         ({"mean_weight": SMALLEST_MEAN}, "good"),
         ({"mean_weight": SMALLEST_MEAN - 0.01}, "no overlap"),
         ({"effective_sample_size": FEWEST_ROWS - 1.0}, "no overlap"),
-        ({"standard_error": LARGEST_ERROR}, "good"),
-        ({"standard_error": LARGEST_ERROR + 0.001}, "thin"),
-        ({"standard_error": float("nan")}, "good"),
-        ({"standard_error": LARGEST_ERROR + 0.001, "mean_weight": 0.1}, "no overlap"),
+        ({"excess": (-0.2, LARGEST_ERROR)}, "good"),
+        ({"excess": (-0.2, LARGEST_ERROR + 0.001)}, "thin"),
+        ({"excess": (-0.2, LARGEST_ERROR + 0.001), "mean_weight": 0.1}, "no overlap"),
+        ({"excess": (float("nan"), float("nan"))}, "not verified"),
+        ({"excess": (-0.005, 0.001)}, "not verified"),
+        ({"is_vetoed": True}, "not verified"),
+        ({"is_vetoed": True, "excess": (0.03, 0.01)}, "contradicted"),
+        ({"exponent": 0.0}, "not verified"),
+        ({"checks": NO_CHECKS}, "not verified"),
+        ({"checks": NO_CHECKS, "excess": (-0.2, LARGEST_ERROR + 0.001)}, "thin"),
+        ({"checks": replace(ALL_YES, coverage=replace(COVERED, share_outside=0.2))}, "not verified"),
+        ({"checks": replace(ALL_YES, coverage=replace(COVERED, share_outside=0.4))}, "no overlap"),
+        ({"checks": replace(ALL_YES, evidence=replace(HELPED, gain=0.01))}, "not verified"),
+        (
+            {"checks": replace(ALL_YES, evidence=MISSED)},
+            "contradicted",
+        ),
     ],
 )
-def test_rules(changes: dict[str, float], verdict: str) -> None:
+def test_rules(changes: dict[str, Any], verdict: str) -> None:
     trust = verdict_of(**changes)
     assert trust.verdict == verdict
+    assert verdict in VERDICTS
     assert trust.reason.endswith(".")
+    answers = [trust.inputs, trust.predictions, trust.adaptation]
+    assert (verdict == "good") <= all(each.answer == "yes" for each in answers)
+    if verdict not in ("thin", "no overlap"):
+        assert trust.reason == worst(answers).sentence
 
 
-def test_the_reason_says_that_nothing_moved_and_that_there_is_a_veto() -> None:
-    assert "No shift" in verdict_of(exponent=0.0).reason
-    assert "so the fixed model makes the predictions" in verdict_of(is_vetoed=True).reason
-    assert "effective rows" in verdict_of().reason
+def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a_veto() -> None:
+    assert "No shift" in verdict_of(exponent=0.0).adaptation.sentence
+    assert verdict_of(is_vetoed=True).adaptation.sentence == "It says so."
+    worse = verdict_of(is_vetoed=True, excess=(0.03, 0.01)).adaptation
+    assert "so the fixed model makes the predictions" in worse.sentence
+    assert "effective rows" in verdict_of(excess=(-0.2, 0.07)).reason

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.classifier.fallback import VETO_STANDARD_ERRORS
+from accous.classifier.guard import VETO_STANDARD_ERRORS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.ratio.base import RatioEstimator

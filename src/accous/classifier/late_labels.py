@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,6 +40,9 @@ class LateLabelling:
 
         @property
         def risk_(self) -> RiskEstimate:  # noqa: D102
+            ...
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
             ...
 
         def _require_fitted(self, attribute: str) -> None: ...
@@ -113,9 +117,10 @@ class LateLabelling:
 
     def add_judged_rows(self, rows: JudgedRows) -> None:
         """Count labelled rows that were already compared with their predictions."""
-        labels = (self.state_.late_labels or LateLabels()).after(rows)
-        kept = {name: value for name, value in self.state_.cache.items() if name in _FREE_OF_LABELS}
-        self.state_ = replace(self.state_, late_labels=labels, cache=kept)
+        with self.turn():
+            labels = (self.state_.late_labels or LateLabels()).after(rows)
+            kept = {name: value for name, value in self.state_.cache.items() if name in _FREE_OF_LABELS}
+            self.state_ = replace(self.state_, late_labels=labels, cache=kept)
 
     def _errors(self, predictor: Any, rows: Any, labels: list[Any], predicted: Any, name: str) -> BoolArray:
         found = (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
-from accous.classifier.erm import LogisticErm
+from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError, TrapWarning
 
@@ -26,16 +26,24 @@ class TimeHalves:
     the rows lie outside what either half has seen.
     """
 
-    def __init__(self, X: FloatArray, labels: IntArray, classes: NDArray[Any], C: float, order: IntArray) -> None:
-        self._parts = (X, labels, classes, C, order)
+    def __init__(
+        self,
+        X: FloatArray,
+        labels: IntArray,
+        classes: NDArray[Any],
+        C: float,
+        scales: FloatArray | None,
+        order: IntArray,
+    ) -> None:
+        self._parts = (X, labels, classes, C, scales, order)
 
     @cached_property
     def _predictors(self) -> list[Any] | None:
-        X, labels, classes, C, order = self._parts
+        X, labels, classes, C, scales, order = self._parts
         halves = np.array_split(order, 2)
         if any(len(np.unique(labels[rows])) < len(classes) for rows in halves):
             return None
-        erms = (LogisticErm(X[rows], labels[rows], classes, C) for rows in halves)
+        erms = (LogisticErm(X[rows], labels[rows], classes, C, scales) for rows in halves)
         with one_blas_thread():
             return [erm.fit(np.ones(len(rows)), None) for erm, rows in zip(erms, halves, strict=True)]
 
@@ -58,6 +66,8 @@ class Verification:
     classes_: NDArray[Any]
     estimator: Any
     C: float
+    standardize: bool
+    base_weight_: FloatArray
 
     @property
     def _evidence(self) -> Evidence | None:
@@ -92,7 +102,9 @@ class Verification:
         if self.time_order_ is None or self.estimator is not None:
             self.halves_ = None
         else:
-            self.halves_ = TimeHalves(self.reference_, self.labels_, self.classes_, float(self.C), self.time_order_)
+            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
+            parts = (self.reference_, self.labels_, self.classes_, float(self.C), scales, self.time_order_)
+            self.halves_ = TimeHalves(*parts)
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""

@@ -45,7 +45,7 @@ class Look:
         Half-widths of their intervals, which account for sampling alone.
     drift : float
         Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
-        reference.
+        reference. NaN after fewer than 50 rows.
     """
 
     n_reference: int
@@ -91,7 +91,8 @@ class Evidence:
     n_looks : int
     fixed, adapted : Residuals
     drift : float
-        Mean strength of the drift inside the reference.
+        Mean strength of the drift inside the reference, over the looks that have enough rows to measure it; 0 if none
+        has.
     gain : float
         Mean error of the adapted minus that of the fixed predictor; below 0, adaptation helped.
     """
@@ -135,11 +136,12 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
         )
         for name in ("fixed", "adapted")
     )
+    drifts = [look.drift for look in known if math.isfinite(look.drift)]
     return Evidence(
         n_looks=len(known),
         fixed=fixed,
         adapted=adapted,
-        drift=float(column("drift").mean()),
+        drift=float(np.mean(drifts)) if drifts else 0.0,
         gain=float((column("error_adapted") - column("error_fixed")).mean()),
     )
 
@@ -196,7 +198,7 @@ def widen(
         Strength of the drift now, and inside the reference.
     disagreement : float
 
-    A drift or a disagreement that is NaN counts as 0.
+    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown.
 
     Examples
     --------
@@ -206,6 +208,8 @@ def widen(
     [0.1, 0.041, 0.42]
     """
     estimate, low, high = interval
+    if math.isnan(estimate):
+        return interval
     half_width = max(high - estimate, estimate - low)
     drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))
     upward = (

@@ -1,0 +1,240 @@
+"""The three answers: every rule at its limit, and that nothing is claimed which labels do not support."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accous.diagnostics.answers import (
+    ANSWERS,
+    CLEAR_GAIN,
+    COVERED,
+    FEWEST_LABELS,
+    FEWEST_RECENT_ROWS,
+    LARGEST_SHIFT,
+    LARGEST_UNEXPLAINED,
+    NARROW,
+    NOT_COVERED,
+    Answer,
+    answer_adaptation,
+    answer_inputs,
+    answer_predictions,
+    worst,
+)
+from accous.diagnostics.coverage import Coverage, Finding
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.measured import MeasuredError
+
+NAN = float("nan")
+WITHIN = Coverage(500, 0.05, 0.3)
+HELPED = replace(NO_EVIDENCE, n_looks=12, drift=0.3, gain=-0.02)
+LABELS = MeasuredError(
+    n_labelled=1000,
+    error=0.1,
+    error_low=0.08,
+    error_high=0.12,
+    error_fixed=0.1,
+    estimated=0.11,
+    excess=-0.01,
+    contradicts=False,
+    is_alarmed=False,
+    unseen_classes={},
+    concept_changed="no",
+    sentence="The labels say so.",
+)
+MOVED = Finding("age", "outside", 0.4, 0.01, "40% of the values of 'age' lie outside the reference.")
+
+
+# --- inputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("coverage", "no_overlap", "answer"),
+    [
+        (None, None, "not known"),
+        (None, "No overlap.", "no"),
+        (replace(WITHIN, n_rows=FEWEST_RECENT_ROWS - 1), None, "not known"),
+        (replace(WITHIN, n_rows=FEWEST_RECENT_ROWS - 1), "No overlap.", "no"),
+        (replace(WITHIN, n_rows=FEWEST_RECENT_ROWS), None, "yes"),
+        (WITHIN, "No overlap.", "no"),
+        (replace(WITHIN, columns=(MOVED,)), None, "no"),
+        (replace(WITHIN, share_outside=COVERED), None, "yes"),
+        (replace(WITHIN, share_outside=COVERED + 0.001), None, "not known"),
+        (replace(WITHIN, share_outside=NOT_COVERED), None, "not known"),
+        (replace(WITHIN, share_outside=NOT_COVERED + 0.001), None, "no"),
+        (replace(WITHIN, share_outside=NAN), None, "not known"),
+    ],
+)
+def test_inputs(coverage: Coverage | None, no_overlap: str | None, answer: str) -> None:
+    assert answer_inputs(coverage, no_overlap).answer == answer
+
+
+def test_the_answer_about_inputs_names_what_it_rests_on() -> None:
+    assert answer_inputs(replace(WITHIN, columns=(MOVED,)), None).sentence == MOVED.sentence
+    assert answer_inputs(WITHIN, "No overlap.").sentence == "No overlap."
+    assert "have moved" in answer_inputs(WITHIN, None).sentence
+    assert "have hardly moved" in answer_inputs(replace(WITHIN, drift_strength=0.05), None).sentence
+    assert answer_inputs(WITHIN, None).evidence == {"share_outside": 0.05, "drift_strength": 0.3}
+
+
+# --- adaptation ---------------------------------------------------------------------------------------------
+
+
+def adaptation(**changes: Any) -> Answer:
+    given_by_default: dict[str, Any] = {
+        "excess": (-0.03, 0.01),
+        "exponent": 1.0,
+        "is_held": False,
+        "guard": "The guard says so.",
+        "evidence": HELPED,
+        "measured": None,
+    }
+    return answer_adaptation(**given_by_default | changes)
+
+
+def unexplained(by: float) -> Evidence:
+    return replace(HELPED, fixed=replace(HELPED.fixed, unexplained=by))
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({}, "yes"),
+        ({"evidence": None}, "not known"),
+        ({"exponent": 0.0}, "not known"),
+        ({"is_held": True}, "not known"),
+        ({"is_held": True, "excess": (0.021, 0.01)}, "no"),
+        ({"is_held": True, "excess": (0.02, 0.01)}, "not known"),
+        ({"excess": (-CLEAR_GAIN, 0.0)}, "not known"),
+        ({"excess": (-CLEAR_GAIN - 0.001, 0.0)}, "yes"),
+        ({"excess": (-0.03, 0.0151)}, "not known"),
+        ({"excess": (NAN, NAN)}, "not known"),
+        ({"evidence": replace(HELPED, gain=0.0)}, "not known"),
+        ({"evidence": unexplained(LARGEST_UNEXPLAINED)}, "not known"),
+        ({"evidence": unexplained(LARGEST_UNEXPLAINED - 0.001)}, "yes"),
+        # Labels decide where they show a difference, and only there.
+        ({"measured": replace(LABELS, error_fixed=0.05)}, "no"),
+        ({"measured": replace(LABELS, error_fixed=0.15), "evidence": None}, "yes"),
+        ({"measured": replace(LABELS, error_fixed=0.101), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, error_fixed=NAN), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, error_fixed=0.9, n_labelled=FEWEST_LABELS - 1), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, error_fixed=0.05), "exponent": 0.0}, "no"),
+    ],
+)
+def test_adaptation(changes: dict[str, Any], answer: str) -> None:
+    found = adaptation(**changes)
+    assert found.answer == answer
+    assert found.sentence.endswith(".")
+
+
+def test_a_difference_on_labelled_rows_needs_two_standard_errors() -> None:
+    """A gap of g on n rows with at least the share g of them different has a standard error of sqrt(g / n)."""
+    assert adaptation(measured=replace(LABELS, error_fixed=0.104 + 1e-6), evidence=None).answer == "yes"
+    assert adaptation(measured=replace(LABELS, error_fixed=0.104 - 1e-6), evidence=None).answer == "not known"
+
+
+# --- predictions --------------------------------------------------------------------------------------------
+
+
+def predictions(interval: tuple[float, float, float] = (0.1, 0.05, 0.15), **changes: Any) -> Answer:
+    given_by_default: dict[str, Any] = {"coverage": WITHIN, "evidence": HELPED, "measured": None}
+    return answer_predictions(interval, **given_by_default | changes)
+
+
+def shifted(by: float) -> Evidence:
+    return replace(HELPED, fixed=replace(HELPED.fixed, shift=by))
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({}, "yes"),
+        ({"evidence": None}, "not known"),
+        ({"evidence": shifted(LARGEST_SHIFT)}, "no"),
+        ({"evidence": shifted(LARGEST_SHIFT - 0.001)}, "yes"),
+        ({"interval": (NAN, NAN, NAN)}, "not known"),
+        ({"interval": (0.1, 0.1 - NARROW + 1e-9, 0.1 + NARROW - 1e-9)}, "yes"),
+        ({"interval": (0.1, 0.1, 0.1 + NARROW + 1e-9)}, "not known"),
+        ({"interval": (0.3, 0.3 - NARROW - 1e-9, 0.3)}, "not known"),
+        ({"coverage": None}, "not known"),
+        ({"coverage": replace(WITHIN, n_rows=FEWEST_RECENT_ROWS - 1)}, "not known"),
+        ({"coverage": replace(WITHIN, share_outside=COVERED + 0.001)}, "not known"),
+        ({"coverage": replace(WITHIN, share_outside=NAN)}, "not known"),
+        # Labels come first.
+        ({"measured": replace(LABELS, contradicts=True)}, "no"),
+        ({"measured": LABELS, "evidence": None}, "yes"),
+        ({"measured": LABELS, "evidence": shifted(0.2)}, "yes"),
+        ({"measured": replace(LABELS, error=0.16, error_high=0.18), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, error_high=0.19), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, n_labelled=FEWEST_LABELS - 1), "evidence": None}, "not known"),
+    ],
+)
+def test_predictions(changes: dict[str, Any], answer: str) -> None:
+    assert predictions(**changes).answer == answer
+
+
+def test_an_interval_that_says_nothing_is_not_given_as_one() -> None:
+    assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4)).sentence
+    assert "further than the backtest can speak for" in predictions((0.3, 0.1, 0.7)).sentence
+
+
+# --- nothing is claimed without labels of the user ----------------------------------------------------------
+
+shares = st.floats(0.0, 1.0)
+maybe_nan = shares | st.just(NAN)
+coverages = st.none() | st.builds(Coverage, st.integers(0, 500), maybe_nan, maybe_nan)
+
+
+@given(
+    coverage=coverages,
+    interval=st.tuples(maybe_nan, maybe_nan, maybe_nan),
+    excess=st.tuples(st.floats(-1.0, 1.0) | st.just(NAN), maybe_nan),
+    exponent=st.sampled_from([0.0, 0.5, 1.0]),
+    is_held=st.booleans(),
+)
+def test_without_backtest_and_labels_no_answer_about_adaptation_or_predictions_is_yes(
+    coverage: Coverage | None,
+    interval: tuple[float, float, float],
+    excess: tuple[float, float],
+    exponent: float,
+    is_held: bool,
+) -> None:
+    found = adaptation(excess=excess, exponent=exponent, is_held=is_held, evidence=None)
+    assert found.answer != "yes"
+    assert predictions(interval, coverage=coverage, evidence=None).answer == "not known"
+
+
+residuals = st.builds(Residuals, shift=shares, spread=shares, spread_down=shares, unexplained=shares)
+evidences = st.builds(
+    Evidence, n_looks=st.integers(1, 20), fixed=residuals, adapted=residuals, drift=shares, gain=st.floats(-1.0, 1.0)
+)
+
+
+@given(evidence=evidences, coverage=coverages, interval=st.tuples(shares, shares, shares))
+def test_yes_about_predictions_needs_a_narrow_interval_and_a_backtest_that_held(
+    evidence: Evidence, coverage: Coverage | None, interval: tuple[float, float, float]
+) -> None:
+    estimate, low, high = interval
+    if predictions(interval, coverage=coverage, evidence=evidence).answer == "yes":
+        assert evidence.fixed.shift < LARGEST_SHIFT
+        assert high - estimate <= NARROW
+        assert estimate - low <= NARROW
+        assert coverage is not None
+        assert coverage.share_outside <= COVERED
+
+
+@given(evidence=evidences, gap=st.floats(-0.5, 0.5))
+def test_labels_that_contradict_are_never_outvoted(evidence: Evidence, gap: float) -> None:
+    measured = replace(LABELS, contradicts=True, error=0.5, error_fixed=0.5 - gap)
+    assert predictions(evidence=evidence, measured=measured).answer == "no"
+    if gap > 0.1:
+        assert adaptation(evidence=evidence, measured=measured).answer == "no"
+
+
+@given(st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=5))
+def test_the_worst_answer_is_the_first_of_the_worst_kind(words: list[str]) -> None:
+    answers = [Answer(word, f"Number {number}.") for number, word in enumerate(words)]
+    expected = next(kind for kind in ("no", "not known", "yes") if kind in words)
+    assert worst(answers) == answers[words.index(expected)]
