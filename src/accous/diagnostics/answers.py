@@ -182,5 +182,6 @@ def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
     is_exact = measured.n_labelled >= FEWEST_LABELS and measured.error_high - measured.error_low <= LABELS_EXACT
     if not is_exact or math.isnan(measured.excess):
         return None
-    sentence = f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%} where {measured.estimated:.1%} was estimated."
+    labels = f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%}"
+    sentence = f"{labels} where {measured.estimated:.1%} was estimated."
     return Answer("yes" if abs(measured.excess) <= CLOSE else "no", sentence, numbers)

@@ -158,7 +158,7 @@ def _make_figure(height: float = 3.6, n_panels: int = 0) -> tuple[Any, Any]:
     except ImportError as error:
         raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'accous[plot]'.") from error
     figure = Figure(figsize=(8.0, height), layout="constrained", dpi=120)
-    axes = figure.subplots(max(1, n_panels), 1, sharex=True, squeeze=False)[:, 0]
+    axes = figure.subplots(max(1, n_panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for each in axes:
         each.spines[["top", "right"]].set_visible(False)
     return figure, axes if n_panels else axes[0]
