@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm
+from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.late_labels import LateLabelling
@@ -47,7 +48,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class AdaptiveClassifier(LearnedAttributes, LateLabelling, Monitoring, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(LearnedAttributes, LateLabelling, Extending, Monitoring, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
