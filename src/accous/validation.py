@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import _num_samples, validate_data
 from accous.arrays import FloatArray
 from accous.exceptions import DataError
 
-__all__ = ["column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
+__all__ = ["append_rows", "column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
 
 _LARGEST_REFERENCE_VALUE = 1e150
 _FEW_VALUES = 64
@@ -47,6 +48,20 @@ def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int =
 def count_rows(X: Any) -> int:
     """Return the number of rows of an array, frame or sparse matrix."""
     return X.shape[0] if type(X) is np.ndarray and X.ndim else int(_num_samples(X))
+
+
+def append_rows(rows: Any, more: Any) -> Any:
+    """Return both as one, of the kind of the first: arrays, sparse matrices, or frames of pandas or polars."""
+    if isinstance(rows, np.ndarray):
+        return np.concatenate((rows, np.asarray(more)))
+    if hasattr(rows, "tocsr"):
+        from scipy.sparse import vstack
+
+        return vstack((rows, more), format=rows.format)
+    if type(rows) is not type(more):
+        raise DataError(f"The reference is a {type(rows).__name__}, so X must be one too, got a {type(more).__name__}.")
+    library = import_module(type(rows).__module__.partition(".")[0])
+    return own_copy(library.concat([rows, more], **({"ignore_index": True} if hasattr(rows, "iloc") else {})), None)
 
 
 def own_copy(rows: Any, X: Any) -> Any:

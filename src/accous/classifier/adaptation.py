@@ -16,6 +16,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
 from accous.classifier.events import log_events
+from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
@@ -54,7 +55,15 @@ def _estimator_has(method: str) -> Any:
 
 
 class AdaptiveClassifier(
-    LearnedAttributes, TakesTurns, Verification, LateLabelling, Monitoring, Covering, ClassifierMixin, BaseEstimator
+    LearnedAttributes,
+    TakesTurns,
+    Verification,
+    LateLabelling,
+    Extending,
+    Monitoring,
+    Covering,
+    ClassifierMixin,
+    BaseEstimator,
 ):
     r"""A classifier that adapts to drifting inputs without labels.
 

@@ -56,6 +56,10 @@ class Watch:
             return float("nan")
         return self.n_recent_out / self.n_recent if self.n_recent else 0.0
 
+    def on_other_reference(self) -> Watch:
+        """Return the same watch without what was computed for the rows of an earlier reference."""
+        return self if self.log is None else replace(self, log=replace(self.log, settled_weights=None))
+
 
 def start_watch(ratio: Any, n_features: int) -> Watch:
     """Return a watch that has observed nothing yet."""

@@ -52,7 +52,9 @@ def read_late_labels(y: Any, n_rows: int) -> list[Any]:
 
 def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
     """Return one value for each row, as plain values; ``name`` is the argument's, for the error."""
-    values = column_or_1d(predicted, warn=True)
+    # scikit-learn's check costs more than counting a few rows.
+    is_plain = type(predicted) is np.ndarray and predicted.ndim == 1
+    values = predicted if is_plain else column_or_1d(predicted, warn=True)
     if len(values) != n_rows:
         raise DataError(f"{name} has {len(values)} values for {n_rows} rows (inconsistent numbers of samples).")
     found: list[Any] = values.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -71,6 +72,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     - ``history_in_use``: how many past rounds the ratio is based on.
     - ``learner_ratios``: ratios from the members of an ensemble; they widen the interval around the estimated error.
     - ``comparison_features``: features in which labelled rows are compared with the reference.
+    - ``on_reference``: how to go on when the reference grows; by default the estimator starts again.
     - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need. The file records only the
       class name and the parameters: give an estimator with the same ones again, ``accous.load(path, ratio=MyRatio())``.
 
@@ -197,6 +199,20 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray] | None:
         """Return features of ``X`` and of the reference for comparing their densities, or None."""
         return None
+
+    def on_reference(self, rows: Any) -> Self:
+        """Return an estimator that goes on with another reference; this one starts again, and forgets all batches.
+
+        Parameters
+        ----------
+        rows : rows as ``read`` returns them
+            The new reference; it is not copied.
+        """
+        other = copy(self)
+        with one_blas_thread():
+            other._start(rows)
+        other.reference_ = rows
+        return other
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return everything learned besides the reference, as nested dicts and lists of arrays, numbers and strings."""

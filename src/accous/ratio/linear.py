@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -143,7 +144,7 @@ class LinearRatio(RatioEstimator):
     def _start(self, X: Any) -> None:
         self._check_parameters()
         row_map = fit_map(self._resolve_feature_map(), X, self.random_state)
-        self._start_with(row_map, self._choose_rows(count_rows(X)), X)
+        self._start_with(row_map, self._choose_rows(count_rows(X)), X, self.feature_bound)
 
     def _choose_rows(self, n_reference: int) -> IntArray | None:
         """Return the reference rows that gradients are summed over, or None for all of them."""
@@ -152,14 +153,16 @@ class LinearRatio(RatioEstimator):
         chosen = check_random_state(self.random_state).choice(n_reference, int(self.max_reference), replace=False)
         return np.sort(chosen).astype(np.int64)
 
-    def _start_with(self, row_map: RowMap, gradient_indices: IntArray | None, X: Any) -> None:
+    def _start_with(
+        self, row_map: RowMap, gradient_indices: IntArray | None, X: Any, feature_bound: float | None
+    ) -> None:
         self.loss_ = LOSSES[self.loss].make(float(self.max_ratio))
         self.features_, features = fit_features(
             row_map,
             X,
             fit_intercept=bool(self.fit_intercept),
             is_intercept_bounded=self.loss_.neutral_score == 0.0,
-            feature_bound=self.feature_bound,
+            feature_bound=feature_bound,
             scale_features=bool(self.scale_features),
         )
         is_single = self.dtype == "float32"
@@ -190,10 +193,26 @@ class LinearRatio(RatioEstimator):
         neutral.setflags(write=False)
         return neutral
 
+    def on_reference(self, rows: Any) -> Self:
+        """Return an estimator that goes on with another reference: same theta, same learners, same scaling."""
+        if not self.reads_numbers:
+            raise ParameterError(
+                "The reference cannot grow with a transformer as feature_map, which is fitted again on the reference "
+                "when a model is loaded: use one of the built-in feature maps."
+            )
+        other = copy(self)
+        with one_blas_thread():
+            indices = self._choose_rows(count_rows(rows))
+            other._start_with(self.features_.row_map, indices, rows, self.features_.bound)
+        other.state_, other.step_size_ = self.state_, self.step_size_
+        other.n_out_of_bound_, other.reference_ = self.n_out_of_bound_, rows
+        return other
+
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without the reference, as nested dicts of arrays and numbers."""
         return {
             "row_map": map_to_plain(self.features_.row_map),
+            "feature_bound": self.features_.bound,
             "gradient_indices": self.gradient_indices_,
             "step_size": self.step_size_,
             "n_out_of_bound": self.n_out_of_bound_,
@@ -203,7 +222,8 @@ class LinearRatio(RatioEstimator):
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
-        self._start_with(row_map, plain["gradient_indices"], X)
+        # The first folders do not have the bound: it is that of their reference, which never grew.
+        self._start_with(row_map, plain["gradient_indices"], X, plain.get("feature_bound", self.feature_bound))
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])

@@ -1,0 +1,182 @@
+"""Labelled rows that join the reference later, so that a classifier recovers when P(y | x) has changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import column_or_1d
+
+from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.erm import WeightedErm
+from accous.classifier.fallback import Fallback, FixedModel, compare, next_veto
+from accous.classifier.labels import read_base_weights, read_labels
+from accous.classifier.round import RoundRules, weigh
+from accous.diagnostics.weights import temper
+from accous.exceptions import DataError
+from accous.parameters import require_choice, require_integer
+from accous.ratio.base import RatioEstimator, unchanged_on_failure
+from accous.validation import append_rows, count_rows, own_copy
+
+__all__ = ["Extending", "rows_to_keep"]
+
+FEWEST_PER_CLASS = 5
+"""Rows of each class that never leave the reference: leaving rows out of a fit needs that many."""
+
+
+class Extending:
+    """What lets the reference of an `accous.AdaptiveClassifier` grow."""
+
+    state_: Any
+    erm_: WeightedErm
+    fixed_: FixedModel
+    rules_: RoundRules
+    classes_: NDArray[Any]
+    labels_: IntArray
+    base_weight_: FloatArray
+    reference_: Any
+
+    if TYPE_CHECKING:
+
+        def _require_fitted(self, attribute: str) -> None: ...
+
+        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
+
+        def _make_erm(self, labels: NDArray[Any]) -> WeightedErm: ...
+
+        def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
+
+    def extend(
+        self, X: Any, y: Any, sample_weight: Any = None, *, max_reference: int | None = None, drop: str = "oldest"
+    ) -> Self:
+        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
+
+        Use it when late labels show that P(y | x) has changed, which no weighting of the old reference can correct.
+        Call ``observe`` first if the same labels are to be measured: afterwards the model has seen them.
+
+        The ratio keeps its theta, its learners and the scaling of the first fit, and counts the new rows as reference
+        from now on. One-step ratios, and your own unless it implements ``on_reference``, start again with the next
+        batch. The adapted predictor is fitted at once. The fixed predictor becomes the fit on the new reference without
+        importance weights, so it is still what the adaptation is compared with. What ``measured_`` counted before
+        counts for 50 rows at most, because it is about earlier predictors. Labels may be new classes; predictions then
+        have these classes too.
+
+        If anything fails, the model stays as it was. Do not call it while another thread uses the model.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            An empty one changes nothing.
+        y : array of shape (n_rows,)
+            Of the type of ``classes_``.
+        sample_weight : array of shape (n_rows,), optional
+            Base weights of the new rows. None gives each the mean base weight of the reference.
+        max_reference : int, optional
+            Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
+            the old rows leave sooner after an abrupt change.
+        drop : {"oldest", "least weight"}, default="oldest"
+            Which rows leave if there are more: those that joined first, or those with the smallest importance weights
+            now. Five rows of each class always stay.
+        """
+        self._require_fitted("state_")
+        require_choice("drop", drop, ("oldest", "least weight"))
+        if max_reference is not None:
+            require_integer("max_reference", max_reference, at_least=2, or_else=" or None")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return self
+        limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
+        with unchanged_on_failure(self), one_blas_thread():
+            labels = self._join_labels(y, count_rows(rows))
+            base = self._join_weights(sample_weight, count_rows(rows))
+            ratio = self.state_.ratio
+            of_ratio = append_rows(ratio.reference_, ratio.read(X))
+            self.classes_, numbers = read_labels(labels, len(labels), reader=type(self).__name__)
+            ages = np.arange(len(labels), dtype=np.float64)
+            if drop == "least weight":
+                ages = base * np.asarray(ratio.on_reference(of_ratio).reference_ratio_, dtype=np.float64)
+            kept = rows_to_keep(numbers, ages, limit)
+            self.reference_ = _take(append_rows(self.reference_, rows), kept)
+            self.labels_, self.base_weight_ = numbers[kept], base[kept]
+            self._fit_again(ratio.on_reference(_take(of_ratio, kept)))
+        return self
+
+    def _fit_again(self, ratio: RatioEstimator) -> None:
+        """Fit both predictors on the new reference; the ratio and the rounds go on."""
+        before = self.state_
+        self.erm_ = self._make_erm(self.classes_[self.labels_])
+        fixed = self.erm_.fit(self.base_weight_, None)
+        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
+        self.rules_ = rules = self._make_rules(ratio)
+        tempering = before.fallback.tempering
+        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+        weights = weigh(rules, temper(ratios, tempering.exponent) if rules.has_fallback else ratios, self.base_weight_)
+        estimator, fitted_weights, excess = fixed, self.base_weight_, (0.0, 0.0)
+        if not (rules.has_fallback and tempering.exponent == 0.0):
+            estimator, fitted_weights = self.erm_.fit(weights, None), weights
+            if rules.has_fallback and ratio.keeps_record:
+                excess = compare(self.erm_, self.fixed_, self.labels_, weights, (estimator, weights))
+        n_refits = before.n_refits + 1
+        names = frozenset(str(each) for each in self.classes_.tolist())
+        self.state_ = replace(
+            before,
+            ratio=ratio,
+            weights=weights,
+            estimator=estimator,
+            fitted_weights=fitted_weights,
+            n_refits=n_refits,
+            last_refit=before.n_rounds,
+            fallback=Fallback(tempering, next_veto(*excess, before.n_rounds, n_refits)),
+            watch=before.watch.on_other_reference(),
+            late_labels=None if before.late_labels is None else before.late_labels.after_refit(names),
+            cache={},
+        )
+
+    def _join_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Return the labels of the reference and the new ones, of one type."""
+        new = column_or_1d(y, warn=True)
+        if len(new) != n_rows:
+            raise DataError(f"X has {n_rows} rows but y has {len(new)} labels (inconsistent numbers of samples).")
+        old = self.classes_[self.labels_]
+        is_same_kind = all(each.dtype.kind in "biuf" for each in (old, new)) or old.dtype.kind == new.dtype.kind
+        if not is_same_kind:
+            raise DataError(
+                f"y holds values of type {new.dtype}, but the classes are of type {old.dtype}: convert y to that type."
+            )
+        if old.dtype.kind in "biu" and new.dtype.kind in "biuf" and np.array_equal(new, new.astype(old.dtype)):
+            new = new.astype(old.dtype)
+        return np.concatenate((old, new))
+
+    def _join_weights(self, sample_weight: Any, n_rows: int) -> FloatArray:
+        if sample_weight is None:
+            return np.concatenate((self.base_weight_, np.full(n_rows, self.base_weight_.mean())))
+        return np.concatenate((self.base_weight_, read_base_weights(sample_weight, n_rows)))
+
+
+def _take(rows: Any, kept: IntArray) -> Any:
+    return own_copy(_safe_indexing(rows, kept), None)
+
+
+def rows_to_keep(labels: IntArray, values: FloatArray, limit: int) -> IntArray:
+    """Return the rows with the largest values, at most ``limit``, in their order; five of each class always stay.
+
+    Examples
+    --------
+    >>> rows_to_keep(np.array([0, 1, 0, 1, 0, 1]), np.arange(6.0), 4)
+    array([0, 1, 2, 3, 4, 5])
+    >>> rows_to_keep(np.zeros(8, dtype=int), np.arange(8.0), 6)
+    array([2, 3, 4, 5, 6, 7])
+    """
+    if len(labels) <= limit:
+        return np.arange(len(labels), dtype=np.int64)
+    best_first = np.argsort(-values, kind="stable")
+    is_kept = np.zeros(len(labels), dtype=bool)
+    for number in np.unique(labels):
+        is_kept[best_first[labels[best_first] == number][:FEWEST_PER_CLASS]] = True
+    others = best_first[~is_kept[best_first]]
+    is_kept[others[: max(0, limit - int(is_kept.sum()))]] = True
+    return np.flatnonzero(is_kept)
