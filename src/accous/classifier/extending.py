@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -50,6 +51,12 @@ class Extending:
 
         def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
 
+        def _extend_order(self, n_rows: int, kept: IntArray) -> None: ...
+
+        def _split_in_halves(self) -> None: ...
+
+        def turn(self) -> AbstractContextManager[Any]: ...
+
     def extend(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_reference: int | None = None, drop: str = "oldest"
     ) -> Self:
@@ -65,7 +72,8 @@ class Extending:
         counts for 50 rows at most, because it is about earlier predictors. Labels may be new classes; predictions then
         have these classes too.
 
-        If anything fails, the model stays as it was. Do not call it while another thread uses the model.
+        The backtest stays that of the first reference. If anything fails, the model stays as it was. Threads that learn
+        wait meanwhile; do not predict with the model from another thread.
 
         Parameters
         ----------
@@ -90,7 +98,7 @@ class Extending:
         if count_rows(rows) == 0:
             return self
         limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
-        with unchanged_on_failure(self), one_blas_thread():
+        with self.turn(), unchanged_on_failure(self), one_blas_thread():
             labels = self._join_labels(y, count_rows(rows))
             base = self._join_weights(sample_weight, count_rows(rows))
             ratio = self.state_.ratio
@@ -100,8 +108,10 @@ class Extending:
             if drop == "least weight":
                 ages = base * np.asarray(ratio.on_reference(of_ratio).reference_ratio_, dtype=np.float64)
             kept = rows_to_keep(numbers, ages, limit)
+            self._extend_order(len(numbers), kept)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.labels_, self.base_weight_ = numbers[kept], base[kept]
+            self._split_in_halves()
             self._fit_again(ratio.on_reference(_take(of_ratio, kept)))
         return self
 
@@ -130,7 +140,7 @@ class Extending:
             fitted_weights=fitted_weights,
             n_refits=n_refits,
             last_refit=before.n_rounds,
-            fallback=Fallback(tempering, next_veto(*excess, before.n_rounds, n_refits)),
+            fallback=Fallback(tempering, next_veto(rules.guard, *excess, before.n_rounds, n_refits)),
             watch=before.watch.on_other_reference(),
             late_labels=None if before.late_labels is None else before.late_labels.after_refit(names),
             cache={},

@@ -106,6 +106,15 @@ class Verification:
             parts = (self.reference_, self.labels_, self.classes_, float(self.C), scales, self.time_order_)
             self.halves_ = TimeHalves(*parts)
 
+    def _extend_order(self, n_rows: int, kept: IntArray) -> None:
+        """Take up rows that joined the reference, as the latest, and forget those that left."""
+        if self.time_order_ is None:
+            return
+        order = np.concatenate((self.time_order_, np.arange(len(self.time_order_), n_rows)))
+        places = np.full(n_rows, -1)
+        places[kept] = np.arange(len(kept))
+        self.time_order_ = places[order][places[order] >= 0]
+
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         return {"order": self.time_order_, "backtest": to_plain(self.backtest_)}
