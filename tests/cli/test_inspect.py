@@ -88,7 +88,7 @@ def test_a_run_that_stopped_at_a_bad_row_has_a_record_of_where_it_stopped(tmp_pa
 
 def test_a_record_of_another_version_is_not_read(capsys):
     expected = shown(capsys)
-    rewrite_manifest(summary={"version": 2, "state": {"rounds": -1}})
+    rewrite_manifest(summary={"version": 1, "state": {"rounds": -1}})
     assert shown(capsys) == expected
 
 

@@ -166,7 +166,9 @@ class AdaptRun:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
-        played = self._table_model.play_round(batch, learns_first=self._learns_first, count_errors=count_errors)
+        played = self._table_model.play_round(
+            batch, rows.marks[start:stop], learns_first=self._learns_first, count_errors=count_errors
+        )
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios

@@ -69,7 +69,7 @@ def read_reference(table: TableReader, label: str, choices: Choices, *, skips_ba
     frame = frame.drop(exactly([label]))
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
-    encoder = ColumnEncoder.learn(frame.filter(is_good), choices)
+    encoder = ColumnEncoder.learn(frame.filter(is_good), choices).with_records(frame.filter(is_good))
     features = encoder.encode(frame)
     for bad in features.bad_values:
         if is_good[bad.row]:

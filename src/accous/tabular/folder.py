@@ -13,10 +13,11 @@ from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.summary import summarize_table_model
 from accous.tabular.table_model import TableModel
+from accous.tabular.table_watch import watch_from_plain
 
 __all__ = ["load_table_model", "restore_table_model", "save_table_model"]
 
-_FORMAT = 1
+_FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 
 
 def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
@@ -39,6 +40,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
     progress = {
         "history": table_model.history.to_plain(),
         "job": to_plain(table_model.job),
+        "watch": table_model.watch.to_plain(),
     }
     save_with(table_model.model, folder, attached, progress, summarize_table_model(table_model) if is_last else None)
 
@@ -73,4 +75,5 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
+        watch=watch_from_plain(progress.get("watch")),
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 1
+_VERSION = 2
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
 
 
 def _state(table_model: TableModel) -> dict[str, Any]:
-    model = table_model.model
+    model, coverage = table_model.model, table_model.coverage
     risk = model.risk_estimate_
     learners = {}
     if hasattr(model.ratio_, "learner_lengths_"):
@@ -83,6 +83,9 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "trust": model.trust_.verdict,
         "trust_reason": model.trust_.reason,
+        "share_outside": _finite(coverage.share_outside),
+        "drift_strength": _finite(coverage.drift_strength),
+        "findings": coverage.sentences,
         "weight_of_interval_length": learners,
         "last_run": None if table_model.job is None else summarize_run(table_model),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,14 +11,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.drift import DriftEvent
 from accous.exceptions import DataError
 from accous.tabular.columns.encoder import ColumnEncoder, Features
+from accous.tabular.columns.marks import Marks
 from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.vectors import spread_vectors
 from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import class_numbers, predictions_frame
+from accous.tabular.table_watch import TableWatch, number_findings
 
 __all__ = ["PlayedRound", "TableModel"]
 
@@ -69,6 +73,8 @@ class TableModel:
     history : History
     job : Job, optional
         The last run of ``accous adapt``.
+    watch : TableWatch
+        What the columns of the last rows showed.
     """
 
     model: AdaptiveClassifier
@@ -77,6 +83,7 @@ class TableModel:
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+    watch: TableWatch = field(default_factory=TableWatch)
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -123,7 +130,7 @@ class TableModel:
         DataError
             If a column is missing or a value cannot be used.
         """
-        return self._as_frame(frame, self._result(self._usable_rows(frame)))
+        return self._as_frame(frame, self._result(self._usable_rows(frame).X))
 
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
         """Play one round: predict the rows, then learn from them how the inputs drift.
@@ -147,13 +154,15 @@ class TableModel:
         DataError
             If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
         """
-        X = self._usable_rows(frame)
-        played = self.play_round(X, learns_first=learns_first) if len(X) else self._result(X)
+        rows = self._usable_rows(frame)
+        X = rows.X
+        played = self.play_round(X, rows.marks, learns_first=learns_first) if len(X) else self._result(X)
         return self._as_frame(frame, played)
 
     def play_round(
         self,
         X: NDArray[np.float64],
+        marks: Marks | None = None,
         *,
         learns_first: bool = False,
         count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
@@ -164,6 +173,8 @@ class TableModel:
         ----------
         X : array of shape (n_rows, n_features)
             At least one row, without bad values.
+        marks : Marks, optional
+            What the rows show in single columns.
         learns_first : bool, default=False
         count_errors : callable, optional
             Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
@@ -175,9 +186,30 @@ class TableModel:
             self.model.adapt(X)
         counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
         self.history.add(self.model, len(X), *counts)
+        if marks is not None:
+            self.watch = self.watch.after(self.model.n_rounds_, marks, self.encoder.marks)
         return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
-    def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
+    @property
+    def coverage(self) -> Coverage:
+        """How well the reference covers the last rows, with findings about the table's own columns."""
+        rows, reference = self.model.state_.recent.last(), self.model.reference_
+        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
+        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
+        found.sort(key=lambda finding: place[finding.column])
+        return replace(self.model.coverage_, columns=tuple(found))
+
+    @property
+    def drift_events(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order."""
+        columns = self.encoder.column_of_feature
+        events = [
+            replace(event, features=tuple(dict.fromkeys(columns[int(feature[1:])] for feature in event.features)))
+            for event in self.model.drift_events_
+        ]
+        return tuple(sorted((*events, *self.watch.columns.events), key=lambda event: event.round))
+
+    def _usable_rows(self, frame: Any) -> Features:
         features = self.prepare(frame)
         if features.bad_values:
             bad = features.bad_values[0]
@@ -185,7 +217,7 @@ class TableModel:
                 f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
                 "row."
             )
-        return features.X
+        return features
 
     def _result(self, X: NDArray[np.float64]) -> PlayedRound:
         """Predict only; the classifier itself refuses a batch without rows."""
