@@ -55,6 +55,14 @@ def test_a_constant_column_that_moves_is_outside_and_far_values_do_not_overflow(
     np.testing.assert_array_equal(neighbours.is_outside(rows), [False, True, True, True])
 
 
+def test_a_rare_mark_does_not_outweigh_the_other_columns() -> None:
+    rng = np.random.default_rng(0)
+    marks = np.eye(40)[rng.integers(0, 40, size=1000)]
+    reference = np.column_stack((rng.normal(size=1000), marks))
+    moved = np.column_stack((rng.normal(6.0, size=200), np.eye(40)[rng.integers(0, 40, size=200)]))
+    assert ReferenceNeighbours(reference).is_outside(moved).mean() > 0.9
+
+
 def test_repeated_rows_are_inside() -> None:
     reference = np.random.default_rng(0).integers(0, 2, size=(300, 3)).astype(float) * 1e3 + 7.1
     assert not ReferenceNeighbours(reference).is_outside(reference).any()

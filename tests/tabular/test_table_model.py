@@ -90,9 +90,9 @@ def test_steps_give_the_predictions_and_the_state_of_the_command(folder, table_m
 def test_the_command_plays_its_rounds_through_the_table_model(folder, tmp_path, monkeypatch):
     played = []
 
-    def play_round(self, X, **options):
+    def play_round(self, X, marks, **options):
         played.append(len(X))
-        return original(self, X, **options)
+        return original(self, X, marks, **options)
 
     original = TableModel.play_round
     monkeypatch.setattr(TableModel, "play_round", play_round)
@@ -269,7 +269,7 @@ def test_bad_and_empty_embeddings(embedded):
 
 
 def test_a_folder_of_a_newer_format_is_refused(folder, tmp_path, table_model, monkeypatch):
-    monkeypatch.setattr("accous.tabular.folder._FORMAT", 2)
+    monkeypatch.setattr("accous.tabular.folder._FORMAT", 3)
     accous.save(table_model, tmp_path / "newer")
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="was written by a newer accous: upgrade accous"):

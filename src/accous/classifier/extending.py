@@ -55,7 +55,8 @@ class Extending:
 
         def _split_in_halves(self) -> None: ...
 
-        def turn(self) -> AbstractContextManager[Any]: ...
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
 
     def extend(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_reference: int | None = None, drop: str = "oldest"

@@ -65,23 +65,32 @@ class Monitoring:
 
     @property
     def trust_(self) -> Trust:
-        """Whether you can trust the adaptation, why, and the evidence."""
+        """Three answers and a verdict, with their evidence."""
         state = self.state_
         if "trust" not in state.cache:
-            ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
-            max_ratio = float(state.ratio.max_ratio)
-            state.cache["trust"] = judge(
-                WeightEvidence.of(state.weights, ratios, self.base_weight_, max_ratio),
-                share_out_of_bound=state.watch.share_out_of_bound,
-                exponent=self._exponent_in_use(state),
-                is_vetoed=state.fallback.veto.is_held,
-                excess=self._excess(state),
-                guard=self.rules_.guard.sentence,
-                interval=self._interval_in_use(state),
-                checks=Checks(coverage=self.coverage_, evidence=self._evidence, measured=self.measured_),
-            )
+            state.cache["trust"] = self.trust_given(self.coverage_)
         trust: Trust = state.cache["trust"]
         return trust
+
+    def trust_given(self, coverage: Coverage) -> Trust:
+        """Return ``trust_`` with other findings about the recent rows, such as those about the columns of a table.
+
+        Parameters
+        ----------
+        coverage : Coverage
+        """
+        state, risk = self.state_, self.risk_
+        ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
+        return judge(
+            WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio)),
+            share_out_of_bound=state.watch.share_out_of_bound,
+            exponent=self._exponent_in_use(state),
+            is_vetoed=state.fallback.veto.is_held,
+            excess=self._excess(state),
+            guard=self.rules_.guard.sentence,
+            interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
+            checks=Checks(coverage=coverage, evidence=self._evidence, measured=self.measured_),
+        )
 
     @property
     def risk_(self) -> RiskEstimate:
@@ -122,10 +131,6 @@ class Monitoring:
         if rows is None or self.halves_ is None:
             return float("nan")
         return self.halves_.disagreement(rows)
-
-    def _interval_in_use(self, state: Any) -> tuple[float, float, float]:
-        risk = self.risk_
-        return risk.adapted, risk.adapted_low, risk.adapted_high
 
     def sampling_risk(self) -> RiskEstimate:
         """Return the same estimates with intervals that account for sampling alone.
@@ -170,7 +175,8 @@ class Monitoring:
     @property
     def history_in_use_(self) -> float:
         """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
-        history: float = self.state_.ratio.history_in_use(self.state_.n_rounds)
+        state = self.state_
+        history: float = state.ratio.history_in_use(state.n_rounds)
         return history
 
     @property

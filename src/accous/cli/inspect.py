@@ -105,6 +105,8 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"{name}?", f"{record[f'trust_{name}']}. {sentence}") for name, sentence in record["sentences"].items()),
         ("rows outside the reference", f"{record['out_of_reference_rows']:,} so far"),
     ]
+    if record["findings"]:
+        lines.append(("not known to the reference", " ".join(record["findings"])))
     if record["weight_of_interval_length"]:
         learners = record["weight_of_interval_length"].items()
         lines.append(("history in use", ", ".join(f"{length} rounds {weight:.0%}" for length, weight in learners)))

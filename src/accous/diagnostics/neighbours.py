@@ -10,7 +10,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray
 
-__all__ = ["ReferenceNeighbours", "standardized"]
+__all__ = ["ReferenceNeighbours", "column_scales", "standardized"]
 
 _MAX_REFERENCE = 2000
 _NEIGHBOUR = 5
@@ -33,7 +33,7 @@ class ReferenceNeighbours:
         order = rng.permutation(len(reference))[:_MAX_REFERENCE]
         self._constant = reference[0]
         self._is_constant = (reference == reference[0]).all(axis=0)
-        self._mean, self._scale = reference.mean(axis=0), reference.std(axis=0)
+        self._mean, self._scale = reference.mean(axis=0), column_scales(reference)
         rows = self._prepare(reference[order])
         n_searched = (len(rows) + 1) // 2
         self._searched = rows[:n_searched]
@@ -61,6 +61,17 @@ class ReferenceNeighbours:
         neighbour = min(_NEIGHBOUR, len(self._searched)) - 1
         nearest = np.partition(squared, neighbour, axis=1)[:, neighbour]
         return np.where(nearest > _ROUNDING * (1.0 + norms), nearest, 0.0)
+
+
+def column_scales(reference: FloatArray) -> FloatArray:
+    """Return the deviation of each column; for a column of two values their difference, for a constant one 0.
+
+    A mark such as ``colour = red`` has a tiny deviation if it is rare. Divided by it, one such mark would outweigh all
+    other columns.
+    """
+    low, high = reference.min(axis=0), reference.max(axis=0)
+    is_mark = ((reference == low) | (reference == high)).all(axis=0)
+    return np.where(is_mark, high - low, reference.std(axis=0))
 
 
 def standardized(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> FloatArray:

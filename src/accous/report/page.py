@@ -53,7 +53,7 @@ def render_page(subject: Subject) -> str:
     """Return the report as a single HTML page that needs no other file and no network."""
     figures: dict[str, Figure] = {}
     top = [_head(subject), _verdict(subject), answers_section(answer_rows(subject)), _tiles(subject)]
-    sections = [*top, *_charts(subject, figures), _backtest(subject), _settings(subject)]
+    sections = [*top, *_charts(subject, figures), _findings(subject), _backtest(subject), _settings(subject)]
     parts = {
         "title": escape(f"accous: {subject.name}"),
         "style": _asset("page.css"),
@@ -148,13 +148,17 @@ def _events(subject: Subject) -> str:
         return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
     rows = []
     for event in events[-20:][::-1]:
+        is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
-        columns = ", ".join(subject.event_columns(event.features))
+        columns = ", ".join(event.features)
         date = date_of_round(subject, event.round)
-        rows.append((f"{event.round:,}", *([date] if date else []), f"{event.size:.0%}", columns, took))
+        size = f"{event.size:.0%}"
+        rows.append(
+            (f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took if is_shift else "")
+        )
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
-    table = _table(["round", *dated, "weight that moved", "columns that carry it", "time to adapt"], rows)
+    table = _table(["round", *dated, "kind", "share", "columns", "time to adapt"], rows)
     return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
 
 
@@ -168,6 +172,15 @@ def _seasonal_note(subject: Subject) -> str:
         return ""
     changes = "1 more change was" if subject.n_seasonal == 1 else f"{subject.n_seasonal:,} more changes were"
     return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
+
+
+def _findings(subject: Subject) -> str:
+    """Return what single columns show that the reference does not."""
+    found = subject.coverage.columns
+    if not found:
+        return ""
+    items = "".join(f"<li>{escape(finding.sentence)}</li>" for finding in found)
+    return f"<section><h2>What the reference does not know</h2><ul>{items}</ul></section>"
 
 
 def _backtest(subject: Subject) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.trust import Trust
 from accous.tabular.columns.summaries import summarize
 from accous.tabular.history import History
 from accous.tabular.table_model import TableModel
@@ -31,8 +33,8 @@ class Subject:
         Rows of the settings table.
     preparation : list of (column, kind, what is done)
         Rows of the table of columns.
-    seasonal_rounds : tuple of int
-        Rounds of the changes that the time of the day and the weekend explain.
+    table : TableModel, optional
+        The table model that the classifier belongs to.
     """
 
     name: str
@@ -41,17 +43,31 @@ class Subject:
     columns: list[str]
     settings: dict[str, str] = field(default_factory=dict)
     preparation: list[tuple[str, str, str]] = field(default_factory=list)
-    seasonal_rounds: tuple[int, ...] = ()
+    table: TableModel | None = None
+
+    @property
+    def trust(self) -> Trust:
+        """The three answers and the verdict."""
+        trust: Trust = self.model.trust_ if self.table is None else self.table.trust
+        return trust
+
+    @property
+    def coverage(self) -> Coverage:
+        """What recent rows show that the reference does not."""
+        coverage: Coverage = self.model.coverage_ if self.table is None else self.table.coverage
+        return coverage
 
     @property
     def events(self) -> list[DriftEvent]:
-        """The changes of the inputs, without seasonal ones."""
-        return [event for event in self.model.drift_events_ if event.round not in self.seasonal_rounds]
+        """The changes of the inputs, without seasonal ones, with the columns that carry them."""
+        if self.table is not None:
+            return list(self.table.drift_events)
+        return [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
 
     @property
     def n_seasonal(self) -> int:
         """How many changes were seasonal."""
-        return len(self.model.drift_events_) - len(self.events)
+        return 0 if self.table is None else len(self.table.seasonal_events)
 
     @property
     def moved_share(self) -> float:
@@ -66,11 +82,11 @@ class Subject:
             shares[column] = shares.get(column, 0.0) + share
         return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
 
-    def event_columns(self, features: tuple[str, ...]) -> list[str]:
-        """Return the columns that an event names; a model fitted on arrays calls its features x0, x1 and so on."""
+    def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns of features; a model fitted on arrays calls its features x0, x1 and so on."""
         if hasattr(self.model, "feature_names_in_"):
-            return list(features)
-        return list(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
+            return features
+        return tuple(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
 
 
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
@@ -97,5 +113,4 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
         settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
     preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.encoder.plans)]
     columns = pipeline.encoder.column_of_feature
-    seasonal = tuple(event.round for event in pipeline.seasonal_events)
-    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation, seasonal)
+    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation, pipeline)

@@ -39,7 +39,7 @@ class Verdict:
 
 def judge_in_words(subject: Subject) -> Verdict:
     """Describe the model's diagnostics in sentences."""
-    trust = subject.model.trust_
+    trust = subject.trust
     if subject.model.n_rounds_ == 0:
         none = "No batch has been seen yet."
         return Verdict("none", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."])
@@ -49,7 +49,7 @@ def judge_in_words(subject: Subject) -> Verdict:
 
 def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
     """Return the three questions, each with its answer and a sentence."""
-    trust = subject.model.trust_
+    trust = subject.trust
     questions = {
         "Does the reference cover the inputs?": trust.inputs,
         "Is the adapted model better than the fixed one?": trust.adaptation,
@@ -60,7 +60,7 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 
 def _headline(subject: Subject) -> str:
     model = subject.model
-    trust, measured, moved = model.trust_, model.measured_, subject.moved_share
+    trust, measured, moved = subject.trust, model.measured_, subject.moved_share
     if measured is not None and measured.contradicts:
         return f"The labels contradict the estimate: {measured.error:.1%} measured, {measured.estimated:.1%} estimated"
     if trust.inputs.answer == "no":
@@ -89,7 +89,7 @@ def _moved(subject: Subject) -> str:
 
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
-    trust, measured = model.trust_, model.measured_
+    trust, measured = subject.trust, model.measured_
     advice = []
     if measured is not None and measured.contradicts:
         advice.append("Do not rely on estimates without labels. Add labelled rows to the reference, and fit again.")

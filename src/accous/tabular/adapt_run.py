@@ -172,6 +172,7 @@ class AdaptRun:
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
         played = self._table_model.play_round(
             batch,
+            rows.marks[start:stop],
             learns_first=self._learns_first,
             count_errors=count_errors,
             times=None if results.times is None else results.times[start:stop],

@@ -88,7 +88,7 @@ def read_reference(
     ordered = put_in_order(frame, order)
     good = frame[ordered.rows[is_good[ordered.rows]]]
     choices, remarks = leave_out_traps(good, choices, has_order=is_ordered is not False)
-    encoder = ColumnEncoder.learn(good, choices)
+    encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
     bad_values += [(int(row), str(order.column), "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]

@@ -16,10 +16,11 @@ from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.summary import summarize_table_model
 from accous.tabular.table_model import TableModel
+from accous.tabular.table_watch import watch_from_plain
 
 __all__ = ["load_table_model", "restore_table_model", "save_table_model"]
 
-_FORMAT = 1
+_FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 
 
 def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
@@ -43,6 +44,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
+            "watch": table_model.watch.to_plain(),
             "counted_labels": table_model.counted_labels,
             "seasons": to_plain(table_model.seasons),
         }
@@ -84,4 +86,5 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
         # The first folders have counted no labels.
         counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
+        watch=watch_from_plain(progress.get("watch")),
     )

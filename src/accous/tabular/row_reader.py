@@ -11,9 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.columns.marks import Marks
 from accous.tabular.columns.plans import NumberColumn
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
-from accous.tabular.formats.values import exactly
+from accous.tabular.formats.values import exactly, is_usable
 
 __all__ = ["RowReader", "Rows"]
 
@@ -33,6 +34,8 @@ class Rows:
         Bad rows between and after them.
     n_missing, n_unknown : array of shape (n_rows,)
         Values in each row that are missing, and categories that the reference does not have.
+    marks : Marks
+        What each row shows in single columns.
     """
 
     X: NDArray[np.float64]
@@ -41,6 +44,7 @@ class Rows:
     bad_rows: list[BadRow]
     n_missing: NDArray[np.int64]
     n_unknown: NDArray[np.int64]
+    marks: Marks
     _chunks: tuple[tuple[int, Chunk], ...] = field(repr=False)
 
     def __len__(self) -> int:
@@ -68,6 +72,7 @@ class Rows:
             bad_rows=self.bad_rows + others.bad_rows,
             n_missing=np.concatenate((self.n_missing, others.n_missing)),
             n_unknown=np.concatenate((self.n_unknown, others.n_unknown)),
+            marks=self.marks.followed_by(others.marks),
             _chunks=(*self._chunks, *moved),
         )
 
@@ -85,6 +90,7 @@ class Rows:
             bad_rows=[bad for bad in self.bad_rows if bad.end > end],
             n_missing=self.n_missing[n_rows:],
             n_unknown=self.n_unknown[n_rows:],
+            marks=self.marks[n_rows:],
             _chunks=chunks,
         )
 
@@ -121,6 +127,10 @@ class RowReader:
             if name not in table.columns:
                 raise no_such_column(table, name)
         require_usable(table, [*encoder.used_columns, *passed])
+        watched = [name for name in encoder.constants if name in table.columns and name not in passed]
+        types = table.column_types(watched)
+        self._watched = [name for name in watched if name not in types or is_usable(types[name])]
+        table.read_if_simple(self._watched)
 
     def read(self, start: Position) -> Iterator[Rows | None]:
         """Yield the rows from a position on; None while there is nothing new yet.
@@ -130,7 +140,7 @@ class RowReader:
         DataError
             At a bad row, unless bad rows are skipped; the rows before it have been yielded.
         """
-        wanted = list(dict.fromkeys([*self._encoder.used_columns, *self._passed]))
+        wanted = list(dict.fromkeys([*self._encoder.used_columns, *self._passed, *self._watched]))
         for chunk in self._table.chunks(wanted, start):
             if chunk is None:
                 yield None
@@ -176,9 +186,9 @@ class RowReader:
         features: Any,
         good: NDArray[np.int64] | None = None,
     ) -> Rows:
-        n_missing, n_unknown = features.n_missing, features.n_unknown
+        n_missing, n_unknown, marks = features.n_missing, features.n_unknown, features.marks
         if good is not None:
-            n_missing, n_unknown = n_missing[good], n_unknown[good]
+            n_missing, n_unknown, marks = n_missing[good], n_unknown[good], marks[good]
         return Rows(
             X=X,
             frame=chunk.frame.select(exactly(self._passed)),
@@ -186,6 +196,7 @@ class RowReader:
             bad_rows=bad_rows,
             n_missing=n_missing,
             n_unknown=n_unknown,
+            marks=marks,
             _chunks=((0, chunk),),
         )
 
@@ -199,4 +210,5 @@ def _head(rows: Rows, n_rows: int) -> Rows:
         bad_rows=[],
         n_missing=rows.n_missing[:n_rows],
         n_unknown=rows.n_unknown[:n_rows],
+        marks=rows.marks[:n_rows],
     )

@@ -84,8 +84,8 @@ def summarize_labels(model: AdaptiveClassifier) -> dict[str, Any]:
 def _state(table_model: TableModel) -> dict[str, Any]:
     from accous.classifier.alerts import READINGS
 
-    model = table_model.model
-    risk, trust = model.risk_, model.trust_
+    model, coverage = table_model.model, table_model.coverage
+    risk, trust = model.risk_, table_model.trust
     learners = {}
     if hasattr(model.ratio_, "learner_lengths_"):
         weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
@@ -118,6 +118,9 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "guard": model.rules_.guard.name,
         "guard_reason": model.rules_.guard.sentence,
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+        "share_outside": _finite(coverage.share_outside),
+        "drift_strength": _finite(coverage.drift_strength),
+        "findings": coverage.sentences,
         "weight_of_interval_length": learners,
         **summarize_labels(model),
         "last_run": None if table_model.job is None else summarize_run(table_model),

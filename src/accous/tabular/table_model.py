@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,16 +12,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.seasons import SeasonWatch, start_seasons
+from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError
 from accous.tabular.columns.encoder import ColumnEncoder, Features
+from accous.tabular.columns.marks import Marks
 from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.vectors import spread_vectors
 from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import LINE, class_numbers, predictions_frame
+from accous.tabular.table_watch import TableWatch, number_findings
 from accous.tabular.time_column import TimeColumn, find_time_column
 from accous.turns import TakesTurns
 
@@ -79,6 +83,8 @@ class TableModel(TakesTurns):
         What each hour of the day did before; None until rows with times have been seen.
     counted_labels : array of uint64
         Which rows ``accous labels`` has counted, by numbers made from the predictions' file and the place in it.
+    watch : TableWatch
+        What the columns of the last rows showed.
     """
 
     model: AdaptiveClassifier
@@ -89,28 +95,12 @@ class TableModel(TakesTurns):
     job: Job | None = None
     seasons: SeasonWatch | None = None
     counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    watch: TableWatch = field(default_factory=TableWatch)
 
     @property
     def time_column(self) -> TimeColumn | None:
         """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
         return find_time_column(self.settings, self.encoder.plans)
-
-    @property
-    def drift_events(self) -> list[DriftEvent]:
-        """The changes of the inputs that the time of the day and the weekend do not explain.
-
-        Without a time column, these are all of ``model.drift_events_``.
-        """
-        return [event for event in self.model.drift_events_ if event.round not in self._seasonal_rounds]
-
-    @property
-    def seasonal_events(self) -> list[DriftEvent]:
-        """The changes that are what the same hours did on the days before."""
-        return [event for event in self.model.drift_events_ if event.round in self._seasonal_rounds]
-
-    @property
-    def _seasonal_rounds(self) -> tuple[int, ...]:
-        return () if self.seasons is None else self.seasons.seasonal
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -158,7 +148,7 @@ class TableModel(TakesTurns):
         DataError
             If a column is missing or a value cannot be used.
         """
-        return self._as_frame(frame, self._result(self._usable_rows(frame)), 0)
+        return self._as_frame(frame, self._result(self._usable_rows(frame).X), 0)
 
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
         """Play one round: predict the rows, then learn from them how the inputs drift.
@@ -183,16 +173,20 @@ class TableModel(TakesTurns):
         DataError
             If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
         """
-        X = self._usable_rows(frame)
+        rows = self._usable_rows(frame)
+        X = rows.X
         times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
         with self.turn():
             n_before = self.history.totals()["n_rows"]
-            played = self.play_round(X, learns_first=learns_first, times=times) if len(X) else self._result(X)
+            if not len(X):
+                return self._as_frame(frame, self._result(X), n_before)
+            played = self.play_round(X, rows.marks, learns_first=learns_first, times=times)
         return self._as_frame(frame, played, n_before)
 
     def play_round(
         self,
         X: NDArray[np.float64],
+        marks: Marks | None = None,
         *,
         learns_first: bool = False,
         count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
@@ -204,6 +198,8 @@ class TableModel(TakesTurns):
         ----------
         X : array of shape (n_rows, n_features)
             At least one row, without bad values.
+        marks : Marks, optional
+            What the rows show in single columns.
         learns_first : bool, default=False
         count_errors : callable, optional
             Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
@@ -220,6 +216,8 @@ class TableModel(TakesTurns):
                 self._watch_season(X, times)
             counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
             self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
+            if marks is not None:
+                self.watch = self.watch.after(self.model.n_rounds_, marks, self.encoder.marks)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
@@ -229,7 +227,44 @@ class TableModel(TakesTurns):
             seasons = seasons.judge(events[-1].round, is_over=events[-1].rounds_to_adapt is not None)
         self.seasons = seasons
 
-    def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
+    @property
+    def coverage(self) -> Coverage:
+        """How well the reference covers the last rows, with findings about the table's own columns."""
+        rows, reference = self.model.state_.recent.last(), self.model.reference_
+        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
+        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
+        found.sort(key=lambda finding: place[finding.column])
+        return replace(self.model.coverage_, columns=tuple(found))
+
+    @property
+    def trust(self) -> Trust:
+        """Three answers and a verdict about the classifier, with findings about the table's own columns."""
+        return self.model.trust_given(self.coverage)
+
+    @property
+    def drift_events(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order.
+
+        If there is a time column, those that the time of the day and the weekend explain are left out.
+        """
+        seasonal = self.seasonal_events
+        return tuple(event for event in self._events() if event not in seasonal)
+
+    @property
+    def seasonal_events(self) -> tuple[DriftEvent, ...]:
+        """The changes that are what the same hours did on the days before."""
+        rounds = () if self.seasons is None else self.seasons.seasonal
+        return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
+
+    def _events(self) -> list[DriftEvent]:
+        columns = self.encoder.column_of_feature
+        events = [
+            replace(event, features=tuple(dict.fromkeys(columns[int(feature[1:])] for feature in event.features)))
+            for event in self.model.drift_events_
+        ]
+        return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
+
+    def _usable_rows(self, frame: Any) -> Features:
         features = self.prepare(frame)
         if features.bad_values:
             bad = features.bad_values[0]
@@ -237,7 +272,7 @@ class TableModel(TakesTurns):
                 f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
                 "row."
             )
-        return features.X
+        return features
 
     def _result(self, X: NDArray[np.float64]) -> PlayedRound:
         """Predict only; the classifier itself refuses a batch without rows."""

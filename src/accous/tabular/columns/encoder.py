@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
 from accous.tabular.columns.learning import Choices, plan_column
+from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks, list_marks, mark_rows
 from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.tabular.columns.records import ColumnRecord, record_column
+from accous.tabular.formats.values import is_usable, to_texts
 from accous.tabular.formats.vectors import Fault
 
 __all__ = ["BadValue", "ColumnEncoder", "Features"]
@@ -40,12 +44,15 @@ class Features:
         At most one per row, in the order of the rows.
     n_missing, n_unknown : array of shape (n_rows,)
         Values in each row that are missing, and categories that the reference does not have.
+    marks : Marks
+        The same by column, and new values of columns that are constant in the reference.
     """
 
     X: NDArray[np.float64]
     bad_values: list[BadValue]
     n_missing: NDArray[np.int64]
     n_unknown: NDArray[np.int64]
+    marks: Marks
 
     def with_faults(self, faults: Mapping[int, Fault]) -> Features:
         """Return the same with more bad values; in a row that has one already, the new one replaces it."""
@@ -63,9 +70,12 @@ class ColumnEncoder:
     Attributes
     ----------
     plans : tuple of column plans
+    records : tuple of ColumnRecord or None
+        What is remembered about each column; empty if nothing is, as in folders of the first versions.
     """
 
     plans: tuple[Any, ...]
+    records: tuple[ColumnRecord | None, ...] = ()
 
     @classmethod
     def learn(cls, frame: pl.DataFrame, choices: Choices) -> Self:
@@ -84,6 +94,21 @@ class ColumnEncoder:
                 "counter. --keep-as-feature COL uses an id or a counter."
             )
         return encoder
+
+    def with_records(self, frame: pl.DataFrame) -> Self:
+        """Return the same encoder that also remembers what the reference looks like, to notice something new."""
+        return replace(self, records=tuple(record_column(frame[plan.name], plan) for plan in self.plans))
+
+    @cached_property
+    def marks(self) -> list[Mark]:
+        """The marks that rows may have."""
+        return list_marks(self.plans, self.records)
+
+    @cached_property
+    def constants(self) -> dict[str, ColumnRecord]:
+        """Columns that are left out because they are constant or empty in the reference; they are still watched."""
+        pairs = zip(self.plans, self.records, strict=False)
+        return {plan.name: record for plan, record in pairs if record is not None and isinstance(plan, LeftOutColumn)}
 
     @property
     def used(self) -> list[ColumnPlan]:
@@ -118,6 +143,7 @@ class ColumnEncoder:
         blocks: list[NDArray[np.float64]] = []
         bad: dict[int, BadValue] = {}
         n_missing, n_unknown = np.zeros((2, frame.height), dtype=np.int64)
+        shown: dict[tuple[str, str], Any] = self._watch_constants(frame)
         for plan in self.used:
             column = frame[plan.name]
             encoded = plan.encode(column)
@@ -129,10 +155,22 @@ class ColumnEncoder:
                 bad.setdefault(row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}"))
             if encoded.is_missing is not None:
                 n_missing += encoded.is_missing
+                shown[plan.name, MISSING] = encoded.is_missing
             if encoded.is_unknown is not None:
                 n_unknown += encoded.is_unknown
+                shown[plan.name, CATEGORIES] = encoded.is_unknown
         X = np.ascontiguousarray(np.column_stack(blocks))
-        return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown)
+        marks = mark_rows(self.marks, shown, frame)
+        return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown, marks)
+
+    def _watch_constants(self, frame: pl.DataFrame) -> dict[tuple[str, str], Any]:
+        shown = {}
+        for name, record in self.constants.items():
+            # A table need not have a column that the model does not use.
+            if name in frame.columns and is_usable(frame.schema[name]):
+                shown[name, NEW_VALUES] = record.is_new(frame[name])
+                shown[name, MISSING] = to_texts(frame[name]).is_null().to_numpy()
+        return shown
 
     def require_columns(self, columns: list[str], table: str) -> None:
         """Raise a DataError that names the columns missing from a table."""
@@ -144,12 +182,21 @@ class ColumnEncoder:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return all plans, ready for JSON."""
-        return [plan_to_json(plan) for plan in self.plans]
+        content = [plan_to_json(plan) for plan in self.plans]
+        for each, record in zip(content, self.records, strict=False):
+            each["reference"] = None if record is None else asdict(record)
+        return content
 
     @classmethod
     def from_json(cls, content: list[dict[str, Any]]) -> Self:
         """Undo ``to_json``."""
-        return cls(tuple(map(plan_from_json, content)))
+        plans, records = [], []
+        for each in content:
+            parts = dict(each)
+            record = parts.pop("reference", None)
+            plans.append(plan_from_json(parts))
+            records.append(None if record is None else ColumnRecord(**record))
+        return cls(tuple(plans), tuple(records) if any(records) else ())
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,14 @@ import numpy as np
 import polars as pl
 
 from accous.exceptions import DataError
-from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
+from accous.tabular.columns.plans import (
+    ALL_MISSING,
+    ALWAYS_THE_SAME,
+    CategoryColumn,
+    DateColumn,
+    LeftOutColumn,
+    NumberColumn,
+)
 from accous.tabular.formats.values import is_usable, texts_to_times, to_numbers, to_texts, to_times
 
 __all__ = ["Choices", "date_form", "plan_column"]
@@ -71,7 +78,7 @@ def plan_column(column: pl.Series, choices: Choices) -> Any:
         return _plan_number(column, choices)
     texts = to_texts(column)
     if texts.null_count() == len(texts):
-        return LeftOutColumn(name, "all values are missing")
+        return LeftOutColumn(name, ALL_MISSING)
     if name in choices.categorical:
         return _plan_category(name, texts)
     return _plan_by_values(column, texts, choices)
@@ -133,7 +140,7 @@ def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutC
     filled = np.where(is_there, values, median)
     mean, deviation = float(filled.mean()), float(filled.std())
     if deviation <= _SMALLEST_DEVIATION * max(1.0, abs(mean)):
-        return LeftOutColumn(column.name, "always the same value")
+        return LeftOutColumn(column.name, ALWAYS_THE_SAME)
     return NumberColumn(column.name, median, mean, deviation, bool(np.isnan(values).any()))
 
 
@@ -158,7 +165,7 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
     if not is_sure and n_values and sum(count for level, count in ordered if level in set(frequent)) < 0.5 * n_values:
         return LeftOutColumn(name, f"text with {len(ordered)} different values; use it with --categorical {name}")
     if len(ordered) == 1 and n_values == len(texts):
-        return LeftOutColumn(name, "always the same value")
+        return LeftOutColumn(name, ALWAYS_THE_SAME)
     if not frequent:
         return LeftOutColumn(name, f"text with {len(ordered)} different values, all of them rare")
     rare = sorted({level for level, _ in ordered} - set(frequent)) if n_rare <= _MOST_RARE else []

@@ -13,6 +13,8 @@ from accous.exceptions import CheckpointError
 from accous.tabular.formats.values import to_numbers, to_texts, to_times
 
 __all__ = [
+    "ALL_MISSING",
+    "ALWAYS_THE_SAME",
     "CategoryColumn",
     "ColumnPlan",
     "DateColumn",
@@ -24,6 +26,8 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+# Reasons to leave a column out; such columns are still watched.
+ALWAYS_THE_SAME, ALL_MISSING = "always the same value", "all values are missing"
 _MISSING, _OTHER = "(missing)", "(other)"
 _LARGEST = 1e9  # in standard deviations of the reference: enough to be far away, and its square is a number
 

@@ -152,6 +152,9 @@ class TableReader(Protocol):
     def read_as_numbers(self, names: list[str]) -> None:
         """Allow reading columns directly as numbers, which is faster, if all values of a piece are numbers."""
 
+    def read_if_simple(self, names: list[str]) -> None:
+        """Read nested values of columns as missing; in other columns they make their rows bad."""
+
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table; None while there is nothing new yet."""
 

@@ -20,6 +20,12 @@ __all__ = ["JsonLinesTable"]
 class JsonLinesTable(TextTable):
     """A table of objects; the first one defines the columns, and fields that a later one lacks are missing values."""
 
+    _simple: frozenset[str] = frozenset()
+
+    def read_if_simple(self, names: list[str]) -> None:
+        """Read lists and objects in these columns as missing values."""
+        self._simple = frozenset(names)
+
     def _is_first_data(self) -> bool:
         return True
 
@@ -44,6 +50,9 @@ class JsonLinesTable(TextTable):
             if not isinstance(record, dict):
                 bad_rows.append(self._bad(records, row, "", "not a JSON object"))
                 continue
+            for name in self._simple:
+                if isinstance(record.get(name), (dict, list)):
+                    del record[name]
             nested = next((name for name in wanted if isinstance(record.get(name), (dict, list))), None)
             if nested is not None:
                 bad_rows.append(self._bad(records, row, nested, "a list or an object where a single value is expected"))

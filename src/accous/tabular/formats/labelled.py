@@ -37,7 +37,7 @@ class LabelledTable:
         self.widths, self.n_rows = table.widths, table.n_rows
         self.columns = [*table.columns, labels.name]
         self.close, self.share_read = table.close, table.share_read
-        self.read_as_numbers = table.read_as_numbers
+        self.read_as_numbers, self.read_if_simple = table.read_as_numbers, table.read_if_simple
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars types of these columns."""

@@ -55,6 +55,9 @@ class NpyTable:
     def read_as_numbers(self, names: list[str]) -> None:
         """Do nothing: all columns are numbers."""
 
+    def read_if_simple(self, names: list[str]) -> None:
+        """Do nothing: all columns are numbers."""
+
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rows from a position on; rows with NaN or infinity are bad."""
         self._require_same(start)

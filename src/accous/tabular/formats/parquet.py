@@ -67,6 +67,9 @@ class ParquetTable:
     def read_as_numbers(self, names: list[str]) -> None:
         """Do nothing: columns have their types."""
 
+    def read_if_simple(self, names: list[str]) -> None:
+        """Do nothing: columns have their types."""
+
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rows from a position on."""
         require_same_table(self.name, self._n_rows, start)

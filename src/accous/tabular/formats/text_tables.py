@@ -65,6 +65,10 @@ class TextTable(ABC):
         """Do nothing: subclasses may read faster."""
         del names
 
+    def read_if_simple(self, names: list[str]) -> None:
+        """Do nothing: subclasses may have nested values."""
+        del names
+
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table; None while there is nothing new yet."""
         cutter, content = self._begin(start)

@@ -1,0 +1,186 @@
+"""Columns of a table that show something new: named, once, and the same after a save."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous.cli import main
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.columns.learning import Choices
+from accous.tabular.folder import load_table_model
+
+
+def rows(seed: int, n_rows: int, **changes: Any) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pl.DataFrame(
+        {
+            "age": rng.uniform(18, 90, n_rows).round(1),
+            "city": rng.choice(["Rome", "Oslo", "Bonn"], n_rows),
+            "c": np.ones(n_rows, dtype=np.int64),
+            "country": ["IT"] * n_rows,
+            "note": [None] * n_rows,
+        },
+        schema_overrides={"note": pl.String},
+    )
+    frame = frame.with_columns(
+        pl.when(pl.Series(rng.random(n_rows) < 0.1)).then(None).otherwise(pl.col("age")).alias("age")
+    )
+    return frame.with_columns(pl.Series(name, values) for name, values in changes.items())
+
+
+def labelled(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns((pl.col("age").fill_null(50) > 50).cast(pl.Int64).alias("y"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    labelled(rows(0, 600)).write_csv(tmp_path / "reference.csv")
+    assert main(["fit", str(tmp_path / "reference.csv"), "--label", "y", "-o", str(tmp_path / "model"), "--quiet"]) == 0
+    return tmp_path / "model"
+
+
+def played(model: Any, **changes: Any) -> Any:
+    for number in range(1, 61):
+        model.step(rows(number, 10, **{name: make(number) for name, make in changes.items()}))
+    return model
+
+
+CHANGES = {
+    "constant number": (
+        "c",
+        lambda _: [2] * 10,
+        "Column 'c' was always 1 in the reference and is 2 in all recent rows.",
+    ),
+    "constant text": (
+        "country",
+        lambda number: [["FR", "ES"][number % 2]] * 10,
+        "Column 'country' was always 'IT' in the reference and has other values, such as FR, in all recent rows.",
+    ),
+    "empty column": (
+        "note",
+        lambda _: ["x"] * 5 + [None] * 5,
+        "Column 'note' was always missing in the reference and is x in 50.0% of the recent rows.",
+    ),
+    "new category": (
+        "city",
+        lambda _: ["Rome"] * 8 + ["Lisbon"] * 2,
+        "Column 'city' has categories that the reference does not have, such as 'Lisbon', in 20.0% of the recent rows.",
+    ),
+    "more missing": ("age", lambda _: [30.0] * 6 + [None] * 4, "and is missing in 40.0% of the recent rows."),
+    "none missing": ("age", lambda _: [30.0] * 10, "and is missing in 0.0% of the recent rows."),
+    "out of range": ("age", lambda _: [30.0, None] + [120.0] * 8, "in the reference and is clearly above it in 80.0%"),
+}
+KINDS = {
+    "constant number": "new values", "constant text": "new values", "empty column": "new values",
+    "new category": "categories", "more missing": "missing", "none missing": "missing", "out of range": "outside",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_named_and_has_one_event(folder: Path, name: str) -> None:
+    column, make, sentence = CHANGES[name]
+    model = played(accous.load(folder), **{column: make})
+    found = [each for each in model.coverage.columns if each.kind == KINDS[name]]
+    assert [each.column for each in found] == [column]
+    assert sentence in found[0].sentence
+    events = [event for event in model.drift_events if event.kind == KINDS[name]]
+    assert [event.features for event in events] == [(column,)]
+
+
+def test_a_quiet_stream_shows_nothing(folder: Path) -> None:
+    model = played(accous.load(folder))
+    assert model.coverage.columns == ()
+    assert [event for event in model.drift_events if event.kind != "shift"] == []
+    assert model.coverage.share_outside < 0.15
+
+
+def test_a_frame_need_not_have_the_constant_columns(folder: Path) -> None:
+    model = accous.load(folder)
+    for number in range(1, 31):
+        model.step(rows(number, 10).drop("c", "country", "note"))
+    assert model.coverage.columns == ()
+
+
+def test_a_saved_model_goes_on_with_the_same_marks(folder: Path, tmp_path: Path) -> None:
+    changes = {"c": lambda number: [1 + number // 20] * 10, "city": lambda _: ["Rome"] * 8 + ["Lisbon"] * 2}
+    model, saved = accous.load(folder), accous.load(folder)
+    for number in range(1, 61):
+        batch = rows(number, 10, **{name: make(number) for name, make in changes.items()})
+        for each in (model, saved):
+            each.step(batch)
+        if number % 7 == 0:
+            accous.save(saved, tmp_path / "other")
+            saved = accous.load(tmp_path / "other")
+        assert repr(saved.coverage) == repr(model.coverage)  # NaN does not equal NaN
+        assert saved.drift_events == model.drift_events
+    assert {finding.column for finding in model.coverage.columns} == {"c", "city"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_the_command_line_sees_constant_columns_of_every_format(folder: Path, tmp_path: Path, ending: str) -> None:
+    stream = pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)])
+    by_step = played(accous.load(folder), c=lambda _: [2] * 10)
+    path = tmp_path / f"stream.{ending}"
+    {"csv": stream.write_csv, "jsonl": stream.write_ndjson, "parquet": stream.write_parquet}[ending](path)
+    assert (
+        main(["adapt", str(folder), str(path), "-o", str(tmp_path / "out.csv"), "--quiet", "--batch-size", "10"]) == 0
+    )
+    table_model = load_table_model(folder)
+    assert table_model.coverage.sentences == ["Column 'c' was always 1 in the reference and is 2 in all recent rows."]
+    assert repr(table_model.watch.to_plain()) == repr(by_step.watch.to_plain())
+    assert table_model.drift_events == by_step.drift_events
+
+
+def test_findings_are_in_the_summary(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)]).write_csv(tmp_path / "s.csv")
+    main(
+        [
+            "adapt",
+            str(folder),
+            str(tmp_path / "s.csv"),
+            "-o",
+            str(tmp_path / "out.csv"),
+            "--quiet",
+            "--batch-size",
+            "10",
+        ]
+    )
+    capsys.readouterr()
+    assert main(["inspect", str(folder), "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert state["findings"] == ["Column 'c' was always 1 in the reference and is 2 in all recent rows."]
+    assert 0.0 <= state["share_outside"] <= 0.2
+    assert 0.0 <= state["drift_strength"] <= 0.2
+    assert main(["inspect", str(folder)]) == 0
+    assert "Column 'c' was always 1" in " ".join(capsys.readouterr().out.split())
+
+
+def test_nested_values_of_a_column_that_is_only_watched_are_missing(folder: Path, tmp_path: Path) -> None:
+    lines = rows(1, 80).with_columns(c=pl.Series([[1, 2]] * 80))
+    lines.write_ndjson(tmp_path / "s.jsonl")
+    assert main(["adapt", str(folder), str(tmp_path / "s.jsonl"), "-o", str(tmp_path / "out.csv"), "--quiet"]) == 0
+    (finding,) = load_table_model(folder).coverage.columns
+    assert (finding.column, finding.kind) == ("c", "missing")
+
+
+def test_records_survive_json_and_old_plans_have_none() -> None:
+    frame = rows(0, 300)
+    encoder = ColumnEncoder.learn(frame, Choices()).with_records(frame)
+    content = json.loads(json.dumps(encoder.to_json()))
+    assert ColumnEncoder.from_json(content) == encoder
+    assert encoder.constants.keys() == {"c", "country", "note"}
+    old = [{key: part for key, part in each.items() if key != "reference"} for each in content]
+    assert ColumnEncoder.from_json(old).marks == []
+    assert ColumnEncoder.from_json(old).encode(frame).marks.hits.shape == (300, 0)
+
+
+def test_dropped_columns_are_not_watched() -> None:
+    frame = rows(0, 300)
+    choices = Choices(drop=("c",))
+    encoder = ColumnEncoder.learn(frame, choices).with_records(frame)
+    assert "c" not in encoder.constants
