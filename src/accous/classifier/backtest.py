@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing
 from accous.arrays import IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
+from accous.diagnostics.answers import LARGEST_SHIFT, LARGEST_UNEXPLAINED
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
 from accous.exceptions import DataError
 from accous.parameters import require_integer
@@ -61,9 +62,9 @@ class Backtest:
         if self.evidence is None:
             return "not verified"
         residuals = self.evidence.fixed
-        if residuals.shift >= 0.05:
+        if residuals.shift >= LARGEST_SHIFT:
             return "contradicted"
-        return "verified" if residuals.unexplained < 0.04 else "not verified"
+        return "verified" if residuals.unexplained < LARGEST_UNEXPLAINED else "not verified"
 
     @property
     def sentences(self) -> tuple[str, str]:

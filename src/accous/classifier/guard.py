@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accous.diagnostics.answers import LARGEST_UNEXPLAINED
 from accous.diagnostics.evidence import Evidence
 
 __all__ = ["CAUTIONS", "FREE", "LENIENT", "OFF", "STRICT", "Guard", "choose_guard"]
 
 CAUTIONS = ("high", "normal", "low")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
-LARGEST_UNEXPLAINED = 0.04
 LARGEST_LOSS = 0.002
 QUIET_DRIFT = 0.08
 VETO_STANDARD_ERRORS = 1.5
