@@ -35,7 +35,7 @@ def draw_stream() -> None:
     for batch in stream:
         if batch.round % 10 == 0:
             rounds.append(batch.round)
-            risks.append(model.risk_)
+            risks.append(model.sampling_risk())
             adapted_true.append(stream.risk(model.estimator_, batch.alpha))
             fixed_true.append(stream.risk(fixed, batch.alpha))
             history.append(model.history_in_use_)

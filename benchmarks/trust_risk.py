@@ -100,7 +100,7 @@ def table_row(table: str, shift: str, found: list[dict[str, float]]) -> dict[str
 
 
 def _risks(model: Any, problem: Any, alpha: float) -> dict[str, float]:
-    risk = model.risk_
+    risk = model.sampling_risk()
     found = {}
     for name, predictor in (("adapted", model.estimator_), ("fixed", model.fixed_.estimator)):
         first, second = problem.component_risks(predictor)
