@@ -36,7 +36,7 @@ demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a repor
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
 	$(RUN) -m tests.compile_kernels
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples
 	$(RUN) -m pytest -n 2 -m slow

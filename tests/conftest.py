@@ -1,11 +1,13 @@
 """What every test shares: reproducible property tests and the folder of real data."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.forks import ForkServer
 from tests.needs import DATA
 
 # A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
@@ -20,6 +22,15 @@ settings.register_profile("thorough", derandomize=True, max_examples=250, **UNTI
 # A search for new counterexamples: pytest --hypothesis-profile=explore
 settings.register_profile("explore", derandomize=False, max_examples=1000, **UNTIMED)
 settings.load_profile("reproducible")
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Starts commands as real processes, in milliseconds."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork: run the tests on Linux or macOS")
+    with ForkServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
