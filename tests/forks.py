@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import IO, Any, NoReturn, Self
 
 import accous
+from tests.talking import Talk, is_readable
 from tests.waiting import PATIENCE
 
 # Processes start in other folders: they shall find the package that is tested there too.
@@ -29,14 +30,17 @@ KILLED = -signal.SIGPROF
 
 
 class Forked:
-    """A process: what `subprocess.Popen` has of it, with its exit code and its processor time in seconds."""
+    """A process: what `subprocess.Popen` has of it, with its exit code and its processor time in seconds.
 
-    def __init__(self, report: BinaryIO, streams: list[BinaryIO | None]) -> None:
-        self._report = report
+    Whoever waits for it longer than the limit kills it, and the test fails.
+    """
+
+    def __init__(self, report: int, streams: list[Any]) -> None:
+        self._report, self._reported = report, b""
         self.stdin, self.stdout, self.stderr = streams
-        self.pid = int(report.readline())
         self.returncode: int | None = None
         self.cpu_seconds = 0.0
+        self.pid = int(self._next_report(time.monotonic() + PATIENCE))
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +51,7 @@ class Forked:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
         self.wait()
-        self._report.close()
+        os.close(self._report)
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -55,30 +59,42 @@ class Forked:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def wait(self, _patience: float = PATIENCE) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Its exit code, or minus the signal that ended it."""
         if self.returncode is None:
-            code, cpu_seconds = self._report.readline().split()
+            try:
+                code, cpu_seconds = self._next_report(time.monotonic() + timeout).split()
+            except TimeoutError:
+                self._give_up(timeout)
             self.returncode, self.cpu_seconds = int(code), float(cpu_seconds)
         return self.returncode
 
     def communicate(self, content: bytes = b"", timeout: float = PATIENCE) -> tuple[bytes, bytes]:
-        """Write its input and read its output and its errors, all at once and to their ends."""
-        with ThreadPoolExecutor(3) as pool:
-            writing = pool.submit(self._give, content)
-            reading = [pool.submit(stream.read if stream else bytes) for stream in (self.stdout, self.stderr)]
-            writing.result(timeout)
-            output, errors = (read.result(timeout) for read in reading)
-        self.wait()
-        return output, errors
+        """Write its input and read its output and its errors, all at once, until they or the process end."""
+        end = time.monotonic() + timeout
+        talk = Talk(self, content)
+        while talk.is_going_on and not is_readable(self._report, 0.0):
+            if time.monotonic() > end:
+                self._give_up(timeout)
+            talk.go_on(end - time.monotonic(), until=self._report)
+        talk.finish()
+        self.wait(max(end - time.monotonic(), 0.0))
+        return talk.found(self.stdout), talk.found(self.stderr)
 
-    def _give(self, content: bytes) -> None:
-        if self.stdin is not None:
-            try:
-                self.stdin.write(content)
-                self.stdin.close()
-            except BrokenPipeError:
-                pass
+    def _give_up(self, timeout: float) -> NoReturn:
+        self.kill()
+        raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+
+    def _next_report(self, end: float) -> bytes:
+        """The next line of what the server tells of the process."""
+        while b"\n" not in self._reported:
+            if not is_readable(self._report, max(end - time.monotonic(), 0.0)):
+                raise TimeoutError
+            piece = os.read(self._report, 1 << 10)
+            assert piece, "the fork server has ended"
+            self._reported += piece
+        line, _, self._reported = self._reported.partition(b"\n")
+        return line
 
 
 class ForkServer:
@@ -124,7 +140,7 @@ class ForkServer:
         for pipe in pipes:
             pipe.hand_over()
         os.close(theirs)
-        return Forked(os.fdopen(report, "rb"), [pipe.ours for pipe in pipes])
+        return Forked(report, [pipe.ours for pipe in pipes])
 
     def run(self, target: str, *arguments: Any, check: int | None = 0, **how: Any) -> subprocess.CompletedProcess[str]:
         """Run to the end, with an empty input or `input`; `check` is the exit code expected."""
@@ -139,12 +155,12 @@ class Pipe:
     """A standard stream of a process: a file that is given, or a pipe with our end of it."""
 
     def __init__(self, given: Any, *, is_input: bool) -> None:
-        self.ours: BinaryIO | None = None
+        self.ours: IO[bytes] | None = None
         self._is_pipe = given is None
         if self._is_pipe:
             reader, writer = os.pipe()
             self.theirs = reader if is_input else writer
-            self.ours = os.fdopen(writer, "wb") if is_input else os.fdopen(reader, "rb")
+            self.ours = os.fdopen(writer, "wb") if is_input else os.fdopen(reader, "rb", buffering=0)
         else:
             self.theirs = given if isinstance(given, int) else given.fileno()
 

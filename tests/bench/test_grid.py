@@ -141,8 +141,8 @@ def test_a_killed_grid_loses_only_the_runs_under_way(
 ) -> None:
     path = write_spec(("rounds = [24]", "rounds = [150]"))
     folder = tmp_path / "out"
-    command = ["accous", "bench", "run", path, "-o", folder, "-q"]
-    process = forks.start(*command, "-j", n_jobs, start_new_session=True)
+    command = ["accous", "bench", "run", path, "-o", folder, "-q", "-j", n_jobs]
+    process = forks.start(*command, start_new_session=True)
     file = folder / "small.jsonl"
     wait_for(lambda: file.is_file() and file.read_bytes().count(b"\n") >= 2, "second record")
     if kind == signal.SIGKILL:

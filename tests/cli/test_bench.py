@@ -14,6 +14,7 @@ from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
 from accous_bench.problems import get_problem
 from tests.forks import ForkServer
+from tests.talking import read_terminal
 
 SPEC = """
 datasets = ["gaussian"]
@@ -139,18 +140,8 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(spec: Path, forks: Fork
     environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
     with forks.start("accous", "bench", "run", spec, stderr=follower, env=environment) as process:
         os.close(follower)
-        seen = b""
-        while True:
-            try:
-                part = os.read(leader, 4096)
-            except OSError:
-                break
-            if not part:
-                break
-            seen += part
+        text = read_terminal(leader).decode(errors="replace")
         assert process.wait() == 0
-    os.close(leader)
-    text = seen.decode(errors="replace")
     assert "4/4" in text
     assert "left" in text
 

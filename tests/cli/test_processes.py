@@ -20,6 +20,7 @@ from accous.cli import main
 from tests.cli.processes import ENVIRONMENT, files_of, run_accous
 from tests.cli.tables import make_tables
 from tests.forks import Forked
+from tests.talking import read_terminal
 from tests.waiting import PATIENCE, wait_for
 
 
@@ -61,7 +62,7 @@ def n_lines(path: Path) -> int:
 def stop(process: Forked, number: int = signal.SIGINT) -> tuple[int, str]:
     """Send a signal, with the input left open."""
     process.send_signal(number)
-    return process.wait(PATIENCE), process.stderr.read().decode()
+    return process.wait(), process.stderr.read().decode()
 
 
 def test_a_pipe_is_predicted_as_it_comes(folder, fitted, start):
@@ -191,10 +192,8 @@ def test_what_may_not_be_written_to_is_a_clear_error(folder):
 def test_a_reader_that_leaves_ends_it_quietly(fitted, start):
     with start("adapt", "model", "-", "--batch-size", "1") as process:
         process.stdout.close()
-        process.stdin.write(fitted["stream"].write_csv().encode())
-        process.stdin.close()
-        errors = process.stderr.read()
-        assert process.wait(PATIENCE) == 141
+        _, errors = process.communicate(fitted["stream"].write_csv().encode())
+    assert process.returncode == 141
     assert b"Traceback" not in errors
 
 
@@ -204,17 +203,8 @@ def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
     arguments = ["adapt", "model", "long.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
     with start(*arguments, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(ours, 1 << 16)
-            except OSError:  # the other side has ended
-                break
-            if not piece:
-                break
-            shown += piece
+        shown = read_terminal(ours)
         process.communicate()
-    os.close(ours)
     assert process.returncode == 0
     text = shown.decode()
     assert "rows per second" in text
