@@ -35,6 +35,7 @@ from accous.validation import count_rows, own_copy, read_frame, read_rows, requi
 
 __all__ = ["AdaptiveClassifier"]
 
+_LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could exceed the largest number
 
 def _estimator_has(method: str) -> Any:
     def check(self: Any) -> bool:
@@ -72,7 +73,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         ``0.16 (n_eff / n_reference)^(1/3)``, or a quarter of that for the built-in regression, which is cheap to refit.
         n_eff is the effective sample size: the fewer rows carry the weight, the more a fit depends on each of them.
     C : float, default=1.0
-        Inverse penalty of the built-in regression. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
     fallback : {"auto", "none"}, default="auto"
         How to keep the adaptation from doing harm. ``"auto"`` has two safeguards. It tempers the ratio according to its
         past observed loss (r^tau with tau 0, 1/2 or 1). It also goes back to the fixed model while the adapted model is
@@ -258,7 +259,7 @@ class AdaptiveClassifier(LearnedAttributes, Monitoring, ClassifierMixin, BaseEst
         is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
         if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
-        require_number("C", self.C)
+        require_number("C", self.C, at_most=_LARGEST_C)
         require_choice("fallback", self.fallback, ("auto", "none"))
         if self.estimator is not None and self.C != 1.0:
             raise ParameterError("C applies only to the built-in regression; set it on your estimator instead.")
