@@ -42,7 +42,7 @@ class Talk:
         self._input = _still_open(process.stdin)
         self._left = memoryview(content)
         self._outputs = {stream for stream in map(_still_open, (process.stdout, process.stderr)) if stream}
-        self._found: dict[IO[bytes], bytes] = {stream: b"" for stream in self._outputs}
+        self._found: dict[IO[bytes], bytes] = dict.fromkeys(self._outputs, b"")
         if self._input is not None:
             self._input.flush()
             os.set_blocking(self._input.fileno(), False)

@@ -62,7 +62,11 @@ def test_a_fork_has_the_folder_the_environment_and_the_arguments_it_is_given(for
 
 
 def test_it_ends_as_an_interpreter_ends(forks: ForkServer) -> None:
-    for code in ("raise KeyError('mine')", "import sys; sys.exit('no')", "import atexit; atexit.register(print, 'bye')"):
+    for code in (
+        "raise KeyError('mine')",
+        "import sys; sys.exit('no')",
+        "import atexit; atexit.register(print, 'bye')",
+    ):
         fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         forked = forks.run(code, kind="code", check=None)
         assert (forked.returncode, forked.stdout) == (fresh.returncode, fresh.stdout)

@@ -37,6 +37,7 @@ __all__ = ["AdaptiveClassifier"]
 
 _LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could exceed the largest number
 
+
 def _estimator_has(method: str) -> Any:
     def check(self: Any) -> bool:
         owner = self.state_.estimator if hasattr(self, "state_") else self.estimator
