@@ -79,6 +79,8 @@ def carry_out(order: dict[str, Any]) -> None:
     sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.argv = [order["target"], *order["arguments"]]
+    # As an interpreter does: the folder of the file, or the current one.
+    sys.path.insert(0, os.path.dirname(order["target"]) if order["kind"] == "file" else os.getcwd())  # noqa: PTH120, PTH109
     if order["kill_after"] is not None:
         # The kernel ends a process that has no handler for this signal as it does after SIGKILL.
         signal.setitimer(signal.ITIMER_PROF, order["kill_after"])

@@ -134,7 +134,12 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_jobs"), [(signal.SIGKILL, 2), pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow)]
+    ("kind", "n_jobs"),
+    [
+        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_grid_loses_only_the_runs_under_way(
     write_spec: WriteSpec, tmp_path: Path, forks: ForkServer, kind: signal.Signals, n_jobs: int

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import resource
 import select
 import signal
 import subprocess
@@ -136,17 +135,22 @@ def test_the_second_process_on_a_model_is_refused_and_a_killed_one_leaves_no_loc
     run_here(folder, "adapt", "model", "stream.csv", "-o", "second.csv")
 
 
-def limit_file_size() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+# Files may not grow beyond this, as on a full disk.
+WITH_SMALL_FILES = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+runpy.run_module("accous", run_name="__main__", alter_sys=True)
+"""
 
 
-def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
+def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted, forks):
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--keep", "id"]
     run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv", "--keep", "id")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     before = files_of(folder / "model")
-    run = run_accous(*arguments, "--new", cwd=folder, check=1, preexec_fn=limit_file_size)
+    how = {"kind": "code", "cwd": folder, "env": ENVIRONMENT}
+    run = forks.run(WITH_SMALL_FILES, *arguments, "--new", check=1, **how)
     assert run.stderr.count("\n") == 1
     assert "Cannot write to model" in run.stderr or "predictions.csv cannot be written to" in run.stderr
     assert "File too large" in run.stderr
