@@ -15,6 +15,8 @@ PEERS     := adapt densratio nannyml skada
 PEER_ENVS := benchmarks/.peers
 
 export MPLBACKEND := Agg
+# Without bytecode, each of the tests' processes would compile the package and rewrite the assertions again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Tests on real data read ACCOUS_DATA. Set it to nothing to leave those tests out.
 ifeq ($(origin ACCOUS_DATA),undefined)
@@ -36,9 +38,9 @@ demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a repor
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
 	$(RUN) -m tests.compile_kernels
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist loadfile
 
-test-slow: $(STAMP) ## the tests marked slow, and the property tests with eight times as many examples
+test-slow: $(STAMP) ## the tests marked slow, and the property tests with 250 examples instead of 15
 	$(RUN) -m pytest -n 2 -m slow
 	$(RUN) -m pytest -n 2 -m 'hypothesis and not slow' --hypothesis-profile=thorough
 

@@ -1,11 +1,14 @@
 """What every test shares: reproducible property tests and the folder of real data."""
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.forks import ForkServer
 from tests.needs import DATA
 
 # A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
@@ -14,12 +17,27 @@ for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS", "TT
 
 # No test depends on the clock: no deadline, and no complaint that a busy machine draws examples slowly.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("reproducible", derandomize=True, max_examples=25, **UNTIMED)
-# What `make test-slow` gives the same tests.
+settings.register_profile("reproducible", derandomize=True, max_examples=15, **UNTIMED)
+# What `make test-slow` gives the same tests. `tests/budgets.py` gives costly tests a share of either number.
 settings.register_profile("thorough", derandomize=True, max_examples=250, **UNTIMED)
 # A search for new counterexamples: pytest --hypothesis-profile=explore
 settings.register_profile("explore", derandomize=False, max_examples=1000, **UNTIMED)
 settings.load_profile("reproducible")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look through what tests make, not through thousands of collected tests each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Starts commands as real processes, in milliseconds."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork: run the tests on Linux or macOS")
+    with ForkServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

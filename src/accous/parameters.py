@@ -25,10 +25,11 @@ _MOST_NAMES = 12
 _MOST_COMPARED = 4096
 
 
-def require_number(name: str, value: Any, *, above: float = 0.0, or_else: str = "") -> float:
-    """Return ``value`` as a finite float above a limit."""
-    if not _is_real(value) or not math.isfinite(value) or value <= above:
-        raise ParameterError(f"{name} must be a finite number above {above:g}{or_else}, got {value!r}.")
+def require_number(name: str, value: Any, *, above: float = 0.0, at_most: float = math.inf, or_else: str = "") -> float:
+    """Return ``value`` as a finite float above a limit, and not above another."""
+    if not _is_real(value) or not math.isfinite(value) or not above < value <= at_most:
+        limit = f" and at most {at_most:g}" if math.isfinite(at_most) else ""
+        raise ParameterError(f"{name} must be a finite number above {above:g}{limit}{or_else}, got {value!r}.")
     return float(value)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,8 @@ from accous_bench.results import append_row, read_rows, repair
 from accous_bench.run import Run
 from accous_bench.spec import read_spec
 from tests.budgets import examples
-from tests.waiting import PATIENCE, wait_for
+from tests.forks import ForkServer
+from tests.waiting import wait_for
 
 WriteSpec = Callable[..., Path]
 # Times, and the state of the source files, which may be edited while the tests run.
@@ -135,27 +134,33 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_jobs"), [(signal.SIGKILL, 2), pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow)]
+    ("kind", "n_jobs"),
+    [
+        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_grid_loses_only_the_runs_under_way(
-    write_spec: WriteSpec, tmp_path: Path, kind: signal.Signals, n_jobs: int
+    write_spec: WriteSpec, tmp_path: Path, forks: ForkServer, kind: signal.Signals, n_jobs: int
 ) -> None:
     path = write_spec(("rounds = [24]", "rounds = [150]"))
     folder = tmp_path / "out"
-    command = [sys.executable, "-m", "accous", "bench", "run", str(path), "-o", str(folder), "-j", str(n_jobs), "-q"]
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    command = ["accous", "bench", "run", path, "-o", folder, "-q", "-j", n_jobs]
+    process = forks.start(*command, start_new_session=True)
     file = folder / "small.jsonl"
     wait_for(lambda: file.is_file() and file.read_bytes().count(b"\n") >= 2, "second record")
     if kind == signal.SIGKILL:
         os.killpg(process.pid, kind)
     else:
         process.send_signal(kind)
-    _, errors = process.communicate(timeout=PATIENCE)
+    with process:
+        _, errors = process.communicate()
     assert process.returncode in (-signal.SIGKILL, 130, 0)
-    assert "Traceback" not in errors
+    assert b"Traceback" not in errors
     n_finished = len(read_rows(file))
     assert n_finished >= 2
-    subprocess.run(command, check=True, stderr=subprocess.PIPE)
+    forks.run(*command)
     runs = read_spec(path).runs()
     assert numbers(file) == played(runs, tmp_path / "whole.jsonl")
     assert len(file.read_bytes().splitlines()) == len(runs)

@@ -101,6 +101,7 @@ def test_a_run_on_images_is_scored_with_risk_and_ratio():
     assert record["ratio_error"] > 0
 
 
+@pytest.mark.slow
 def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
     frozen, problem = make(), get_problem("mnist_svhn_tuned")
     assert "trained on the reference" in problem.patience

@@ -9,6 +9,7 @@ import pytest
 
 from accous_bench.dann import DANN
 from tests.classifiers import labelled_rows
+from tests.forks import COMMANDS, ForkServer
 
 # For a fresh interpreter: `import torch` fails as it does where PyTorch is not installed. A None in sys.modules would
 # not do: scipy takes the name's presence there for the library.
@@ -24,29 +25,33 @@ sys.meta_path.insert(0, NoTorch())
 """
 
 
-def output_of(code: str) -> str:
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return run.stdout.strip()
+@pytest.fixture(scope="module")
+def output_without_torch():
+    """What code prints in a process of its own, where torch cannot be imported."""
+    with ForkServer(BLOCK_TORCH + COMMANDS) as server:
+        yield lambda code: server.run(code, kind="code").stdout.strip()
 
 
 def test_importing_the_benchmark_package_loads_no_library():
-    assert output_of("import sys, accous_bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
+    code = "import sys, accous_bench\nprint('torch' in sys.modules, 'numpy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False False"
 
 
-def test_a_benchmark_runs_without_dann_and_the_list_names_all(tmp_path):
+def test_a_benchmark_runs_without_dann_and_the_list_names_all(tmp_path, output_without_torch):
     code = """
 from accous.cli import main
 print(main(["bench", "list"]))
 common = ["bench", "run", "table3", "--batch-sizes", "1", "--shifts", "Lin", "--seeds", "0", "--rounds", "5", "-q"]
 print(main([*common, "--contenders", "DANN"]), main([*common, "--contenders", "FIX", "-o", FOLDER]))
 """.replace("FOLDER", repr(str(tmp_path)))
-    *listed, first, rest = output_of(BLOCK_TORCH + code).splitlines()
+    *listed, first, rest = output_without_torch(code).splitlines()
     assert "images_tuned" in "".join(listed)
     assert "DANN" in "".join(listed)
     assert (first, rest) == ("0", "2 0")
 
 
-def test_fit_names_the_extra_and_leaves_nothing_learned():
+def test_fit_names_the_extra_and_leaves_nothing_learned(output_without_torch):
     code = """
 import numpy as np
 from accous import AccousError
@@ -58,10 +63,10 @@ except AccousError as error:
     print(type(error).__name__, isinstance(error, ImportError), error.name, "accous[deep]" in str(error))
 print(vars(model) == DANN().get_params())
 """
-    assert output_of(BLOCK_TORCH + code).split() == ["MissingExtraError", "True", "torch", "True", "True"]
+    assert output_without_torch(code).split() == ["MissingExtraError", "True", "torch", "True", "True"]
 
 
-def test_a_fitted_model_predicts_without_torch_and_adapts_with_it_only(tmp_path):
+def test_a_fitted_model_predicts_without_torch_and_adapts_with_it_only(tmp_path, output_without_torch):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
     X, y = labelled_rows()
     model = DANN(n_fit_steps=5).fit(X, y)
@@ -78,4 +83,4 @@ try:
 except MissingExtraError:
     print(model.n_rounds_)
 """
-    assert output_of(BLOCK_TORCH + code).split("\n") == [str(model.predict(np.eye(3)).tolist()), "0"]
+    assert output_without_torch(code).split("\n") == [str(model.predict(np.eye(3)).tolist()), "0"]

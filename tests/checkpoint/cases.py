@@ -245,6 +245,23 @@ def make_cases() -> dict[str, Case]:
     return make_ratio_cases() | make_own_classifier_cases() | make_foreign_classifier_cases()
 
 
+# Every loss, map, metric, width, one-step estimator, kind of rows, labels and classifier at least once.
+ONE_OF_EACH_KIND = [
+    *("logistic standardize", "least_squares identity", "kl rbf", "single kl", "paper", "theory", "fortran order"),
+    *(
+        "foreign map pandas",
+        "wide ratio",
+        "diagonal",
+        "wide low rank",
+        "single polars",
+        "kliep",
+        "kmm",
+        "logistic ratio",
+    ),
+    *("rulsif rbf", "ulsif cv", "no shift", "two classes", "four classes", "wide", "texts", "base weights"),
+    *("forest", "by row", "single precision", "pandas", "object rows"),
+]
+
 # --- what must stay the same ----------------------------------------------------------------------------------
 
 RATIO_NUMBERS = [

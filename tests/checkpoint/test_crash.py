@@ -9,6 +9,7 @@ import accous
 from tests.checkpoint.cases import assert_same_bits, make_cases, numbers_of
 from tests.checkpoint.crashes import Operations
 from tests.checkpoint.test_resume import run_in_another_process
+from tests.forks import ForkServer
 
 
 class Crash(BaseException):
@@ -104,5 +105,12 @@ def test_files_left_by_a_killed_process_are_removed_by_the_next_save(tmp_path: P
     assert kinds == ["manifest.json", "predictions.csv", "reference", "state"]
 
 
-def test_processes_that_are_killed_leave_a_whole_state(tmp_path: Path) -> None:
-    run_in_another_process("kill", tmp_path)
+def test_processes_that_are_killed_at_any_operation_leave_a_whole_state(tmp_path: Path, forks: ForkServer) -> None:
+    run_in_another_process(forks, "kill_at_every_operation", tmp_path)
+
+
+@pytest.mark.parametrize("n_kills", [5, pytest.param(15, marks=pytest.mark.slow)])
+def test_processes_that_are_killed_at_any_time_leave_a_whole_state(
+    n_kills: int, tmp_path: Path, forks: ForkServer
+) -> None:
+    run_in_another_process(forks, "kill_at_random_times", tmp_path, n_kills)

@@ -1,7 +1,5 @@
 """A model that was saved and loaded goes on with the same bits as one that was not."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import accous
 from tests.checkpoint.cases import (
     N_BEFORE,
     N_REFERENCE,
+    ONE_OF_EACH_KIND,
     Case,
     assert_same_bits,
     differing,
@@ -19,25 +18,26 @@ from tests.checkpoint.cases import (
     make_cases,
     numbers_of,
 )
+from tests.forks import ForkServer
 
 CASES = list(make_cases())
+OTHER_CASES = [name for name in CASES if name not in ONE_OF_EACH_KIND]
 each_case = pytest.mark.parametrize("name", CASES)
 
 
-def run_in_another_process(task: str, root: Path) -> None:
-    command = [sys.executable, "-m", "tests.checkpoint.processes", task, str(root)]
-    run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+def run_in_another_process(forks: ForkServer, task: str, *arguments: Any) -> None:
+    forks.run("tests.checkpoint.processes", task, *arguments, cwd=Path(__file__).parents[2])
 
 
-def test_another_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    """All cases in one test: they share the process, which takes longer to start than they take."""
+@pytest.mark.parametrize("names", [ONE_OF_EACH_KIND, pytest.param(OTHER_CASES, marks=pytest.mark.slow)], ids=len)
+def test_another_process_goes_on_with_the_same_bits(names: list[str], tmp_path: Path, forks: ForkServer) -> None:
     uninterrupted = {}
-    for name, case in make_cases().items():
+    for name in names:
+        case = make_cases()[name]
         model = case.play(case.fit(), 1, N_BEFORE)
         accous.save(model, tmp_path / name / "model")
         uninterrupted[name] = history(case, model)
-    run_in_another_process("resume_all", tmp_path)
+    run_in_another_process(forks, "resume_all", tmp_path)
     different = {}
     for name, expected in uninterrupted.items():
         with np.load(tmp_path / name / "numbers.npz") as found:

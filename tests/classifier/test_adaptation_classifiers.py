@@ -187,9 +187,9 @@ def test_a_penalty_beside_an_estimator_is_refused() -> None:
         AdaptiveClassifier(LogisticRegression(), C=2.0).fit(*labelled_rows())
 
 
-@pytest.mark.parametrize("C", [0, -1.0, np.nan, np.inf, "1", None, True])
+@pytest.mark.parametrize("C", [0, -1.0, np.nan, np.inf, 1e101, "1", None, True])
 def test_a_bad_penalty_is_refused(C: Any) -> None:
-    with pytest.raises(ParameterError, match=r"^C must be a finite number above 0"):
+    with pytest.raises(ParameterError, match=r"^C must be a finite number above 0 and at most 1e\+100, got"):
         AdaptiveClassifier(C=C).fit(*labelled_rows())
 
 

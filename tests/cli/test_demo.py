@@ -130,7 +130,7 @@ def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, culprit, 
 
 
 @pytest.mark.parametrize("shift", ["lin", "squ", "sin", "ber"])
-@pytest.mark.parametrize("rounds", ["1", "2", "9"])
+@pytest.mark.parametrize("rounds", ["1", *(pytest.param(rounds, marks=pytest.mark.slow) for rounds in "29")])
 def test_the_shortest_streams_run(shift, rounds, capsys):
     assert main(["demo", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
     assert ACCOUS in capsys.readouterr().out

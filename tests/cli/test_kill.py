@@ -1,8 +1,8 @@
 """`accous adapt`, killed at any moment and run again, ends with the very bytes of an uninterrupted run."""
 
+import os
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +10,25 @@ import polars as pl
 import pytest
 
 from accous import datasets
-from tests.cli.processes import KILLED, Zygote, files_of
+from tests.cli.processes import ENVIRONMENT, files_of
 from tests.cli.tables import make_tables
+from tests.forks import KILLED, Forked, ForkServer
 
-pytestmark = pytest.mark.skipif("sys.platform == 'win32'", reason="needs fork: run the tests on Linux or macOS")
+
+def run(forks: ForkServer, folder: Path, arguments: list[str], kill_after: float | None = None) -> Forked:
+    """Run a command in a folder, or kill it after so many seconds of processor time."""
+    with (folder / "errors.txt").open("wb") as errors, Path(os.devnull).open("wb") as nowhere:
+        how = {"cwd": folder, "env": ENVIRONMENT, "stdout": nowhere, "stderr": errors, "kill_after": kill_after}
+        with forks.start("accous", *arguments, **how) as process:
+            process.wait()
+    return process
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as started:
-        yield started
+def run_well(forks: ForkServer, folder: Path, arguments: list[str]) -> float:
+    """Run a command that must succeed; return the processor time it took in seconds."""
+    process = run(forks, folder, arguments)
+    assert process.returncode == 0, (folder / "errors.txt").read_text()
+    return process.cpu_seconds
 
 
 def with_bad_rows(text: str) -> str:
@@ -32,7 +41,7 @@ def with_bad_rows(text: str) -> str:
     return "\n".join([*lines, '1,"2', ""])
 
 
-def finish(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, seconds: float) -> int:
+def finish(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int, seconds: float) -> int:
     """Run a command to its end, killing it so many times on the way; return how often it was killed.
 
     Each time after at most so many seconds of processor time.
@@ -41,12 +50,12 @@ def finish(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, sec
     n_killed = 0
     while n_killed < n_kills:
         # Not below a microsecond, which would set no timer.
-        ended = zygote.run(folder, *arguments, kill_after=chance.uniform(1e-6, seconds))
-        if ended.code == 0:
+        ended = run(forks, folder, arguments, kill_after=chance.uniform(1e-6, seconds))
+        if ended.returncode == 0:
             return n_killed
-        assert ended.code == KILLED, (folder / "stderr.txt").read_text()
+        assert ended.returncode == KILLED, (folder / "errors.txt").read_text()
         n_killed += 1
-    zygote.run_well(folder, *arguments)
+    run_well(forks, folder, arguments)
     return n_killed
 
 
@@ -55,16 +64,16 @@ def results(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in names} | files_of(folder / "model")
 
 
-def compare(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, share: float) -> int:
+def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int, share: float) -> int:
     """Compare an uninterrupted run with one that is killed, each time within this share of it; return how often."""
     shutil.copytree(folder / "model", folder / "fresh")
-    seconds = share * zygote.run_well(folder, *arguments)
+    seconds = share * run_well(forks, folder, arguments)
     expected = results(folder)
     for path in folder.glob("predictions*"):
         path.unlink()
     shutil.rmtree(folder / "model")
     shutil.copytree(folder / "fresh", folder / "model")
-    n_killed = finish(zygote, folder, [*arguments, "--save-every", "3"], n_kills, seconds)
+    n_killed = finish(forks, folder, [*arguments, "--save-every", "3"], n_kills, seconds)
     found = results(folder)
     assert found.keys() == expected.keys()
     for name, content in expected.items():
@@ -80,19 +89,19 @@ def compare(zygote: Zygote, folder: Path, arguments: list[str], n_kills: int, sh
         ("predictions.parquet", ["--learn-first", "--keep", "id"]),
     ],
 )
-def test_killed_and_run_again_the_bytes_are_the_same(zygote, tmp_path, output, options):
+def test_killed_and_run_again_the_bytes_are_the_same(forks, tmp_path, output, options):
     reference, stream = make_tables(n_rounds=200)
     reference.write_csv(tmp_path / "reference.csv")
     (tmp_path / "stream.csv").write_text(with_bad_rows(stream.write_csv()))
     fit = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id"]
-    zygote.run_well(tmp_path, *fit)
+    run_well(forks, tmp_path, fit)
     arguments = ["adapt", "model", "stream.csv", "-o", output, "--on-bad-row", "skip", "--batch-size", "3", *options]
-    assert compare(zygote, tmp_path, arguments, n_kills=6, share=0.8) > 0
+    assert compare(forks, tmp_path, arguments, n_kills=6, share=0.8) > 0
     assert len((tmp_path / f"{output}.rejects.csv").read_text().splitlines()) > 10
 
 
 @pytest.mark.parametrize("ending", ["npy", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_embeddings_too(zygote, tmp_path, ending):
+def test_embeddings_too(forks, tmp_path, ending):
     random = np.random.default_rng(5)
     rows = random.normal(size=(360, 6)).astype(np.float32)
     labels = (rows[:, 0] + random.normal(size=360) > 0.0).astype(int)
@@ -105,26 +114,26 @@ def test_embeddings_too(zygote, tmp_path, ending):
         lists[-1:] = [lists[-1][: 6 if name == "reference" else 4]]
         pl.DataFrame({"embedding": lists}).write_parquet(tmp_path / f"{name}.parquet")
     fit = ["fit", f"reference.{ending}", "--label", "labels.npy", "-o", "model"]
-    zygote.run_well(tmp_path, *fit)
+    run_well(forks, tmp_path, fit)
     options = ["-o", "predictions.csv", "--on-bad-row", "skip", "--batch-size", "3"]
-    assert compare(zygote, tmp_path, ["adapt", "model", f"stream.{ending}", *options], n_kills=4, share=0.8) > 0
+    assert compare(forks, tmp_path, ["adapt", "model", f"stream.{ending}", *options], n_kills=4, share=0.8) > 0
     n_bad = 10 if ending == "npy" else 11
     assert len((tmp_path / "predictions.csv.rejects.csv").read_text().splitlines()) == 1 + n_bad
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_on_a_real_file(zygote, tmp_path, data_folder):
+def test_two_hundred_kills_on_a_real_file(forks, tmp_path, data_folder):
     table = datasets.load_acs_employment()
     names = ",".join([*table.feature_names, "employed"])
     lines = [",".join(map(repr, [*row, label])) for row, label in zip(table.X.tolist(), table.y.tolist(), strict=True)]
     lines = lines[::10]
     (tmp_path / "reference.csv").write_text("\n".join([names, *lines[:1000], ""]))
     (tmp_path / "stream.csv").write_text("\n".join([names, *lines[1000:21_000], ""]))
-    zygote.run_well(tmp_path, "fit", "reference.csv", "--label", "employed", "-o", "model")
+    run_well(forks, tmp_path, ["fit", "reference.csv", "--label", "employed", "-o", "model"])
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "employed"]
     n_killed = 0
     while n_killed < 200:  # it may be through the file before it was killed so often: once more, then
         folder = tmp_path / f"after-{n_killed}-kills"
         shutil.copytree(tmp_path / "model", folder / "model")
         shutil.copy(tmp_path / "stream.csv", folder)
-        n_killed += compare(zygote, folder, arguments, n_kills=200 - n_killed, share=0.1)
+        n_killed += compare(forks, folder, arguments, n_kills=200 - n_killed, share=0.1)

@@ -3,13 +3,13 @@
 import os
 import pty
 import re
-import resource
 import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +18,8 @@ import pytest
 from accous.cli import main
 from tests.cli.processes import ENVIRONMENT, files_of, run_accous
 from tests.cli.tables import make_tables
+from tests.forks import Forked
+from tests.talking import read_terminal
 from tests.waiting import PATIENCE, wait_for
 
 
@@ -40,10 +42,10 @@ def folder(tmp_path, fitted):
     return tmp_path
 
 
-def start(folder: Path, *arguments: str, **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "accous", *arguments]
-    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **options)
+@pytest.fixture
+def start(folder, forks):
+    """Starts a command in the folder: a process of its own, with pipes where nothing else is given."""
+    return partial(forks.start, "accous", cwd=folder, env=ENVIRONMENT)
 
 
 def run_here(folder: Path, *arguments: str) -> None:
@@ -56,15 +58,15 @@ def n_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def stop(process: subprocess.Popen, number: int = signal.SIGINT) -> tuple[int, str]:
+def stop(process: Forked, number: int = signal.SIGINT) -> tuple[int, str]:
     """Send a signal, with the input left open."""
     process.send_signal(number)
-    return process.wait(PATIENCE), process.stderr.read().decode()
+    return process.wait(), process.stderr.read().decode()
 
 
-def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
+def test_a_pipe_is_predicted_as_it_comes(folder, fitted, start):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
-    with start(folder, "adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
+    with start("adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
         process.stdin.write(lines[0])
         process.stdin.flush()
         lock = folder / "model" / ".accous.lock"
@@ -79,36 +81,38 @@ def test_a_pipe_is_predicted_as_it_comes(folder, fitted):
             piece = os.read(process.stdout.fileno(), 1 << 16)
             assert piece, process.stderr.read().decode()
             found += piece
-        rest, _ = process.communicate(b"".join(lines[13:]), timeout=PATIENCE)
+        rest, _ = process.communicate(b"".join(lines[13:]))
     assert process.returncode == 0
     assert [int(line.split(b",")[1]) for line in (found + rest).splitlines()[1:]] == list(range(300))
 
 
-def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, fitted):
+def test_a_pipe_that_was_interrupted_is_given_again_from_the_beginning(folder, fitted, start):
     content = fitted["stream"].write_csv().encode()
     run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     arguments = ["adapt", "model", "-", "-o", "predictions.csv", "--new"]
-    with start(folder, *arguments) as process:
+    with start(*arguments) as process:
         process.stdin.write(content[: len(content) // 2])
         process.stdin.flush()
         wait_for(lambda: n_lines(folder / "predictions.csv") > 100, "predictions")
         code, errors = stop(process)
     assert code == 130
     assert "Stopped and saved; run the same command again to continue" in errors or errors == ""
-    run_accous(*arguments[:-1], input=content.decode(), cwd=folder)
+    with start(*arguments[:-1]) as process:
+        _, errors = process.communicate(content)
+    assert process.returncode == 0, errors
     assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 
 
-def test_a_file_that_grows_is_followed(folder, fitted):
+def test_a_file_that_grows_is_followed(folder, fitted, start):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
     run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     (folder / "stream.csv").write_bytes(b"".join(lines[:30]) + lines[30][:9])
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--follow", "--new"]
-    with start(folder, *arguments) as process:
+    with start(*arguments) as process:
         wait_for(lambda: n_lines(folder / "predictions.csv") == 21, "first rows")
         with (folder / "stream.csv").open("ab") as file:
             file.write(lines[30][9:] + b"".join(lines[31:]))
@@ -117,29 +121,36 @@ def test_a_file_that_grows_is_followed(folder, fitted):
     assert (folder / "predictions.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 
 
-def test_the_second_process_on_a_model_is_refused_and_a_killed_one_leaves_no_lock(folder):
-    with start(folder, "adapt", "model", "-", "-o", "predictions.csv") as process:
+def test_the_second_process_on_a_model_is_refused_and_a_killed_one_leaves_no_lock(folder, start):
+    with start("adapt", "model", "-", "-o", "predictions.csv") as process:
         wait_for((folder / "model" / ".accous.lock").exists, "lock")
         wait_for(lambda: str(process.pid) in (folder / "model" / ".accous.lock").read_text(), "number in the lock")
-        run = run_accous("adapt", "model", "stream.csv", "-o", "second.csv", cwd=folder, check=1)
-        assert f"model is in use by process {process.pid} (accous adapt): wait until it has finished" in run.stderr
-        assert run.stderr.count("\n") == 1
+        with start("adapt", "model", "stream.csv", "-o", "second.csv") as second:
+            errors = second.communicate()[1].decode()
+        assert second.returncode == 1
+        assert f"model is in use by process {process.pid} (accous adapt): wait until it has finished" in errors
+        assert errors.count("\n") == 1
         assert not (folder / "second.csv").exists()
         process.kill()
     run_here(folder, "adapt", "model", "stream.csv", "-o", "second.csv")
 
 
-def limit_file_size() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+# Files may not grow beyond this, as on a full disk.
+WITH_SMALL_FILES = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+runpy.run_module("accous", run_name="__main__", alter_sys=True)
+"""
 
 
-def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
+def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted, forks):
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--keep", "id"]
     run_here(folder, "adapt", "model", "stream.csv", "-o", "expected.csv", "--keep", "id")
     for name, saved in fitted["files"].items():
         (folder / "model" / name).write_bytes(saved)
     before = files_of(folder / "model")
-    run = run_accous(*arguments, "--new", cwd=folder, check=1, preexec_fn=limit_file_size)
+    how = {"kind": "code", "cwd": folder, "env": ENVIRONMENT}
+    run = forks.run(WITH_SMALL_FILES, *arguments, "--new", check=1, **how)
     assert run.stderr.count("\n") == 1
     assert "Cannot write to model" in run.stderr or "predictions.csv cannot be written to" in run.stderr
     assert "File too large" in run.stderr
@@ -149,13 +160,12 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing(folder, fitted):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full: run the tests on Linux")
-def test_a_full_device_is_a_clear_error(folder):
-    with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-m", "accous", "adapt", "model", "stream.csv"]
-        run = subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert run.returncode == 1
-    assert b"standard output cannot be written to (No space left on device)" in run.stderr
-    assert run.stderr.count(b"\n") == 1
+def test_a_full_device_is_a_clear_error(start):
+    with Path("/dev/full").open("wb") as full, start("adapt", "model", "stream.csv", stdout=full) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 1
+    assert b"standard output cannot be written to (No space left on device)" in errors
+    assert errors.count(b"\n") == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it runs a command as another user")
@@ -183,33 +193,22 @@ def test_what_may_not_be_written_to_is_a_clear_error(folder):
     assert "Cannot write to other (Permission denied)" in run.stderr
 
 
-def test_a_reader_that_leaves_ends_it_quietly(folder, fitted):
-    with start(folder, "adapt", "model", "-", "--batch-size", "1") as process:
+def test_a_reader_that_leaves_ends_it_quietly(fitted, start):
+    with start("adapt", "model", "-", "--batch-size", "1") as process:
         process.stdout.close()
-        process.stdin.write(fitted["stream"].write_csv().encode())
-        process.stdin.close()
-        errors = process.stderr.read()
-        assert process.wait(PATIENCE) == 141
+        _, errors = process.communicate(fitted["stream"].write_csv().encode())
+    assert process.returncode == 141
     assert b"Traceback" not in errors
 
 
-def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder):
+def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
     (pl.concat([pl.read_csv(folder / "stream.csv")] * 12)).write_csv(folder / "long.csv")
     ours, theirs = pty.openpty()
     arguments = ["adapt", "model", "long.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
-    with start(folder, *arguments, stderr=theirs, stdin=theirs) as process:
+    with start(*arguments, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(ours, 1 << 16)
-            except OSError:  # the other side has ended
-                break
-            if not piece:
-                break
-            shown += piece
-        process.communicate(timeout=PATIENCE)
-    os.close(ours)
+        shown = read_terminal(ours)
+        process.communicate()
     assert process.returncode == 0
     text = shown.decode()
     assert "rows per second" in text
@@ -217,10 +216,11 @@ def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder):
     assert "━" in text
 
 
-def test_off_a_terminal_there_is_no_bar_and_quiet_is_quiet(folder):
+def test_off_a_terminal_there_is_no_bar_and_quiet_is_quiet(folder, start):
     run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", cwd=folder)
     assert run.stderr == ""
     form = r"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
     assert re.fullmatch(form, run.stdout)
-    run = run_accous("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet", cwd=folder)
-    assert (run.stdout, run.stderr) == ("", "")
+    with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
+        assert process.communicate() == (b"", b"")
+    assert process.returncode == 0

@@ -70,7 +70,7 @@ def _draw_options(scene: Scene, inputs: Inputs) -> list[str]:
     if inputs.columns and random.random() < 0.1:
         options += ["--drop", random.choice(inputs.columns)]
     if random.random() < 0.1:
-        options += ["--C", random.choice(["1e-6", "1e6", "1e300", "0", "-1", "nan", "inf"])]
+        options += ["--C", random.choice(["1e-6", "1e90", "1e300", "0", "-1", "nan", "inf"])]
     if random.random() < 0.15:
         options.append("--force")
     return options

@@ -114,7 +114,8 @@ def _parquet(grid: Grid, random: Random) -> bytes:
     for number, name in enumerate(names):
         unique = name if counts[name] == 1 else f"{name} {number}"
         values = [_text(value) for value in grid.column(number)]
-        columns.append(_typed(pl.Series(unique, values, dtype=pl.String), random))
+        # Methods of a series would take a name such as ^a$ for a pattern: it gets its name at the end.
+        columns.append(_typed(pl.Series("values", values, dtype=pl.String), random).alias(unique))
     content = io.BytesIO()
     pl.DataFrame(columns).write_parquet(content)
     return content.getvalue()

@@ -1,15 +1,13 @@
 """With the five packages of the core alone the library works, and what needs an extra says which."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import accous
 from accous.cli import main
+from tests.forks import SOURCES, ForkServer
 
-SOURCES = str(Path(accous.__file__).resolve().parents[1])
 # Everything that an extra installs cannot be found, as in an environment without extras.
 WITHOUT_EXTRAS = """
 import sys
@@ -21,6 +19,12 @@ class Hidden(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden())
+"""
+# Only what the core itself needs: each process then looks for the extras anew.
+PREPARATION = """
+import numpy, pandas, sklearn.linear_model
+import accous
+accous.AdaptiveClassifier
 """
 LIBRARY = """
 import numpy as np, pandas as pd
@@ -51,21 +55,27 @@ REFUSALS = {
 }
 
 
-def run(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own that finds no extra, no data and no network."""
-    command = [sys.executable, "-W", "error", "-c", WITHOUT_EXTRAS + code, *arguments]
-    environment = {"PYTHONPATH": SOURCES, "ACCOUS_CACHE": str(folder / "cache"), "HOME": str(folder)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+@pytest.fixture(scope="module")
+def run():
+    """Runs code in a process of its own that finds no extra, no data and no network."""
+    with ForkServer(WITHOUT_EXTRAS + PREPARATION, "-W", "error", environment={}) as server:
+
+        def run_code(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+            environment = {"PYTHONPATH": SOURCES, "ACCOUS_CACHE": str(folder / "cache"), "HOME": str(folder)}
+            options = {"kind": "code", "check": None, "cwd": folder, "env": environment}
+            return server.run("import sys\n" + code, *arguments, **options)
+
+        yield run_code
 
 
-def test_the_library_fits_adapts_saves_and_loads(tmp_path):
+def test_the_library_fits_adapts_saves_and_loads(run, tmp_path):
     done = run(LIBRARY, str(tmp_path / "model"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(178, 13) 0.1")
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_what_needs_an_extra_says_so_in_a_sentence(code, tmp_path):
+def test_what_needs_an_extra_says_so_in_a_sentence(run, code, tmp_path):
     caught = f"""
 import accous
 try:
@@ -79,7 +89,7 @@ except accous.AccousError as error:
     assert done.stdout.endswith("pip install 'accous[cli]' adds it.\n")
 
 
-def test_a_model_on_tables_says_what_it_needs(tmp_path):
+def test_a_model_on_tables_says_what_it_needs(run, tmp_path):
     rows = "".join(f"{number},{number % 2}\n" for number in range(20))
     (tmp_path / "reference.csv").write_text("x,y\n" + rows)
     fit = ["fit", tmp_path / "reference.csv", "--label", "y", "-o", tmp_path / "model", "--quiet", "--json"]
@@ -98,7 +108,7 @@ except accous.AccousError as error:
     ), done.stderr
 
 
-def test_data_at_hand_need_no_extra(tmp_path, data_folder):
+def test_data_at_hand_need_no_extra(run, tmp_path, data_folder):
     code = (
         "import os, accous\nos.environ['ACCOUS_DATA'] = sys.argv[1]\nprint(accous.datasets.load_powersupply().X.shape)"
     )
@@ -106,7 +116,7 @@ def test_data_at_hand_need_no_extra(tmp_path, data_folder):
     assert done.stdout.startswith("(29928, 2)"), done.stderr
 
 
-def test_bars_are_left_out_in_silence(tmp_path):
+def test_bars_are_left_out_in_silence(run, tmp_path):
     code = """
 from accous.deep.progress import LateBar
 with LateBar("waiting", 3, verbose=True) as bar:
@@ -118,7 +128,7 @@ print("done")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["inspect", "model"]])
-def test_the_command_line_says_what_to_install(arguments, tmp_path):
+def test_the_command_line_says_what_to_install(run, arguments, tmp_path):
     code = "import runpy\nsys.argv[0] = 'accous'\nrunpy.run_module('accous', run_name='__main__', alter_sys=True)"
     done = run(code, *arguments, folder=tmp_path)
     assert done.returncode == 1

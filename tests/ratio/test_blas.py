@@ -223,7 +223,12 @@ def run_with_threads(feature_map: str, n_rounds: int, n_threads: int) -> tuple[i
 
 
 @pytest.mark.parametrize(
-    ("feature_map", "n_rounds"), [("standardize", 300), pytest.param("rbf", 50, marks=pytest.mark.slow)]
+    ("feature_map", "n_rounds"),
+    [
+        ("standardize", 60),
+        pytest.param("standardize", 300, marks=pytest.mark.slow),
+        pytest.param("rbf", 50, marks=pytest.mark.slow),
+    ],
 )
 def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map: str, n_rounds: int) -> None:
     (threads_of_one, of_one), (threads_of_two, of_two) = (

@@ -44,7 +44,7 @@ def test_one_row_leaves_a_healthy_effective_sample_size(name: str, n_columns: in
 
 
 @pytest.mark.parametrize("n_columns", [1, 3, 40])
-@pytest.mark.parametrize("distance", [1e3, 1e6, 1e10, 1e50])
+@pytest.mark.parametrize("distance", [1e3, pytest.param(1e6, marks=pytest.mark.slow), 1e10, 1e50])
 @each_map
 @each_estimator
 def test_batches_at_any_distance_give_finite_weights(

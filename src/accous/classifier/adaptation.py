@@ -43,6 +43,8 @@ from accous.validation import count_rows, own_copy, read_frame, read_rows, requi
 
 __all__ = ["AdaptiveClassifier"]
 
+_LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could exceed the largest number
+
 
 def _estimator_has(method: str) -> Any:
     def check(self: Any) -> bool:
@@ -91,7 +93,7 @@ class AdaptiveClassifier(
         ``0.16 (n_eff / n_reference)^(1/3)``, or a quarter of that for the built-in regression, which is cheap to refit.
         n_eff is the effective sample size: the fewer rows carry the weight, the more a fit depends on each of them.
     C : float, default=1.0
-        Inverse penalty of the built-in regression. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
     standardize : bool, default=True
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
@@ -319,7 +321,7 @@ class AdaptiveClassifier(
         is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
         if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
             raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
-        require_number("C", self.C)
+        require_number("C", self.C, at_most=_LARGEST_C)
         if not isinstance(self.standardize, (bool, np.bool_)):
             raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
         require_choice("fallback", self.fallback, ("auto", "none"))

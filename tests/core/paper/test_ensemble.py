@@ -83,7 +83,11 @@ def arrays_of(state: EnsembleState) -> list[Array]:
 @every_loss
 @every_start
 @every_range
-@pytest.mark.parametrize("horizon", [None, N_ROUNDS, 11], ids=["no_horizon", "exact_horizon", "exceeded_horizon"])
+@pytest.mark.parametrize(
+    "horizon",
+    [None, pytest.param(N_ROUNDS, marks=pytest.mark.slow), 11],
+    ids=["no_horizon", "exact_horizon", "exceeded_horizon"],
+)
 @pytest.mark.parametrize(
     "min_interval", [1, 4, pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 )

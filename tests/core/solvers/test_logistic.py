@@ -155,6 +155,16 @@ def test_the_shape_is_one_row_of_coefficients_for_two_classes_and_one_per_class_
     assert solve(problem, np.ones(len(X))).shape == (problem.n_scores, X.shape[1] + 1)
 
 
+@pytest.mark.parametrize("C", [1e6, 1e20, 1e50, 1e100])
+def test_classes_that_are_separated_without_a_penalty_are_told_apart(C: float) -> None:
+    """The probability of a row's own class is then 1 up to rounding, and its curvature next to nothing."""
+    X = np.random.default_rng(0).normal(size=(20, 8))
+    labels = np.array([0, 1, *[2] * 18])
+    problem = make_problem(X, labels, 3, C)
+    probabilities = probabilities_of_fit(problem)
+    assert probabilities[np.arange(20), labels].min() > 1.0 - 10.0 / np.sqrt(C) - 1e-9
+
+
 # --- warm starts --------------------------------------------------------------------------------------------
 
 

@@ -307,8 +307,13 @@ def _curvatures(probabilities: FloatArray) -> FloatArray:
     """Hessian of each row's loss in its scores, (n_rows, n_scores, n_scores)."""
     if probabilities.shape[1] == 1:
         return (probabilities * (1.0 - probabilities))[:, :, None]
-    diagonal = probabilities[:, :, None] * np.eye(probabilities.shape[1])
-    return np.asarray(diagonal - probabilities[:, :, None] * probabilities[:, None, :])
+    curvatures = -probabilities[:, :, None] * probabilities[:, None, :]
+    # p (1 - p) as the sum over the other classes: if p is nearly 1, the difference would be rounding error, and the
+    # Hessian of well separated classes would not be positive.
+    diagonal = np.arange(probabilities.shape[1])
+    curvatures[:, diagonal, diagonal] = 0.0
+    curvatures[:, diagonal, diagonal] = -curvatures.sum(axis=2)
+    return np.asarray(curvatures)
 
 
 def _hessian(design: FloatArray, blocks: FloatArray) -> FloatArray:
@@ -339,7 +344,7 @@ def _solve_positive(matrix: FloatArray, right_side: FloatArray) -> FloatArray:
             continue
         solution = cho_solve(factor, scaled_side, check_finite=False)
         return np.asarray(solution * (scale if right_side.ndim == 1 else scale[:, None]))
-    raise LinAlgError("The Hessian is not finite.")
+    raise LinAlgError("The Hessian is not finite, or not positive.")
 
 
 def _leverages(design: FloatArray, inverse_hessian: FloatArray, n_scores: int) -> FloatArray:
