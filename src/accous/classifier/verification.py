@@ -14,7 +14,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
-from accous.exceptions import DataError, TrapWarning
+from accous.exceptions import TrapWarning
 
 __all__ = ["TimeHalves", "Verification"]
 
@@ -77,10 +77,10 @@ class Verification:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
         n_rows = len(self.labels_)
-        if order is not None and order is not True:
-            self.time_order_ = read_order(order, n_rows)
-        elif order:
+        if order is True:
             self.time_order_ = np.arange(n_rows)
+        elif order is not None and order is not False:
+            self.time_order_ = read_order(order, n_rows)
         self._split_in_halves()
         if self.time_order_ is None or n_rows < FEWEST_ROWS:
             return
@@ -89,8 +89,8 @@ class Verification:
             warnings.simplefilter("ignore", TrapWarning)
             try:
                 self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
-            except DataError:
-                # Some part of the reference cannot be fitted on alone. Then nothing is verified.
+            except ValueError:
+                # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
                 self.backtest_ = None
 
     def _split_in_halves(self) -> None:
