@@ -29,6 +29,7 @@ from accous.classifier.state import (
     start_state,
     state_from_plain,
     state_to_plain,
+    under_guard,
 )
 from accous.classifier.traps import warn_of_traps
 from accous.classifier.verification import Verification
@@ -195,7 +196,7 @@ class AdaptiveClassifier(
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
-        order : True, array of shape (n_reference,) or Backtest, optional
+        order : bool, array of shape (n_reference,) or Backtest, optional
             True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
             reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
             adapt. Pass a `Backtest` if you have replayed the rows yourself; they are then in order of time. Without an
@@ -221,8 +222,7 @@ class AdaptiveClassifier(
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)
             self._verify(X, y, order)
             self.rules_ = self._make_rules(ratio)
-            guard = self.rules_.guard if self.rules_.has_fallback else FREE
-            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, guard)
+            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
         return self
 
     def adapt(self, X_batch: Any) -> Self:
@@ -246,6 +246,7 @@ class AdaptiveClassifier(
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
                 # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
                 self.rules_ = self._make_rules(self.state_.ratio)
+                self.state_ = under_guard(self.state_, self.rules_.guard)
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
@@ -332,6 +333,7 @@ class AdaptiveClassifier(
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
+        has_fallback = self.fallback == "auto"
         return RoundRules(
             erm=self.erm_,
             fixed=self.fixed_,
@@ -341,9 +343,9 @@ class AdaptiveClassifier(
             cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
             names=self._names(),
             refit=self.refit,
-            has_fallback=self.fallback == "auto",
+            has_fallback=has_fallback,
             caution=self.caution,
-            guard=choose_guard(self._evidence, self.caution),
+            guard=choose_guard(self._evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
             has_numbers=self.estimator is None,
             # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
@@ -372,7 +374,7 @@ class AdaptiveClassifier(
                 estimator = self.erm_.fit(plain["fitted_weights"], None)
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
         self.rules_ = self._make_rules(ratio)
-        self.state_ = state_from_plain(plain, ratio, estimator)
+        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:

@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing
 from accous.arrays import IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
+from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT, LARGEST_UNEXPLAINED
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
 from accous.exceptions import DataError
@@ -39,6 +40,8 @@ class Backtest:
         Estimates and truth after each block of replayed rows.
     evidence : Evidence or None
         The looks in a few numbers; None if nothing could be estimated.
+    caution : {"high", "normal", "low"}
+        That of the model, which decides with the evidence whether to adapt.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Backtest:
     n_reference: int
     looks: tuple[Look, ...]
     evidence: Evidence | None
+    caution: str = "normal"
 
     @property
     def verdict(self) -> str:
@@ -79,7 +83,7 @@ class Backtest:
         )
         gain = 100.0 * self.evidence.gain
         change = f"changed the error by {gain:+.1f} points" if abs(gain) >= 0.05 else "changed nothing"
-        return first, f"Adaptation {change} in the replay. {choose_guard(self.evidence, 'normal').sentence}"
+        return first, f"Adaptation {change} in the replay. {choose_guard(self.evidence, self.caution).sentence}"
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in plain values, ready for JSON."""
@@ -163,7 +167,8 @@ def backtest(
                     looks.append(look)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)
-    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=measure_evidence(looks, n_rows))
+    evidence = measure_evidence(looks, n_rows)
+    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=evidence, caution=model.caution)
 
 
 def read_order(order: Any, n_rows: int) -> IntArray:
@@ -171,15 +176,21 @@ def read_order(order: Any, n_rows: int) -> IntArray:
     times = np.asarray(order)
     if times.shape != (n_rows,):
         raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
-    if times.dtype.kind == "f" and np.isnan(times).any():
-        raise DataError(f"order has no time in row {int(np.flatnonzero(np.isnan(times))[0])}.")
-    return np.argsort(times, kind="stable")
+    try:
+        # NaN and NaT differ from themselves.
+        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
+        rows = np.argsort(times, kind="stable") if not is_missing.any() else None
+    except TypeError as error:
+        raise DataError(f"order has entries that cannot be sorted: {error}.") from None
+    if rows is None:
+        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
+    return rows
 
 
 def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) -> Iterator[Look]:
     """Fit on the first rows, play the others, and look after every block."""
     part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
-    part.rules_ = replace(part.rules_, guard=FREE)
+    part.rules_, part.state_ = replace(part.rules_, guard=FREE), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]

@@ -90,8 +90,7 @@ class Fallback:
 def start_fallback(ratio: RatioEstimator, guard: Guard = LENIENT) -> Fallback:
     """Return the state before the first round: the guard's first veto, and ratio 1 if the ratio can be tempered."""
     tempering = start_tempering() if ratio.keeps_record else replace(start_tempering(), exponent=1.0)
-    is_held = ratio.keeps_record and guard.starts_held
-    return Fallback(tempering, Veto(is_held, float("nan"), float("nan"), 0, 0))
+    return Fallback(tempering, Veto(guard.starts_held, float("nan"), float("nan"), 0, 0))
 
 
 def compare(

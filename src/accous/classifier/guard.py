@@ -51,7 +51,7 @@ class Guard:
     @property
     def starts_held(self) -> bool:
         """Whether the fixed predictor makes the predictions until a comparison says otherwise."""
-        return self.name in ("strict", "off")
+        return self.holds(float("nan"), float("nan"))
 
 
 # Departs from the paper: it adapts in every round, without any safeguard. That is "free".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,7 +18,14 @@ from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.diagnostics.late_labels import LateLabels
 from accous.ratio.base import RatioEstimator
 
-__all__ = ["AdaptationState", "predictors_from_plain", "start_state", "state_from_plain", "state_to_plain"]
+__all__ = [
+    "AdaptationState",
+    "predictors_from_plain",
+    "start_state",
+    "state_from_plain",
+    "state_to_plain",
+    "under_guard",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +100,15 @@ def start_state(
         n_fitted=len(weights),
         columns=NOTHING_FOUND,
     )
+
+
+def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
+    """Return the state with the last comparison judged by this guard, in case it is another one than at the time."""
+    fallback = state.fallback
+    is_held = guard.holds(fallback.veto.excess, fallback.veto.standard_error)
+    if is_held == fallback.veto.is_held:
+        return state
+    return replace(state, fallback=replace(fallback, veto=replace(fallback.veto, is_held=is_held)), cache={})
 
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
-from accous.exceptions import DataError, TrapWarning
+from accous.exceptions import TrapWarning
 
 __all__ = ["TimeHalves", "Verification"]
 
@@ -94,8 +94,8 @@ class Verification:
             warnings.simplefilter("ignore", TrapWarning)
             try:
                 self.backtest_ = backtest(self, X, y, order=order.argsort())
-            except DataError:
-                # Some part of the reference cannot be fitted on alone. Then nothing is verified.
+            except ValueError:
+                # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
                 self.backtest_ = None
 
     def _split_in_halves(self) -> None:
