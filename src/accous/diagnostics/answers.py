@@ -23,15 +23,6 @@ __all__ = [
     "answer_predictions",
     "worst",
 ]
-    "ANSWERS",
-    "LARGEST_SHIFT",
-    "LARGEST_UNEXPLAINED",
-    "Answer",
-    "answer_adaptation",
-    "answer_inputs",
-    "answer_predictions",
-    "worst",
-]
 
 ANSWERS = ("yes", "not known", "no")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
