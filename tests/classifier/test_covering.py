@@ -39,7 +39,7 @@ def test_a_constant_that_moves_is_seen_by_every_kind_of_classifier() -> None:
         assert model.coverage_.share_outside == 1.0
         assert model.coverage_.drift_strength > 0.99
         onsets = [event for event in model.drift_events_ if event.kind == "new values"]
-        assert [(event.round, event.features) for event in onsets] == [(13, ("c",))]
+        assert [(event.round, event.features) for event in onsets] == [(32, ("c",))]
 
 
 def test_a_quiet_stream_shows_nothing() -> None:

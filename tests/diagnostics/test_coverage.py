@@ -143,15 +143,13 @@ def test_quiet_streams_give_hardly_any_finding() -> None:
 
 
 def test_one_event_for_each_column_and_onset() -> None:
-    ranges = ColumnRanges.of(np.ones((1000, 2)), ["c", "d"])
-    still, moved = np.ones((64, 2)), np.column_stack((np.full(64, 2.0), np.ones(64)))
     watch = NOTHING_FOUND
-    pattern = [still] * 3 + [moved] * 12 + [still] * 30 + [moved] * 2
-    for number, block in enumerate(pattern, start=1):
-        watch = watch.after(number, [ranges.count(block)], min(number, 8), 64, ranges.rare)
+    moved = [("new values", "c", 0.5)]
+    for number, rare in enumerate([[]] * 3 + [moved] * 5 + [[]] * 2 + [moved] + [[]] * 9 + [moved] * 2, start=1):
+        watch = watch.look(number, number, rare)
     assert [(event.round, event.kind, event.features) for event in watch.events] == [
         (4, "new values", ("c",)),
-        (46, "new values", ("c",)),
+        (21, "new values", ("c",)),
     ]
 
 

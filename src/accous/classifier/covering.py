@@ -86,13 +86,10 @@ class Covering:
         return coverage
 
 
-def watch_columns(
-    watch: ColumnWatch, cover: ReferenceCover, this_round: int, before: RecentRows, after: RecentRows
-) -> ColumnWatch:
-    """Return the watch after a round in which blocks of recent rows were closed."""
+def watch_columns(watch: ColumnWatch, cover: ReferenceCover, this_round: int, recent: RecentRows) -> ColumnWatch:
+    """Return the watch after a look at the closed blocks of recent rows, if there are new ones."""
     ranges = cover.ranges
-    if ranges is None:
+    if ranges is None or recent.n_closed == watch.n_closed:
         return watch
-    new = after.blocks[-min(after.n_closed - before.n_closed, len(after.blocks)) :]
-    counts = [ranges.count(block) for block in new]
-    return watch.after(this_round, counts, len(after.blocks), after.block_rows, ranges.rare)
+    rows = np.concatenate(recent.blocks)
+    return watch.look(this_round, recent.n_closed, ranges.rare(ranges.count(rows), len(rows)))

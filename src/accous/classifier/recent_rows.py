@@ -83,10 +83,6 @@ class RecentRows(NamedTuple):
         parts = (*self.blocks, *self.waiting)
         return np.concatenate(parts)[-self.max_rows :] if parts else None
 
-    def last_blocks(self) -> NDArray[Any] | None:
-        """Return the rows of the closed blocks that are kept; None if no block is closed yet."""
-        return np.concatenate(self.blocks) if self.blocks else None
-
     def to_plain(self) -> dict[str, Any]:
         """Return everything as one array and numbers."""
         parts = (*self.blocks, *self.waiting)

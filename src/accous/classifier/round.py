@@ -22,6 +22,7 @@ from accous.classifier.refit_rule import is_comparison_due, is_refit_due
 from accous.classifier.state import AdaptationState
 from accous.core.fast.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
+from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
 from accous.diagnostics.weights import Tempering, temper
 
 __all__ = ["RoundRules", "play_round", "weigh"]
@@ -127,8 +128,8 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         names=rules.names,
     )
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
-    if recent.n_closed != before.recent.n_closed:
-        columns = watch_columns(columns, rules.cover, this_round, before.recent, recent)
+    if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
+        columns = watch_columns(columns, rules.cover, this_round, recent)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,

@@ -50,6 +50,9 @@ class ColumnRanges:
         # Of the reference's own rows, one is the largest and one the smallest; none differs from a constant.
         least = smallest_rare_count(n_rows, self._n_reference, 1, n_tests)
         least_new = smallest_rare_count(n_rows, self._n_reference, 0, n_tests)
+        # A constant is left on both sides; half the limit on each of them is enough.
+        if 2 * int(counts.max()) < min(least, least_new):
+            return []
         totals = counts.sum(axis=0)
         is_rare = np.where(self._is_constant, totals >= least_new, (counts >= least).any(axis=0))
         found = []

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from accous.arrays import IntArray
 from accous.diagnostics.drift import MAX_EVENTS, DriftEvent
 
-__all__ = ["NOTHING_FOUND", "ColumnWatch"]
+__all__ = ["NOTHING_FOUND", "ROUNDS_BETWEEN_COLUMN_LOOKS", "ColumnWatch"]
 
-# A finding is over when as many looks in a row do not show it as there are blocks in the recent rows.
-_QUIET_LOOKS = 8
+ROUNDS_BETWEEN_COLUMN_LOOKS = 32
+# A finding is over when this many looks in a row do not show it.
+_QUIET_LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +19,8 @@ class ColumnWatch:
 
     Attributes
     ----------
-    counts : tuple of arrays
-        Counts of each block of recent rows, oldest first.
-    n_rows : int
-        Number of rows in those blocks.
+    n_closed : int
+        Number of closed blocks of recent rows at the last look.
     found : tuple of str
         The findings in progress, as kind and column.
     quiet : tuple of int
@@ -34,41 +29,25 @@ class ColumnWatch:
         The last ``MAX_EVENTS`` onsets.
     """
 
-    counts: tuple[IntArray, ...] = ()
-    n_rows: int = 0
+    n_closed: int = 0
     found: tuple[str, ...] = ()
     quiet: tuple[int, ...] = ()
     events: tuple[DriftEvent, ...] = ()
 
-    def after(
-        self,
-        this_round: int,
-        new_counts: Sequence[IntArray],
-        n_kept: int,
-        block_rows: int,
-        rare: Callable[[IntArray, int], list[tuple[str, str, float]]],
-    ) -> ColumnWatch:
-        """Return the watch after one or more blocks were closed.
+    def look(self, this_round: int, n_closed: int, rare: list[tuple[str, str, float]]) -> ColumnWatch:
+        """Return the watch after a look at the recent rows.
 
         Parameters
         ----------
         this_round : int
-        new_counts : sequence of arrays
-            Counts of each of these blocks.
-        n_kept : int
-            Number of blocks in the recent rows.
-        block_rows : int
-            Number of rows in a block.
-        rare : callable
-            Takes counts and the number of rows; returns kind, column and share of what is too frequent for chance.
+        n_closed : int
+            Number of closed blocks of recent rows.
+        rare : list of (kind, column, share)
+            What is too frequent for chance.
         """
-        counts = (*self.counts, *new_counts)[-n_kept:]
-        n_rows = len(counts) * block_rows
-        now = {
-            f"{kind}: {column}": (kind, column, share) for kind, column, share in rare(np.sum(counts, axis=0), n_rows)
-        }
-        if not now and not self.found:
-            return ColumnWatch(counts, n_rows, (), (), self.events)
+        if not rare and not self.found:
+            return ColumnWatch(n_closed, (), (), self.events)
+        now = {f"{kind}: {column}": (kind, column, share) for kind, column, share in rare}
         quiet = {key: 0 if key in now else n_looks + 1 for key, n_looks in zip(self.found, self.quiet, strict=True)}
         events = [
             DriftEvent(this_round, share, (column,), None, kind)
@@ -76,9 +55,7 @@ class ColumnWatch:
             if key not in quiet
         ]
         lasting = {key: n_looks for key, n_looks in quiet.items() if n_looks < _QUIET_LOOKS} | dict.fromkeys(now, 0)
-        return ColumnWatch(
-            counts, n_rows, tuple(lasting), tuple(lasting.values()), (*self.events, *events)[-MAX_EVENTS:]
-        )
+        return ColumnWatch(n_closed, tuple(lasting), tuple(lasting.values()), (*self.events, *events)[-MAX_EVENTS:])
 
 
 NOTHING_FOUND = ColumnWatch()

@@ -10,7 +10,7 @@ import numpy as np
 from accous.arrays import IntArray, from_plain, to_plain
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.diagnostics.column_ranges import ColumnRanges, constant_sentence
-from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
+from accous.diagnostics.column_watch import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.coverage import Finding
 from accous.diagnostics.rare_counts import largest_rare_count, smallest_rare_count
 from accous.tabular.columns.encoder import ColumnEncoder
@@ -45,20 +45,12 @@ class TableWatch:
         """Return the watch after the rows of a round."""
         if not kinds:
             return self
-        recent = self.recent.add(marks.hits)
-        columns = self.columns
-        if recent.n_closed != self.recent.n_closed:
-            new = recent.blocks[-min(recent.n_closed - self.recent.n_closed, len(recent.blocks)) :]
-            counts = [block.sum(axis=0, dtype=np.int64) for block in new]
-            columns = columns.after(
-                this_round,
-                counts,
-                len(recent.blocks),
-                recent.block_rows,
-                lambda total, n_rows: [
-                    (kinds[n].kind, kinds[n].column, share) for n, share in _rare(kinds, total, n_rows)
-                ],
-            )
+        recent, columns = self.recent.add(marks.hits), self.columns
+        if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0 and recent.n_closed != columns.n_closed:
+            hits = np.concatenate(recent.blocks)
+            found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
+            rare = [(kinds[number].kind, kinds[number].column, share) for number, share in found]
+            columns = columns.look(this_round, recent.n_closed, rare)
         return self._with_values(marks, recent, columns)
 
     def _with_values(self, marks: Marks, recent: RecentRows, columns: ColumnWatch) -> TableWatch:
