@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
 from accous.classifier.events import log_events
@@ -205,8 +206,8 @@ class AdaptiveClassifier(
         Warns
         -----
         TrapWarning
-            If one column alone determines the label, or a class has fewer than ten rows. References of fewer than 200
-            rows are not checked.
+            If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
+            in order of time. References of fewer than 200 rows are not checked.
         """
         self._check_parameters()
         with self.turn(), unchanged_on_failure(self), one_blas_thread():
@@ -216,7 +217,8 @@ class AdaptiveClassifier(
             ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
-            warn_of_traps(self.reference_, self.labels_, self.classes_, self._names)
+            is_ordered = order is True or isinstance(order, Backtest)
+            warn_of_traps(self.reference_, self.labels_, self.classes_, self._names, is_ordered=is_ordered)
             self.erm_ = self._make_erm(self.classes_[self.labels_])
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)
