@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
-from accous.classifier.erm import ForeignErm, LinearPredictor, LogisticErm, require_sample_weight
+from accous.classifier.erm import LinearPredictor, LogisticErm
+from accous.classifier.foreign_erm import ForeignErm, require_sample_weight
 from accous.core.solvers.logistic import MAX_HESSIAN_COEFS
 from accous.exceptions import ParameterError
 from tests.classifiers import customer_encoder, customers, labelled_rows

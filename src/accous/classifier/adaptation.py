@@ -9,20 +9,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
-from accous.classifier.erm import ForeignErm, LogisticErm, WeightedErm, column_scales
+from accous.classifier.erm import LogisticErm, WeightedErm, column_scales
 from accous.classifier.events import log_events
 from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
+from accous.classifier.foreign_erm import ForeignErm
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
+from accous.classifier.predicting import Predicting
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
     AdaptationState,
@@ -48,22 +49,13 @@ __all__ = ["AdaptiveClassifier"]
 _LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could exceed the largest number
 
 
-def _estimator_has(method: str) -> Any:
-    def check(self: Any) -> bool:
-        owner = self.state_.estimator if hasattr(self, "state_") else self.estimator
-        if owner is not None:
-            getattr(owner, method)
-        return True
-
-    return check
-
-
 class AdaptiveClassifier(
     LearnedAttributes,
     TakesTurns,
     Verification,
     LateLabelling,
     Extending,
+    Predicting,
     Monitoring,
     Covering,
     ClassifierMixin,
@@ -254,36 +246,6 @@ class AdaptiveClassifier(
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
         log_events(before, after)
         return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the class of each row with the current predictor; an empty input gives an empty output."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        return np.asarray(self.estimator_.predict(rows)) if count_rows(rows) else self.classes_[:0]
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Predict the class probabilities of each row with the current predictor."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty((0, len(self.classes_)))
-        return np.asarray(self.estimator_.predict_proba(rows))
-
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores of each row under the current predictor."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
-        return np.asarray(self.estimator_.decision_function(rows))
-
-    def predict_fixed(self, X: Any) -> NDArray[Any]:
-        """Predict with the model that never adapts."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
 
     @property
     def ratio_(self) -> Any:

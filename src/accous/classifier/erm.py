@@ -1,27 +1,24 @@
 """Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted.
 
-There are two implementations of one interface: a built-in, warm-started logistic regression, and any scikit-learn
-classifier whose ``fit`` takes ``sample_weight``. Besides the fitted predictor, both return predictions for every
-reference row from a fit without that row. The current error is estimated from these.
+There are two implementations of one interface: the built-in, warm-started logistic regression here, and any
+scikit-learn classifier whose ``fit`` takes ``sample_weight`` (`accous.classifier.foreign_erm`). Besides the fitted
+predictor, both return predictions for every reference row from a fit without that row. The current error is estimated
+from these.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn import config_context
-from sklearn.base import clone, is_classifier
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import has_fit_parameter
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
+from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
 from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
 from accous.core.solvers.logistic import (
     LogisticProblem,
@@ -31,20 +28,14 @@ from accous.core.solvers.logistic import (
     solve,
     solve_compiled,
 )
-from accous.exceptions import ParameterError
-from accous.validation import own_copy
 
 __all__ = [
-    "ForeignErm",
     "LinearPredictor",
     "LogisticErm",
     "WeightedErm",
     "column_scales",
-    "require_sample_weight",
 ]
 
-_N_FOLDS = 5
-_N_QUICK_FOLDS = 2
 _LARGEST_SCALE = 1e100  # of a column; its inverse is the smallest
 
 
@@ -188,18 +179,18 @@ class LogisticErm:
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Return approximate leave-one-out predictions, or predictions from folds if the Hessian would be too large."""
-        scores = self._cross_fitted_scores(weights, fitted, _N_QUICK_FOLDS if is_quick else _N_FOLDS)
+        scores = self._cross_fitted_scores(weights, fitted, N_QUICK_FOLDS if is_quick else N_FOLDS)
         return None if scores is None else _class_numbers(scores)
 
     def cross_fitted_probabilities(self, weights: FloatArray, fitted: LinearPredictor) -> FloatArray | None:
         """Return the probabilities from the same fits."""
-        scores = self._cross_fitted_scores(weights, fitted, _N_FOLDS)
+        scores = self._cross_fitted_scores(weights, fitted, N_FOLDS)
         return None if scores is None else _to_probabilities(scores)
 
     def _cross_fitted_scores(self, weights: FloatArray, fitted: LinearPredictor, n_folds: int) -> FloatArray | None:
         problem = self._problem
         if not problem.has_small_hessian:
-            return _by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
+            return by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
         if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
             return None
         return leave_one_out_scores(problem, weights, self._to_scaled(fitted.coefs))
@@ -220,49 +211,6 @@ class LogisticErm:
         return self._problem.part(rest).scores(coefs)
 
 
-class ForeignErm:
-    """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
-
-    refit_distance: ClassVar[float] = 0.16
-    limits_blas: ClassVar[bool] = False
-    # Two fits on half of the rows for every five fits on all rows.
-    refits_between_checks: ClassVar[int] = 5
-    rounds_between_checks: ClassVar[int] = 1
-
-    def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
-        require_sample_weight(estimator)
-        self._estimator, self._X, self._y, self._labels, self._classes = estimator, X, y, labels, classes
-
-    def fit(self, weights: FloatArray, previous: Any) -> Any:
-        """Fit a fresh clone on the whole reference."""
-        return self._fit_clone(self._X, self._y, weights)
-
-    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
-        """Return predictions from stratified folds: five, or two if ``is_quick``."""
-
-        def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
-            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
-            return np.searchsorted(self._classes, part.predict(_safe_indexing(self._X, rest)))
-
-        return _by_folds(self._labels, _N_QUICK_FOLDS if is_quick else _N_FOLDS, predict_rest)
-
-    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Return probabilities from stratified folds; every fold holds all classes, so the columns are the classes."""
-
-        def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
-            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
-            return np.asarray(part.predict_proba(_safe_indexing(self._X, rest)), dtype=np.float64)
-
-        return _by_folds(self._labels, _N_FOLDS, predict_rest)
-
-    def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
-        estimator = clone(self._estimator)
-        # Fit on copies: some estimators write into their input. Passing the weights by the step's name sends them to
-        # the last step only.
-        with config_context(enable_metadata_routing=False):
-            return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
-
-
 def column_scales(X: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the weighted deviations of the columns, and 1 for a constant column, as ``StandardScaler`` has them."""
     largest = np.abs(X).max(axis=0)
@@ -274,46 +222,6 @@ def column_scales(X: FloatArray, weights: FloatArray) -> FloatArray:
     is_constant = variances <= rounding * variances + (rounding * means) ** 2
     scales = np.minimum(largest * np.sqrt(variances), _LARGEST_SCALE)
     return np.where(is_constant | (scales < 1.0 / _LARGEST_SCALE), 1.0, scales)
-
-
-def require_sample_weight(estimator: Any) -> None:
-    """Raise a ParameterError if the estimator is not a classifier or its ``fit`` takes no ``sample_weight``."""
-    last = _last_step(estimator)
-    if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
-        name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
-        raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
-    if not _takes_sample_weight(last):
-        raise ParameterError(
-            f"estimator must take sample_weight in fit, and {type(last).__name__} does not, so it cannot use "
-            "importance weights. Use one that does, such as LogisticRegression or RandomForestClassifier."
-        )
-
-
-def _takes_sample_weight(estimator: Any) -> bool:
-    """Whether ``fit`` names sample_weight, or forwards it to estimators that do, as ensembles and searches do."""
-    if has_fit_parameter(estimator, "sample_weight"):
-        return True
-    parameters = signature(estimator.fit).parameters.values()
-    inner = [part for part in estimator.get_params(deep=True).values() if hasattr(part, "fit") and is_classifier(part)]
-    passes_on = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
-    return passes_on and bool(inner) and all(_takes_sample_weight(_last_step(part)) for part in inner)
-
-
-def _last_step(estimator: Any) -> Any:
-    return _last_step(estimator.steps[-1][1]) if _is_pipeline(estimator) else estimator
-
-
-def _sample_weight_name(estimator: Any) -> str:
-    if _is_pipeline(estimator):
-        name, step = estimator.steps[-1]
-        return f"{name}__{_sample_weight_name(step)}"
-    return "sample_weight"
-
-
-def _is_pipeline(estimator: Any) -> bool:
-    from sklearn.pipeline import Pipeline
-
-    return isinstance(estimator, Pipeline)
 
 
 def _to_probabilities(scores: FloatArray) -> FloatArray:
@@ -328,14 +236,3 @@ def _class_numbers(scores: FloatArray) -> IntArray:
     if scores.ndim == 1 or scores.shape[1] == 1:
         return (scores.reshape(-1) > 0.0).astype(np.int64)
     return scores.argmax(axis=1)
-
-
-def _by_folds(labels: IntArray, n_folds: int, answer_rest: Any) -> Any:
-    """Return predictions for each fold's rows by fits on the other folds, in the order of the rows."""
-    if np.bincount(labels).min() < _N_FOLDS:
-        return None
-    from sklearn.model_selection import StratifiedKFold
-
-    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(np.zeros(len(labels)), labels))
-    answers = np.concatenate([answer_rest(rows, rest) for rows, rest in folds])
-    return answers[np.argsort(np.concatenate([rest for _, rest in folds]))]

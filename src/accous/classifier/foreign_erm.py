@@ -1,0 +1,103 @@
+"""Weighted empirical risk minimisation with a user's classifier, or a pipeline that ends in one."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from accous.arrays import FloatArray, IntArray
+from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
+from accous.exceptions import ParameterError
+from accous.validation import own_copy
+
+__all__ = ["ForeignErm", "require_sample_weight"]
+
+
+class ForeignErm:
+    """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
+
+    refit_distance: ClassVar[float] = 0.16
+    limits_blas: ClassVar[bool] = False
+    # Two fits on half of the rows for every five fits on all rows.
+    refits_between_checks: ClassVar[int] = 5
+    rounds_between_checks: ClassVar[int] = 1
+
+    def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
+        require_sample_weight(estimator)
+        self._estimator, self._X, self._y, self._labels, self._classes = estimator, X, y, labels, classes
+
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Fit a fresh clone on the whole reference."""
+        return self._fit_clone(self._X, self._y, weights)
+
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
+        """Return predictions from stratified folds: five, or two if ``is_quick``."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> IntArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.searchsorted(self._classes, part.predict(_safe_indexing(self._X, rest)))
+
+        return by_folds(self._labels, N_QUICK_FOLDS if is_quick else N_FOLDS, predict_rest)
+
+    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+        """Return probabilities from stratified folds; every fold holds all classes, so the columns are the classes."""
+
+        def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
+            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
+            return np.asarray(part.predict_proba(_safe_indexing(self._X, rest)), dtype=np.float64)
+
+        return by_folds(self._labels, N_FOLDS, predict_rest)
+
+    def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Any:
+        estimator = clone(self._estimator)
+        # Fit on copies: some estimators write into their input. Passing the weights by the step's name sends them to
+        # the last step only.
+        with config_context(enable_metadata_routing=False):
+            return estimator.fit(own_copy(X, X), y.copy(), **{_sample_weight_name(estimator): weights.copy()})
+
+
+def require_sample_weight(estimator: Any) -> None:
+    """Raise a ParameterError if the estimator is not a classifier or its ``fit`` takes no ``sample_weight``."""
+    last = _last_step(estimator)
+    if isinstance(estimator, type) or not hasattr(last, "fit") or not is_classifier(last):
+        name = estimator.__name__ + " itself" if isinstance(estimator, type) else type(last).__name__
+        raise ParameterError(f"estimator must be a classifier, such as LogisticRegression(), got {name}.")
+    if not _takes_sample_weight(last):
+        raise ParameterError(
+            f"estimator must take sample_weight in fit, and {type(last).__name__} does not, so it cannot use "
+            "importance weights. Use one that does, such as LogisticRegression or RandomForestClassifier."
+        )
+
+
+def _takes_sample_weight(estimator: Any) -> bool:
+    """Whether ``fit`` names sample_weight, or forwards it to estimators that do, as ensembles and searches do."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return True
+    parameters = signature(estimator.fit).parameters.values()
+    inner = [part for part in estimator.get_params(deep=True).values() if hasattr(part, "fit") and is_classifier(part)]
+    passes_on = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+    return passes_on and bool(inner) and all(_takes_sample_weight(_last_step(part)) for part in inner)
+
+
+def _last_step(estimator: Any) -> Any:
+    return _last_step(estimator.steps[-1][1]) if _is_pipeline(estimator) else estimator
+
+
+def _sample_weight_name(estimator: Any) -> str:
+    if _is_pipeline(estimator):
+        name, step = estimator.steps[-1]
+        return f"{name}__{_sample_weight_name(step)}"
+    return "sample_weight"
+
+
+def _is_pipeline(estimator: Any) -> bool:
+    from sklearn.pipeline import Pipeline
+
+    return isinstance(estimator, Pipeline)
