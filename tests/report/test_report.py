@@ -15,21 +15,7 @@ from accous.report.subject import Subject
 from accous.report.words import judge_in_words
 from accous.tabular.history import History
 from tests.cli.tables import make_tables
-
-NAMES = ["age", "<b>income</b>", "</script>", "plan"]
-
-
-def follow(shift: float, *, n_rounds: int = 40, has_labels: bool = True, ratio: object = None, times=()) -> Subject:
-    """A model that has seen batches moved by so many deviations."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(400, 4))
-    y = (X[:, 0] + 0.5 * random.normal(size=400) > 0).astype(int)
-    model, history = AdaptiveClassifier(ratio=ratio, random_state=0).fit(X, y), History()
-    for number in range(n_rounds):
-        batch = random.normal(size=(10, 4)) + shift * np.array([1.0, 0.0, 0.0, 0.0])
-        model.adapt(batch)
-        history.add(model, 10, *(10, 3, 2) * has_labels, time=times[number] if times else None)
-    return Subject("model <1>", model, history, NAMES, {"seed": "0"}, [("age", "number", "scaled")])
+from tests.report.subjects import follow
 
 
 def figures_of(page: str) -> dict:

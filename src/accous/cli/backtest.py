@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from accous.cli.options import (
     require_separator,
     results_console,
 )
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,8 +68,8 @@ def backtest(
     """
     require_between("--batch-size", batch_size, 1, 1_000_000)
     separator = require_separator(separator)
-    if plot is not None and plot.exists() and not force:
-        raise DataError(f"{plot} already exists: give another name, or use --force to replace it.")
+    if plot is not None:
+        _require_picture(plot, may_replace=force)
     from accous.cli.compiling import compile_with_notice
     from accous.tabular.fit_job import FitJob, FitRequest
 
@@ -88,13 +89,26 @@ def backtest(
     job = FitJob(request)
     compile_with_notice(remarks)
     found = _run(job, batch_size, remarks)
+    if as_json:
+        typer.echo(json.dumps(found.summary() | {"table": _records(found)}, indent=2, allow_nan=False))
+    else:
+        _print(found)
     if plot is not None:
         found.plot().savefig(plot)
-    if as_json:
-        typer.echo(json.dumps(found.summary() | {"table": found.table()}, indent=2))
-        return 0
-    _print(found)
     return 0
+
+
+def _require_picture(plot: Path, *, may_replace: bool) -> None:
+    """Check the name of the picture before the replay, which may take minutes."""
+    if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ParameterError(f"--plot must end in .png, .svg or .pdf, got {str(plot)!r}.")
+    if plot.exists() and not may_replace:
+        raise DataError(f"{plot} already exists: give another name, or use --force to replace it.")
+
+
+def _records(found: Backtest) -> list[dict[str, float | None]]:
+    """Return the looks, ready for JSON: null where something is not known."""
+    return [{name: None if math.isnan(value) else value for name, value in look.items()} for look in found.table()]
 
 
 def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
@@ -113,8 +127,12 @@ def _print(found: Backtest) -> None:
     console = results_console()
     table = Table("rows", "reference rows", "measured", "estimated", "adapted", "drift", title="Backtest")
     for look in found.looks:
-        errors = (f"{error:.1%}" for error in (look.error_fixed, look.estimate_fixed, look.error_adapted))
-        table.add_row(f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *errors, f"{look.drift:.2f}")
+        errors = (
+            "unknown" if math.isnan(error) else f"{error:.1%}"
+            for error in (look.error_fixed, look.estimate_fixed, look.error_adapted)
+        )
+        drift = "unknown" if math.isnan(look.drift) else f"{look.drift:.2f}"
+        table.add_row(f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *errors, drift)
     console.print(table)
     for sentence in filter(None, found.sentences):
         console.print(sentence, markup=False, soft_wrap=True)

@@ -216,21 +216,23 @@ def fit(
         typer.echo(json.dumps(record, indent=2))
         return 0
     _print(job.reference, settings)
-    _print_backtest(found)
+    _print_backtest(found, is_ordered=job.is_ordered)
     remarks.print(
         f"Model: {output}. Next: accous adapt {output} STREAM -o predictions.csv", soft_wrap=True, markup=False
     )
     return 0
 
 
-def _print_backtest(found: Backtest | None) -> None:
+def _print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     console = results_console()
-    if found is None:
-        sentences: tuple[str, ...] = (
+    if found is not None:
+        sentences: tuple[str, ...] = found.sentences
+    elif is_ordered:
+        sentences = ("Nothing is verified: the reference has too few rows to replay them.",)
+    else:
+        sentences = (
             "Nothing is verified: the reference has no order in time that could be replayed (--time COL, --ordered).",
         )
-    else:
-        sentences = found.sentences
     for sentence in filter(None, sentences):
         console.print(sentence, markup=False, soft_wrap=True)
 

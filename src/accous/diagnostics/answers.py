@@ -61,6 +61,8 @@ def worst(answers: list[Answer]) -> Answer:
 def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
     """Answer whether the reference covers the inputs.
 
+    A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
+
     Parameters
     ----------
     coverage : Coverage or None
@@ -76,11 +78,11 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
     far = f"{share:.0%} of the recent rows are unlike any row of the reference."
     against = [far] if share > NOT_COVERED else []
     against += [] if no_overlap is None else [no_overlap]
-    against += coverage.sentences
+    against += [each.sentence for each in coverage.columns if each.share - each.expected > COVERED]
     if against:
         return Answer("no", against[0], evidence)
-    if not share <= COVERED:
-        return Answer("not known", far, evidence)
+    if not share <= COVERED or coverage.columns:
+        return Answer("not known", coverage.sentences[0] if share <= COVERED else far, evidence)
     moved = "have moved" if coverage.drift_strength > VISIBLE_DRIFT else "have hardly moved"
     return Answer("yes", f"The inputs {moved}, and the reference covers them.", evidence)
 

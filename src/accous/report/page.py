@@ -190,7 +190,7 @@ def _backtest(subject: Subject) -> str:
         return ""
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
     rows = [
-        (f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *_errors(look), f"{look.drift:.2f}")
+        (f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *_errors(look), _drift(look))
         for look in found.looks
     ]
     headings = ["rows", "reference rows", "measured", "estimated", "measured, adapted", "drift"]
@@ -199,6 +199,10 @@ def _backtest(subject: Subject) -> str:
 
 def _errors(look: Look) -> tuple[str, str, str]:
     return _percent(look.error_fixed), _percent(look.estimate_fixed), _percent(look.error_adapted)
+
+
+def _drift(look: Look) -> str:
+    return "unknown" if look.drift != look.drift else f"{look.drift:.2f}"
 
 
 def _settings(subject: Subject) -> str:

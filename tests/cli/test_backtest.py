@@ -1,0 +1,226 @@
+"""`accous backtest` replays a labelled table, and `accous fit` keeps the outcome with the model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from accous import AdaptiveClassifier
+from accous import backtest as replay
+from accous.cli import main
+from accous.tabular.folder import load_table_model
+
+BACKTEST = ["backtest", "reference.csv", "--label", "label", "--ordered"]
+FIT = ["fit", "reference.csv", "--label", "label", "-o", "model", "--quiet"]
+N_ROWS = 300
+
+
+def write_reference(*, turns_round: bool = False, n_rows: int = N_ROWS, moves_by: float = 0.0) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n_rows, 2)) + np.linspace(0.0, moves_by, n_rows)[:, None]
+    is_right = X[:, 0] + random.normal(size=n_rows) > 0.0
+    if turns_round:
+        is_right ^= np.arange(n_rows) >= n_rows // 2
+    days = [str(np.datetime64("2024-01-01") + row) for row in range(n_rows)]
+    columns = {"a": X[:, 0], "b": X[:, 1], "day": days, "label": np.where(is_right, "yes", "no")}
+    pl.DataFrame(columns).write_csv("reference.csv")
+
+
+@pytest.fixture(autouse=True)
+def _reference(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_reference()
+
+
+def test_the_table_has_a_line_for_every_look_and_two_sentences_follow(capsys):
+    assert main(BACKTEST) == 0
+    printed = capsys.readouterr()
+    lines = [line.split("│")[1:-1] for line in printed.out.splitlines() if line.startswith("│")]
+    found = json_of(capsys)
+    assert len(lines) == len(found["table"]) > 3
+    for cells, look in zip(lines, found["table"], strict=True):
+        drift = "unknown" if look["drift"] is None else f"{look['drift']:.2f}"
+        assert [cell.strip() for cell in cells] == [
+            f"{look['start']:,} to {look['stop']:,}",
+            f"{look['n_reference']:,}",
+            f"{look['error_fixed']:.1%}",
+            f"{look['estimate_fixed']:.1%}",
+            f"{look['error_adapted']:.1%}",
+            drift,
+        ]
+    first, second = printed.out.splitlines()[-2:]
+    assert first.startswith("Backtest: the label-free error was")
+    assert second.startswith("Adaptation changed")
+    assert printed.err == ""
+
+
+def json_of(capsys, *options: str) -> dict:
+    capsys.readouterr()
+    assert main([*BACKTEST, "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)  # NaN is no JSON
+
+
+def test_json_holds_what_the_function_returns(capsys):
+    found = json_of(capsys, "--drop", "b,day")
+    X = pl.read_csv("reference.csv")["a"].to_numpy()
+    y = pl.read_csv("reference.csv")["label"].to_numpy()
+    expected = replay(AdaptiveClassifier(standardize=False, random_state=0), ((X - X.mean()) / X.std())[:, None], y)
+    assert found["verdict"] == expected.verdict == "verified"
+    assert [look["error_fixed"] for look in found["table"]] == [look.error_fixed for look in expected.looks]
+    assert found["looks"] == len(found["table"]) == len(expected.looks)
+
+
+def test_what_a_short_replay_cannot_know_is_null(capsys):
+    write_reference(n_rows=120)
+    table = json_of(capsys)["table"]
+    assert table[-1]["drift"] is None, "24 rows are too few to measure a drift"
+    assert table[0]["drift"] is not None
+    assert main(BACKTEST) == 0
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_a_column_of_times_and_rows_in_order_give_the_same(capsys):
+    expected = json_of(capsys, "--drop", "day")
+    pl.read_csv("reference.csv").sample(fraction=1.0, shuffle=True, seed=1).write_csv("reference.csv")
+    assert main(["backtest", "reference.csv", "--label", "label", "--time", "day", "--drop", "day", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["table"] == expected["table"]
+    assert json_of(capsys, "--drop", "day")["table"] != expected["table"]
+
+
+def test_smaller_batches_are_other_rounds(capsys):
+    write_reference(moves_by=2.0)
+    one, other = (json_of(capsys, "--batch-size", size)["table"] for size in ("1", "50"))
+    assert [look["stop"] for look in one] == [look["stop"] for look in other]
+    assert [look["estimate_adapted"] for look in one] != [look["estimate_adapted"] for look in other]
+
+
+@pytest.mark.parametrize("name", ["replay.png", "replay.svg"])
+def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
+    pytest.importorskip("matplotlib")
+    assert main([*BACKTEST, "--plot", name]) == 0
+    picture = Path(name).read_bytes()
+    assert picture[:4] == b"\x89PNG" or b"<svg" in picture
+    Path(name).write_text("mine")
+    capsys.readouterr()
+    assert main([*BACKTEST, "--plot", name]) == 1
+    printed = capsys.readouterr()
+    assert f"{name} already exists" in printed.err
+    assert (printed.out, Path(name).read_text()) == ("", "mine")
+    assert main([*BACKTEST, "--plot", name, "--force"]) == 0
+    assert Path(name).read_bytes()[:4] == picture[:4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (
+            ["--unordered"],
+            2,
+            "reference.csv has no order in time: name a column of times with --time, or say --ordered",
+        ),
+        (["--time", "dya"], 2, "reference.csv has no column 'dya': it has 'a', 'b', 'day', 'label'"),
+        (["--time", "label"], 2, "is the label"),
+        (["--time", "day", "--ordered"], 2, "leave out --ordered"),
+        (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
+        (["--ordered", "--plot", "replay.xyz"], 2, "--plot must end in"),
+        (["--ordered", "--plot", "nowhere/replay.png"], 1, "nowhere/replay.png"),
+    ],
+)
+def test_errors_are_one_sentence(arguments, exit_code, message, capsys):
+    assert main([*BACKTEST[:-1], *arguments]) == exit_code
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_too_few_rows_are_an_error(capsys):
+    write_reference(n_rows=99)
+    assert main(BACKTEST) == 1
+    assert "at least 100 labelled rows, got 99" in capsys.readouterr().err
+
+
+# --- with a model -------------------------------------------------------------------------------------------
+
+
+def test_fit_prints_the_two_sentences_and_stores_the_outcome(capsys):
+    assert main([*FIT, "--ordered"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    found = load_table_model("model").model.backtest_
+    assert tuple(printed[-2:]) == found.sentences
+    record = json_of(capsys)
+    assert found.summary() == {name: value for name, value in record.items() if name != "table"}
+    assert main([*FIT, "--ordered", "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["backtest"] == found.summary()
+
+
+def test_a_date_column_gives_the_order_too():
+    assert main(FIT) == 0
+    assert load_table_model("model").model.backtest_ is not None
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_without_an_order_fit_says_that_nothing_is_verified(form, capsys):
+    assert main([*FIT, "--unordered", *form]) == 0
+    printed = capsys.readouterr().out
+    if form:
+        assert json.loads(printed)["backtest"] is None
+    else:
+        assert printed.splitlines()[-1].startswith("Nothing is verified: the reference has no order in time")
+    assert load_table_model("model").model.backtest_ is None
+
+
+@pytest.mark.parametrize("options", [["--ordered"], ["--time", "day"]])
+def test_too_few_rows_to_replay_are_not_taken_for_rows_without_an_order(options, capsys):
+    write_reference(n_rows=80)
+    assert main([*FIT, *options]) == 0
+    assert "Nothing is verified: the reference has too few rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("turns_round", "caution", "guard"), [(True, "normal", "off"), (True, "low", "lenient")])
+def test_the_second_sentence_says_what_this_model_does(turns_round, caution, guard, capsys):
+    write_reference(turns_round=turns_round)
+    assert main([*FIT, "--ordered", "--caution", caution]) == 0
+    rule = load_table_model("model").model.rules_.guard
+    assert rule.name == guard
+    assert rule.sentence in capsys.readouterr().out.splitlines()[-1]
+
+
+def write_stream() -> None:
+    random = np.random.default_rng(5)
+    days = [str(np.datetime64("2025-01-01") + row // 4) for row in range(N_ROWS)]
+    pl.DataFrame({"a": random.normal(size=N_ROWS), "b": random.normal(size=N_ROWS), "day": days}).write_csv(
+        "stream.csv"
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "turns_round", "answers"),
+    [("--unordered", False, {"not known"}), ("--ordered", True, {"no"}), ("--ordered", False, {"yes", "not known"})],
+)
+def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
+    write_reference(turns_round=turns_round, n_rows=600)
+    write_stream()
+    assert main([*FIT, order, "--drop", "day"]) == 0
+    assert main(["adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "model", "--json"]) == 0
+    state = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    trust = load_table_model("model").model.trust_
+    for name in ("inputs", "adaptation", "predictions"):
+        assert state[f"trust_{name}"] == getattr(trust, name).answer
+        assert state[f"trust_{name}"] in ("yes", "no", "not known")
+    assert state["trust_predictions"] in answers
+    assert state["estimated_error_low"] <= state["estimated_error"] <= state["estimated_error_high"]
+    assert (state["backtest"] is None) == (order == "--unordered")
+    assert main(["inspect", "model"]) == 0
+    shown = {
+        cells[1].strip(): cells[2].strip() for cells in map(cells_of, capsys.readouterr().out.splitlines()) if cells
+    }
+    for name in ("inputs", "adaptation", "predictions"):
+        assert shown[f"{name}?"].startswith(f"{state[f'trust_{name}']}. ")
+
+
+def cells_of(line: str) -> list[str]:
+    return line.split("│") if line.startswith("│") else []

@@ -1,0 +1,106 @@
+"""The report claims no more than labels support: its badge is the worst of the three answers."""
+
+import re
+from typing import Any
+
+import pytest
+
+from accous.report.page import render_page
+from accous.report.subject import Subject
+from accous.report.words import answer_rows, judge_in_words
+from tests.report.subjects import follow, observe
+
+BADGES = {"yes": "verified", "not known": "not verified", "no": "evidence against it"}
+SUBJECTS = {
+    "no order, still": lambda: follow(0.0, has_labels=False),
+    "no order, moved": lambda: follow(1.0, has_labels=False),
+    "no order, far": lambda: follow(50.0, has_labels=False),
+    "order, still": lambda: follow(0.0, order=True, n_reference=2000),
+    "order, moved": lambda: follow(1.0, order=True, n_reference=2000),
+    "order, labels turn round": lambda: follow(0.0, order=True, turns_round=True),
+    "labels agree": lambda: observe(follow(0.0)),
+    "labels disagree": lambda: observe(follow(0.0), is_turned=True),
+    "order, and labels disagree": lambda: observe(follow(0.0, order=True, n_reference=2000), is_turned=True),
+}
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def case(request: Any) -> tuple[str, Subject, str]:
+    subject = SUBJECTS[request.param]()
+    return request.param, subject, render_page(subject)
+
+
+def badge_of(page: str) -> str:
+    return re.search(r'<p class="badge">(.*?)</p>', page)[1]
+
+
+def test_the_badge_is_the_worst_of_the_three_answers(case) -> None:
+    _, subject, page = case
+    answers = [answer for _, answer, _ in answer_rows(subject)]
+    worst = next(kind for kind in ("no", "not known", "yes") if kind in answers)
+    assert badge_of(page) == BADGES[worst]
+    trust = subject.model.trust_
+    assert answers == [trust.inputs.answer, trust.adaptation.answer, trust.predictions.answer]
+
+
+def test_every_answer_is_on_the_page_with_its_sentence(case) -> None:
+    _, subject, page = case
+    shown = re.findall(r'<dt>(.*?) <b class="\w+">(.*?)</b></dt><dd>(.*?)</dd>', page)
+    assert [row[:2] for row in shown] == [row[:2] for row in answer_rows(subject)]
+    assert page.index('class="verdict') < page.index('class="answers"') < page.index('class="tiles"')
+
+
+def test_without_order_and_labels_nothing_is_verified(case) -> None:
+    name, subject, page = case
+    if name.startswith("no order"):
+        answers = [answer for _, answer, _ in answer_rows(subject)]
+        assert "yes" not in answers[1:]
+        assert badge_of(page) != "verified"
+        assert judge_in_words(subject).tone != "good"
+        assert "If the reference has an order in time" in page
+
+
+def test_the_backtest_is_shown_where_there_is_one(case) -> None:
+    name, subject, page = case
+    found = subject.model.backtest_
+    assert (found is not None) == name.startswith("order")
+    section = re.search(r"<h2>Backtest on the reference</h2>(.*?)</section>", page)
+    assert (section is not None) == (found is not None)
+    if found is not None:
+        assert all(f"<p>{sentence}</p>" in section[1] for sentence in found.sentences)
+        assert section[1].count("<tr>") == 1 + len(found.looks)
+        look = found.looks[-1]
+        assert f"<td>{look.start:,} to {look.stop:,}</td>" in section[1]
+        assert f"<td>{look.error_fixed:.1%}</td><td>{look.estimate_fixed:.1%}</td>" in section[1]
+
+
+def test_labels_that_contradict_are_the_headline(case) -> None:
+    name, subject, page = case
+    headline = judge_in_words(subject).headline
+    measured = subject.model.measured_
+    if "labels disagree" in name:
+        assert measured.contradicts
+        assert headline.startswith("The labels contradict the estimate: ")
+        assert f"{measured.error:.1%} measured" in headline
+        assert f"<h2>{headline}</h2>" in page
+        assert badge_of(page) == BADGES["no"]
+        assert "Do not rely on estimates without labels" in page
+    else:
+        assert "contradict" not in headline
+
+
+def test_labels_that_agree_make_the_estimate_believable() -> None:
+    subject = observe(follow(0.0), n_rows=2000)
+    assert subject.model.trust_.predictions.answer == "yes"
+    assert "You can keep using the predictions" in render_page(subject)
+
+
+def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
+    page = render_page(SUBJECTS["order, labels turn round"]())
+    assert badge_of(page) == BADGES["no"]
+    assert "In the backtest the error was" in page
+    assert "The fixed model predicts, because the backtest does not support adaptation." in page
+
+
+def test_before_the_first_round_there_is_nothing_to_judge() -> None:
+    assert badge_of(render_page(follow(0.0, n_rounds=0, order=True))) == "no data yet"
