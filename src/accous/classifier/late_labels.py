@@ -23,7 +23,7 @@ from accous.validation import count_rows
 __all__ = ["LateLabelling"]
 
 # What is cached of a state and does not depend on labels.
-_FREE_OF_LABELS = ("is_wrong", "scores")
+_FREE_OF_LABELS = ("is_wrong", "scores", "coverage", "risk", "wide_risk")
 
 
 class LateLabelling:
