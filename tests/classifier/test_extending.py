@@ -70,7 +70,7 @@ def test_the_old_model_is_not_written_into():
 
 
 def test_the_fixed_predictor_is_the_fit_on_the_new_reference_without_weights():
-    model, X, y = make_model()
+    model, X, y = make_model(standardize=False)
     reference, labels = np.asarray(model.reference_), model.labels_
     model.extend(X[:100], y[:100])
     expected = LogisticRegression(tol=1e-10, max_iter=10_000).fit(
@@ -80,7 +80,7 @@ def test_the_fixed_predictor_is_the_fit_on_the_new_reference_without_weights():
 
 
 def test_the_adapted_predictor_is_the_weighted_fit_on_the_new_reference():
-    model, X, y = make_model(fallback="none")
+    model, X, y = make_model(fallback="none", standardize=False)
     model.extend(X[:100], y[:100])
     expected = LogisticRegression(tol=1e-10, max_iter=10_000).fit(
         model.reference_, model.classes_[model.labels_], sample_weight=model.reference_weight_

@@ -17,7 +17,8 @@ from accous.streams import GaussianStream, SquareShift
 from tests.needs import needs_compilation
 
 ROOT = str(Path(accous.__file__).parent)
-MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 37, 15, 11, 28
+# Two of the files are a line each: the lock, and the recent rows.
+MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 39, 16, 12, 28
 
 
 def files_called(model, X):

@@ -30,7 +30,7 @@ GOOD = WeightEvidence(
 # A backtest in which adaptation helped and estimates met the truth, and recent rows that the reference covers.
 COVERED = Coverage(500, 0.05, 0.3)
 HELPED = replace(NO_EVIDENCE, n_looks=12, drift=0.3, gain=-0.02)
-MISSED = replace(HELPED, fixed=replace(HELPED.fixed, shift=0.06))
+MISSED = replace(HELPED, fixed=replace(HELPED.fixed, shift=0.09))
 ALL_YES = Checks(coverage=COVERED, evidence=HELPED)
 
 

@@ -244,7 +244,8 @@ class AdaptiveClassifier(
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
-        log_events(before, after)
+        if after.watch.log is not before.watch.log or after.fallback.veto is not before.fallback.veto:
+            log_events(before, after)
         return self
 
     @property
