@@ -169,8 +169,8 @@ def test_measured_errors_are_shown_only_where_there_were_labels():
     ("shift", "n_rounds", "tone", "words"),
     [
         (0.0, 0, "none", "Nothing to report yet"),
-        (0.0, 60, "good", "look like the reference"),
-        (1.0, 60, "good", "the model follows"),
+        (0.0, 60, "thin", "look like the reference"),
+        (1.0, 60, "thin", "the model follows"),
         (50.0, 60, "bad", "have left the range that the reference covers"),
     ],
 )

@@ -145,12 +145,14 @@ def _events(subject: Subject) -> str:
     rows = []
     for event in events[-20:][::-1]:
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = took if event.kind == "shift" else "does not apply"
         columns = ", ".join(subject.event_columns(event.features))
         date = date_of_round(subject, event.round)
-        rows.append((f"{event.round:,}", *([date] if date else []), f"{event.size:.0%}", columns, took))
+        size = f"{event.size:.0%} of the {'weight' if event.kind == 'shift' else 'rows'}"
+        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took))
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
-    table = _table(["round", *dated, "weight that moved", "columns that carry it", "time to adapt"], rows)
+    table = _table(["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows)
     return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
 
 

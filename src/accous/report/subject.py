@@ -46,7 +46,11 @@ class Subject:
     @property
     def events(self) -> list[DriftEvent]:
         """The changes of the inputs, without seasonal ones."""
-        return [event for event in self.model.drift_events_ if event.round not in self.seasonal_rounds]
+        return [
+            event
+            for event in self.model.drift_events_
+            if event.kind != "shift" or event.round not in self.seasonal_rounds
+        ]
 
     @property
     def n_seasonal(self) -> int:

@@ -101,16 +101,15 @@ class TableModel(TakesTurns):
 
         Without a time column, these are all of ``model.drift_events_``.
         """
-        return [event for event in self.model.drift_events_ if event.round not in self._seasonal_rounds]
+        return [event for event in self.model.drift_events_ if not self._is_seasonal(event)]
 
     @property
     def seasonal_events(self) -> list[DriftEvent]:
         """The changes that are what the same hours did on the days before."""
-        return [event for event in self.model.drift_events_ if event.round in self._seasonal_rounds]
+        return [event for event in self.model.drift_events_ if self._is_seasonal(event)]
 
-    @property
-    def _seasonal_rounds(self) -> tuple[int, ...]:
-        return () if self.seasons is None else self.seasons.seasonal
+    def _is_seasonal(self, event: DriftEvent) -> bool:
+        return self.seasons is not None and event.kind == "shift" and event.round in self.seasons.seasonal
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -224,9 +223,10 @@ class TableModel(TakesTurns):
 
     def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
-        seasons, events = seasons.after(X, times), self.model.drift_events_
-        if events:
-            seasons = seasons.judge(events[-1].round, is_over=events[-1].rounds_to_adapt is not None)
+        seasons, log = seasons.after(X, times), self.model.state_.watch.log
+        if log is not None and log.events:
+            last = log.events[-1]
+            seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
         self.seasons = seasons
 
     def _usable_rows(self, frame: Any) -> NDArray[np.float64]:
