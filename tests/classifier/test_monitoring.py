@@ -146,7 +146,7 @@ def test_the_columns_that_move_are_named() -> None:
 def test_a_stream_that_stands_still_has_no_events_and_its_estimate_is_believed_after_a_backtest(
     order: Any, answer: str
 ) -> None:
-    stream = GaussianStream(ConstantShift(0.9), n_rounds=300, batch_size=5, n_reference=600)
+    stream = GaussianStream(ConstantShift(0.9), n_rounds=300, batch_size=5, n_reference=2000)
     model = AdaptiveClassifier().fit(*stream.reference(), order=order)
     for batch in stream:
         model.adapt(batch.X)

@@ -17,7 +17,8 @@ from accous.streams import GaussianStream, SquareShift
 from tests.needs import needs_compilation
 
 ROOT = str(Path(accous.__file__).parent)
-MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 37, 15, 11, 28
+# Three files are for what every round must do beyond the method: take turns, keep recent rows, log events.
+MOST_CALLS, MOST_FILES, MOST_FILES_WITHOUT_KERNELS, MOST_CHANGES = 39, 17, 13, 29
 
 
 def files_called(model, X):

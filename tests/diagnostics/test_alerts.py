@@ -5,6 +5,8 @@ import math
 import pytest
 
 from accous.diagnostics.alerts import parse_condition
+from accous.diagnostics.answers import ANSWERS
+from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import ParameterError
 
 RECORD = {
@@ -62,7 +64,7 @@ REFUSED = {
     "error > 20": "error is a share; write a number such as 20% or 0.2",
     "overlap < 120%": "overlap is a share",
     "effective_rows < 10%": "a number of rows, not with a percentage",
-    "verdict > good": "verdict is compared by == or != with one of 'good', 'thin', 'no overlap'",
+    "verdict > good": "verdict is compared by == or != with one of 'good', 'not verified', 'thin', 'contradicted'",
     "verdict == god": "verdict is compared by == or != with one of",
     "inputs == maybe": "inputs is compared by == or != with one of 'yes', 'no', 'not known'",
     "drift within 0": "at least one round",
@@ -113,3 +115,11 @@ def test_no_drift_so_far_is_known_and_drift_that_cannot_be_seen_is_not() -> None
 def test_an_alert_says_what_was_found(text: str, value: object, reason: str) -> None:
     found = parse_condition(text).alert(RECORD)
     assert found.to_json() == {"alert": text, "value": value, "round": 812, "reason": reason}
+
+
+def test_every_verdict_and_every_answer_can_be_asked_for() -> None:
+    for word in VERDICTS:
+        assert parse_condition(f"verdict == {word}").check({"trust": word}) is True
+    for name in ("inputs", "adaptation", "predictions"):
+        for word in ANSWERS:
+            assert parse_condition(f"{name} == {word}").check({f"trust_{name}": word}) is True

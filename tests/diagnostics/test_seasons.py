@@ -23,7 +23,7 @@ def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int =
     random = np.random.default_rng(seed)
     X = random.normal(size=(800, 3))
     X[:, 0] += 2.0 * np.sin(2.0 * np.pi * random.random(800))
-    y = X[:, 1] + random.normal(size=800) > 0.0
+    y = X[:, 1] + np.random.default_rng(seed + 1).normal(size=800) > 0.0
     model, watch = AdaptiveClassifier(random_state=0).fit(X, y), start_seasons(3)
     for number in range(n_days * ROUNDS_PER_DAY):
         times = (number + np.arange(5) / 5) * DAY / ROUNDS_PER_DAY

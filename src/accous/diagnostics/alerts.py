@@ -57,7 +57,7 @@ _QUANTITIES = {
     "effective_rows": _Quantity("effective_sample_size", "number of effective reference rows", is_share=False),
 }
 _WORDS = {
-    "verdict": _Word("trust", "verdict", ("good", "thin", "no overlap", "not verified")),
+    "verdict": _Word("trust", "verdict", ("good", "not verified", "thin", "contradicted", "no overlap")),
     "inputs": _Word("trust_inputs", "answer about the inputs", _ANSWERS),
     "adaptation": _Word("trust_adaptation", "answer about the adaptation", _ANSWERS),
     "predictions": _Word("trust_predictions", "answer about the predictions", _ANSWERS),
