@@ -21,6 +21,7 @@ RATIO_NAMES = [
 PUBLIC_NAMES = [
     *sorted(["AccousError", "AdaptiveClassifier", "Alerts", *RATIO_NAMES]),
     "__version__",
+    "backtest",
     "datasets",
     "deep",
     "load",

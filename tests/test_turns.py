@@ -105,6 +105,21 @@ def test_concurrent_steps_of_a_table_model_are_all_played_and_recorded() -> None
 
 
 @pytest.mark.usefixtures("_eager_thread_switches")
+def test_labels_that_arrive_during_rounds_lose_no_round_and_are_not_lost() -> None:
+    model = fitted_classifier()
+    labels, estimates = np.zeros(2), np.full((2, 3), 0.5)
+
+    def learn_and_observe(batch: Any) -> None:
+        model.adapt(batch)
+        model.observe(batch, labels, predicted=labels, predicted_fixed=labels, estimated=estimates)
+
+    call_from_threads(learn_and_observe)
+    assert model.n_rounds_ == N_THREADS * N_CALLS
+    assert model.measured_ is not None
+    assert model.measured_.n_labelled == BATCHES[..., 0].size
+
+
+@pytest.mark.usefixtures("_eager_thread_switches")
 def test_a_failed_call_among_others_loses_no_round() -> None:
     model = fitted_classifier()
 

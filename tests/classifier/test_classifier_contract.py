@@ -40,7 +40,7 @@ EVERY_KIND = [
 ONE_OF_EACH = [AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())]
 OTHER_SETTINGS = [model for model in EVERY_KIND if repr(model) not in set(map(repr, ONE_OF_EACH))]
 FAR_FROM_DEFAULTS = AdaptiveClassifier(
-    None, SingleLearnerRatio(), refit=3, C=0.2, standardize=False, fallback="none", random_state=5
+    None, SingleLearnerRatio(), refit=3, C=0.2, standardize=False, fallback="none", caution="high", random_state=5
 )
 
 

@@ -22,7 +22,8 @@ def rows(seed: int, n_rows: int, constant: float = 1.0) -> pd.DataFrame:
 
 def fitted(model: AdaptiveClassifier) -> AdaptiveClassifier:
     reference = rows(0, 500)
-    return model.fit(reference, reference["a"] > 0)
+    noise = np.random.default_rng(1).normal(size=500)
+    return model.fit(reference, reference["a"] + noise > 0)
 
 
 def test_a_constant_that_moves_is_seen_by_every_kind_of_classifier() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.diagnostics.trust import VERDICTS
 from accous.tabular.folder import load_table_model, save_table_model
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
@@ -388,7 +389,7 @@ def test_inspect_shows_the_state(capsys):
     record = json.loads(capsys.readouterr().out)
     assert record["rounds"] == 30
     assert record["last_run"]["finished"]
-    assert record["trust"] in ("good", "thin", "no overlap")
+    assert record["trust"] in VERDICTS
     assert sum(record["weight_of_interval_length"].values()) == pytest.approx(1.0)
     assert main(["inspect", "model"]) == 0
     shown = capsys.readouterr().out

@@ -122,7 +122,7 @@ def checked(capsys, *options: str) -> tuple[int, str, str]:
 def test_a_condition_that_holds_gives_exit_code_3_and_a_line_for_a_pager(capsys):
     assert main(ADAPT) == 0
     state = json.loads(shown(capsys, "--json"))
-    options = ["--fail-if", "error >= 0%", "--fail-if", "effective_rows < 1", "--fail-if", "verdict != 'not verified'"]
+    options = ["--fail-if", "error >= 0%", "--fail-if", "effective_rows < 1", "--fail-if", "verdict != good"]
     code, out, err = checked(capsys, *options)
     assert (code, err) == (3, "")
     first, second = map(json.loads, out.splitlines())

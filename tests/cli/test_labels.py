@@ -192,8 +192,9 @@ def test_classes_that_the_reference_does_not_have_are_counted_by_name(capsys):
     assert found["concept_changed"] == "yes"
 
 
-def test_flipped_labels_contradict_the_estimate(capsys):
-    flipped = labels().with_columns(label=pl.col("label").replace_strict({"yes": "no", "no": "yes"}))
+def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
+    opposite = pl.col("prediction").replace_strict({"yes": "no", "no": "yes"})
+    flipped = pl.read_csv("predictions.csv").select("id", label=opposite)
     assert "They contradict each other" in run(capsys, write(flipped), "--key", "id")
     assert run_json(capsys, "labels.csv", "--key", "id")["labels_contradict"] is True
     capsys.readouterr()

@@ -5,6 +5,8 @@ import math
 import pytest
 
 from accous.diagnostics.alerts import parse_condition
+from accous.diagnostics.answers import ANSWERS
+from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import ParameterError
 
 RECORD = {
@@ -113,3 +115,11 @@ def test_no_drift_so_far_is_known_and_drift_that_cannot_be_seen_is_not() -> None
 def test_an_alert_says_what_was_found(text: str, value: object, reason: str) -> None:
     found = parse_condition(text).alert(RECORD)
     assert found.to_json() == {"alert": text, "value": value, "round": 812, "reason": reason}
+
+
+def test_every_verdict_and_every_answer_can_be_asked_for() -> None:
+    for word in VERDICTS:
+        assert parse_condition(f"verdict == {word}").check({"trust": word}) is True
+    for name in ("inputs", "adaptation", "predictions"):
+        for word in ANSWERS:
+            assert parse_condition(f"{name} == {word}").check({f"trust_{name}": word}) is True

@@ -7,10 +7,15 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.arrays import from_plain, to_plain
+from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.seasons import SeasonWatch, slots_of, start_seasons
 
 DAY = 86_400.0
 ROUNDS_PER_DAY = 480
+
+
+def shifts_of(model: AdaptiveClassifier) -> list[DriftEvent]:
+    return [event for event in model.drift_events_ if event.kind == "shift"]
 
 
 def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int = 0) -> tuple[list[float], list[float]]:
@@ -18,7 +23,8 @@ def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int =
     random = np.random.default_rng(seed)
     X = random.normal(size=(800, 3))
     X[:, 0] += 2.0 * np.sin(2.0 * np.pi * random.random(800))
-    model, watch = AdaptiveClassifier(random_state=0).fit(X, X[:, 1] > 0.0), start_seasons(3)
+    y = X[:, 1] + np.random.default_rng(seed + 1).normal(size=800) > 0.0
+    model, watch = AdaptiveClassifier(random_state=0).fit(X, y), start_seasons(3)
     for number in range(n_days * ROUNDS_PER_DAY):
         times = (number + np.arange(5) / 5) * DAY / ROUNDS_PER_DAY
         batch = random.normal(size=(5, 3))
@@ -27,10 +33,10 @@ def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int =
             batch[:, 2] += shift
         model.adapt(batch)
         watch = watch.after(batch, times)
-        if model.drift_events_:
-            last = model.drift_events_[-1]
+        if shifts_of(model):
+            last = shifts_of(model)[-1]
             watch = watch.judge(last.round, is_over=last.rounds_to_adapt is not None)
-    days = {event.round: event.round / ROUNDS_PER_DAY for event in model.drift_events_}
+    days = {event.round: event.round / ROUNDS_PER_DAY for event in shifts_of(model)}
     is_seasonal = {number: number in watch.seasonal for number in days}
     return (
         [day for number, day in days.items() if not is_seasonal[number]],

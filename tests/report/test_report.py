@@ -115,7 +115,7 @@ def test_a_change_has_its_date():
 
 def test_seasonal_changes_are_counted_apart():
     subject = follow(2.0, n_rounds=200)
-    first = subject.model.drift_events_[0]
+    first = next(event for event in subject.model.drift_events_ if event.kind == "shift")
     page = render_page(replace(subject, seasonal_rounds=(first.round,)))
     assert "1 more change was what the same hours did on the days before" in page
     assert f"<td>{first.round}</td>" not in page
@@ -169,8 +169,8 @@ def test_measured_errors_are_shown_only_where_there_were_labels():
     ("shift", "n_rounds", "tone", "words"),
     [
         (0.0, 0, "none", "Nothing to report yet"),
-        (0.0, 60, "good", "look like the reference"),
-        (1.0, 60, "good", "the model follows"),
+        (0.0, 60, "thin", "look like the reference"),
+        (1.0, 60, "thin", "the model follows"),
         (50.0, 60, "bad", "have left the range that the reference covers"),
     ],
 )

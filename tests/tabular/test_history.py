@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
+from accous.diagnostics.trust import VERDICTS
 from accous.tabular.chosen_rounds import is_chosen
 from accous.tabular.history import MOST_POINTS, History
 
@@ -103,7 +104,7 @@ def test_merged_points_are_means_and_the_worst_verdict(model):
         history.add(swinging, 1, time=1000.0 * swinging.number)
     assert history.stride == 2
     np.testing.assert_allclose(history.column("effective_sample_size"), expected.reshape(-1, 2).mean(axis=1))
-    assert history.column("verdict")[:4].tolist() == [0.0, 0.0, 2.0, 0.0]
+    assert history.column("verdict")[:4].tolist() == [0.0, 0.0, float(VERDICTS.index("no overlap")), 0.0]
     assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
 
 
@@ -112,9 +113,12 @@ def test_the_first_format_keeps_its_readings(model):
     names += ["risk_fixed_high", "verdict", "n_out_of_bound", "largest_weight"]
     readings = np.arange(20.0).reshape(2, 10)
     readings[1, 1:8] = np.nan
+    readings[0, 7] = 1.0
     plain = {"stride": 4, "n_rounds": 9, "counts": np.ones((2, 4), dtype=np.int64), "readings": readings}
     plain |= {"lengths": np.full((2, 32), 0.25), "open": np.array([5, 0, 0, 0])}
     history = History.from_plain(plain)
+    # There were three verdicts, and "thin" was the second.
+    readings[0, 7] = VERDICTS.index("thin")
     for number, name in enumerate(names):
         np.testing.assert_array_equal(history.column(name), readings[:, number])
     assert history.length_weights.tolist() == plain["lengths"].tolist()

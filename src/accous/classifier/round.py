@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ class RoundRules:
     shares_rows: bool
     limits_blas: bool
 
-    @property
+    @cached_property
     def chosen(self) -> tuple[int | str, bool, str]:
         """The parameters that may be set again after ``fit``."""
         return self.refit, self.has_fallback, self.caution

@@ -150,15 +150,14 @@ def _events(subject: Subject) -> str:
     for event in events[-20:][::-1]:
         is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = took if is_shift else "does not apply"
         columns = ", ".join(event.features)
         date = date_of_round(subject, event.round)
-        size = f"{event.size:.0%}"
-        rows.append(
-            (f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took if is_shift else "")
-        )
+        size = f"{event.size:.0%} of the {'weight' if is_shift else 'rows'}"
+        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took))
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
-    table = _table(["round", *dated, "kind", "share", "columns", "time to adapt"], rows)
+    table = _table(["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows)
     return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
 
 

@@ -222,9 +222,10 @@ class TableModel(TakesTurns):
 
     def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
-        seasons, events = seasons.after(X, times), self.model.drift_events_
-        if events:
-            seasons = seasons.judge(events[-1].round, is_over=events[-1].rounds_to_adapt is not None)
+        seasons, log = seasons.after(X, times), self.model.state_.watch.log
+        if log is not None and log.events:
+            last = log.events[-1]
+            seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
         self.seasons = seasons
 
     @property
