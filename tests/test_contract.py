@@ -238,7 +238,10 @@ def play_on_frames(estimator: Any, make_frame: MakeFrame) -> Any:
 
 
 @each_estimator
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8, np.uint8, bool])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, np.int64, bool, *(pytest.param(small, marks=pytest.mark.slow) for small in (np.int8, np.uint8))],
+)
 def test_other_number_types_are_read_as_double(estimator: Any, dtype: type) -> None:
     reference, batch = (np.abs(rows(20, seed) * 3).astype(dtype) for seed in range(2))
     narrow = clone(estimator).fit(reference)

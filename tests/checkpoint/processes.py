@@ -26,8 +26,8 @@ def resume_all(root: Path) -> None:
         np.savez(root / name / "numbers.npz", **history(case, model))
 
 
-def kill_at_every_operation(root: Path) -> None:
-    """Save in child processes that kill themselves at their first, second, ... file operation."""
+def kill_at_operations(root: Path, step: int) -> None:
+    """Save in child processes that kill themselves at every file operation, or at every second, third, ... one."""
     case, model = start(root)
     before = numbers_of(case, model)
     after = numbers_of(case, case.play(model, 5, 1))
@@ -35,7 +35,7 @@ def kill_at_every_operation(root: Path) -> None:
     while wait_for(fork(partial(save_and_die, model, root, number))) == -signal.SIGKILL:
         found = numbers_of(case, accous.load(root))
         assert_same_bits(found, after if found["n_rounds_"] == 5 else before)
-        number += 1
+        number += step
     assert number > 20
     assert_same_bits(numbers_of(case, accous.load(root)), after)
     assert len(list(root.iterdir())) == 3
@@ -102,7 +102,7 @@ if __name__ == "__main__":
     task, folder, *numbers = sys.argv[1:]
     tasks = {
         "resume_all": resume_all,
-        "kill_at_every_operation": kill_at_every_operation,
+        "kill_at_operations": kill_at_operations,
         "kill_at_random_times": kill_at_random_times,
     }
     tasks[task](Path(folder), *map(int, numbers))

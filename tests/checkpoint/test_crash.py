@@ -105,8 +105,11 @@ def test_files_left_by_a_killed_process_are_removed_by_the_next_save(tmp_path: P
     assert kinds == ["manifest.json", "predictions.csv", "reference", "state"]
 
 
-def test_processes_that_are_killed_at_any_operation_leave_a_whole_state(tmp_path: Path, forks: ForkServer) -> None:
-    run_in_another_process(forks, "kill_at_every_operation", tmp_path)
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_processes_that_are_killed_at_any_operation_leave_a_whole_state(
+    step: int, tmp_path: Path, forks: ForkServer
+) -> None:
+    run_in_another_process(forks, "kill_at_operations", tmp_path, step)
 
 
 @pytest.mark.parametrize("n_kills", [5, pytest.param(15, marks=pytest.mark.slow)])

@@ -146,7 +146,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(spec: Path, forks: Fork
     assert "left" in text
 
 
-QUICK = "FIX,uLSIF,Accous,oracle"
+QUICK = "FIX,Accous,oracle"
 ALL = "FIX,DANN,KMM,KLIEP,uLSIF,LR,OLRE,Accous,oracle"
 
 

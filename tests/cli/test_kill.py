@@ -89,14 +89,15 @@ def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int,
         ("predictions.parquet", ["--learn-first", "--keep", "id"]),
     ],
 )
-def test_killed_and_run_again_the_bytes_are_the_same(forks, tmp_path, output, options):
+@pytest.mark.parametrize("n_kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_and_run_again_the_bytes_are_the_same(forks, tmp_path, output, options, n_kills):
     reference, stream = make_tables(n_rounds=200)
     reference.write_csv(tmp_path / "reference.csv")
     (tmp_path / "stream.csv").write_text(with_bad_rows(stream.write_csv()))
     fit = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id"]
     run_well(forks, tmp_path, fit)
     arguments = ["adapt", "model", "stream.csv", "-o", output, "--on-bad-row", "skip", "--batch-size", "3", *options]
-    assert compare(forks, tmp_path, arguments, n_kills=6, share=0.8) > 0
+    assert compare(forks, tmp_path, arguments, n_kills, share=0.8) > 0
     assert len((tmp_path / f"{output}.rejects.csv").read_text().splitlines()) > 10
 
 

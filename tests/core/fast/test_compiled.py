@@ -2,8 +2,8 @@
 
 import os
 import shutil
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,16 @@ import pytest
 import accous
 from accous.core.fast.compiled import compile_all
 from accous.core.fast.kernels_features import make_features
+from tests.forks import ForkServer
+
+Run = Callable[..., str]
 
 PACKAGE = Path(accous.__file__).parent
 
 USE_A_KERNEL = """
+import numba
+numba.config.reload_config()  # the process that was forked had read other variables
+
 import numpy as np
 from accous.core.fast.kernels_features import make_features
 
@@ -37,22 +43,27 @@ def copy_of_the_package(folder: Path) -> Path:
     return folder
 
 
-def run(code: str, folder: Path, home: Path, **variables: str) -> str:
-    """What a fresh interpreter prints, where every warning is an error."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
-    environment |= {"PYTHONPATH": str(folder), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"} | variables
-    command = [sys.executable, "-W", "error", "-c", code]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
-    assert found.stderr == ""
-    assert found.returncode == 0
-    return found.stdout.strip()
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """What a process prints that had loaded numba and nothing of the package, where every warning is an error."""
+    common = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    common["PYTHONDONTWRITEBYTECODE"] = "1"
+    with ForkServer("import numpy, numba", "-W", "error", environment=common) as server:
+
+        def run_there(code: str, folder: Path, home: Path, **variables: str) -> str:
+            environment = {**common, "HOME": str(home), **variables}
+            found = server.run(code, kind="code", cwd=folder, env=environment)
+            assert found.stderr == ""
+            return found.stdout.strip()
+
+        yield run_there
 
 
 def cached(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.nbi"))
 
 
-def test_the_cache_lies_beside_the_source(tmp_path: Path) -> None:
+def test_the_cache_lies_beside_the_source(tmp_path: Path, run: Run) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     (index,) = cached(folder)
@@ -62,7 +73,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path) -> None:
     assert index.stat().st_mtime_ns == before
 
 
-def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: Path) -> None:
+def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.mkdir()
     (folder / "accous" / "core" / "fast" / "__pycache__").write_text("a file, so that nothing can be written into it")
@@ -71,7 +82,7 @@ def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: 
     assert len(cached(home)) == 1
 
 
-def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.write_text("a file, so that nothing can be written below it")
     (folder / "accous" / "core" / "fast" / "__pycache__").write_text("likewise")
@@ -80,7 +91,7 @@ def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits on file sizes: run the tests on Linux or macOS")
-def test_a_full_disk_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_full_disk_is_no_obstacle(tmp_path: Path, run: Run) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(ON_A_FULL_DISK + USE_A_KERNEL, folder, tmp_path) == ANSWER
 
