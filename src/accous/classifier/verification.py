@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +13,6 @@ from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
-from accous.exceptions import TrapWarning
 
 __all__ = ["TimeHalves", "Verification"]
 
@@ -84,14 +82,11 @@ class Verification:
         self._split_in_halves()
         if self.time_order_ is None or n_rows < FEWEST_ROWS:
             return
-        with warnings.catch_warnings():
-            # The whole reference has been checked for traps; its parts need no warning of their own.
-            warnings.simplefilter("ignore", TrapWarning)
-            try:
-                self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
-            except ValueError:
-                # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
-                self.backtest_ = None
+        try:
+            self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
+        except ValueError:
+            # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
+            self.backtest_ = None
 
     def _split_in_halves(self) -> None:
         if self.time_order_ is None or self.estimator is not None:
