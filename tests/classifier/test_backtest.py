@@ -1,6 +1,7 @@
 """The backtest: what it replays, against a replay by hand, and what a model makes of it."""
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 import accous
 from accous import AdaptiveClassifier, backtest
 from accous.classifier.backtest import CUTS, FEWEST_ROWS, read_order
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import DataError, ParameterError, TrapWarning
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
 N_ROWS = 600
@@ -205,6 +206,16 @@ def test_a_part_of_one_class_is_left_out() -> None:
     assert (nothing.looks, nothing.evidence, nothing.verdict) == ((), None, "not verified")
     assert "could not estimate" in nothing.sentences[0]
     assert nothing.summary() == {"verdict": "not verified", "looks": 0}
+
+
+def test_traps_are_for_fit_to_name() -> None:
+    X, _ = exchangeable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        backtest(AdaptiveClassifier(), X, X[:, 0] > 0.0)
+    with pytest.warns(TrapWarning) as caught:
+        AdaptiveClassifier().fit(X, X[:, 0] > 0.0, order=True)
+    assert len(caught) == 1
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ REFUSED = {
     "error > 20": "error is a share; write a number such as 20% or 0.2",
     "overlap < 120%": "overlap is a share",
     "effective_rows < 10%": "a number of rows, not with a percentage",
-    "verdict > good": "verdict is compared by == or != with one of 'good', 'not verified', 'thin', 'contradicted', 'no overlap'",
+    "verdict > good": "with one of 'good', 'not verified', 'thin', 'contradicted', 'no overlap'",
     "verdict == god": "verdict is compared by == or != with one of",
     "inputs == maybe": "inputs is compared by == or != with one of 'yes', 'no', 'not known'",
     "drift within 0": "at least one round",

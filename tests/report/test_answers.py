@@ -104,3 +104,12 @@ def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
 
 def test_before_the_first_round_there_is_nothing_to_judge() -> None:
     assert badge_of(render_page(follow(0.0, n_rounds=0, order=True))) == "no data yet"
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 3.0])
+def test_an_estimate_with_a_wide_interval_is_shown_as_not_known(shift: float) -> None:
+    subject = follow(shift, n_rounds=60)
+    risk = subject.model.risk_
+    value = "not known" if risk.adapted_high - risk.adapted_low > 0.5 else f"{risk.adapted:.1%}"
+    assert f"<span>estimated error now</span><strong>{value}</strong>" in render_page(subject)
+    assert (value == "not known") == (shift == 3.0)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from dataclasses import replace
 
 import numpy as np
@@ -116,7 +117,11 @@ def test_a_change_has_its_date():
 def test_seasonal_changes_are_counted_apart():
     subject = follow(2.0, n_rounds=200)
     first = next(event for event in subject.model.drift_events_ if event.kind == "shift")
-    page = render_page(replace(subject, seasonal_rounds=(first.round,)))
+    others = tuple(event for event in subject.events if event.round != first.round)
+    table = SimpleNamespace(
+        trust=subject.trust, coverage=subject.coverage, drift_events=others, seasonal_events=(first,)
+    )
+    page = render_page(replace(subject, table=table))
     assert "1 more change was what the same hours did on the days before" in page
     assert f"<td>{first.round}</td>" not in page
     assert f"<td>{first.round}</td>" in render_page(subject)

@@ -307,3 +307,20 @@ def test_a_column_to_order_by_goes_before_the_only_date(table_model):
     assert find_time_column({}, plans).form
     assert find_time_column({"order": {"by": "time", "column": "when"}}, plans) == TimeColumn("when")
     assert find_time_column({"order": {"by": "rows"}}, ()) is None
+
+
+def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_columns(table_model):
+    random, model = np.random.default_rng(0), table_model.model
+    width = len(table_model.encoder.feature_names)
+    kinds_of_the_last = set()
+    for number in range(180):
+        X = random.normal(size=(5, width))
+        X[:, 0] += 2.0 * (number > 60)
+        X[:1, 1] += 9.0 * (number > 130)
+        table_model.play_round(X, times=86_400.0 * (number + np.arange(5) / 5))
+        shifts = [event.round for event in model.drift_events_ if event.kind == "shift"]
+        assert not shifts or table_model.seasons.event_round == shifts[-1]
+        kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}
+    assert kinds_of_the_last == {"shift", "outside"}
+    assert {event.kind for event in table_model.seasonal_events} <= {"shift"}
+    assert len(table_model.drift_events) + len(table_model.seasonal_events) == len(model.drift_events_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from accous.classifier.guard import FREE, choose_guard
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT, LARGEST_UNEXPLAINED
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
-from accous.exceptions import DataError
+from accous.exceptions import DataError, TrapWarning
 from accous.parameters import require_integer
 from accous.validation import count_rows
 
@@ -189,7 +190,10 @@ def read_order(order: Any, n_rows: int) -> IntArray:
 
 def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) -> Iterator[Look]:
     """Fit on the first rows, play the others, and look after every block."""
-    part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
+    with warnings.catch_warnings():
+        # Traps are for the fit on the whole reference to name.
+        warnings.simplefilter("ignore", TrapWarning)
+        part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
     part.rules_, part.state_ = replace(part.rules_, guard=FREE), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +13,6 @@ from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
-from accous.exceptions import TrapWarning
 
 __all__ = ["TimeHalves", "Verification"]
 
@@ -80,6 +78,7 @@ class Verification:
         if order is None or order is False:
             self._split_in_halves()
             return
+<<<<<<< HEAD
         has_times = not isinstance(order, (bool, Backtest))
         self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
         self._split_in_halves()
@@ -97,6 +96,13 @@ class Verification:
             except ValueError:
                 # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
                 self.backtest_ = None
+=======
+        try:
+            self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
+        except ValueError:
+            # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
+            self.backtest_ = None
+>>>>>>> tests-b
 
     def _split_in_halves(self) -> None:
         if self.time_order_ is None or self.estimator is not None:

@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from accous.diagnostics.answers import WIDE
 from accous.diagnostics.evidence import Look
 from accous.report.answers import answers_section
 from accous.report.figures import (
@@ -90,8 +91,8 @@ def _tiles(subject: Subject) -> str:
     model, totals = subject.model, subject.history.totals()
     risk = model.risk_
     tiles = [
-        ("estimated error now", _percent(risk.adapted), _interval(risk.adapted_low, risk.adapted_high)),
-        ("estimated error, fixed model", _percent(risk.fixed), _interval(risk.fixed_low, risk.fixed_high)),
+        ("estimated error now", *_estimate(risk.adapted, risk.adapted_low, risk.adapted_high)),
+        ("estimated error, fixed model", *_estimate(risk.fixed, risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", _kinds_of_changes(subject)),
@@ -223,5 +224,8 @@ def _percent(value: float) -> str:
     return "unknown" if value != value else f"{value:.1%}"  # noqa: PLR0124
 
 
-def _interval(low: float, high: float) -> str:
-    return "too few rows of a class" if low != low else f"between {low:.1%} and {high:.1%}"  # noqa: PLR0124
+def _estimate(error: float, low: float, high: float) -> tuple[str, str]:
+    """Return an estimate and its interval; one of more than 25 points to either side says nothing."""
+    if low != low:  # noqa: PLR0124
+        return _percent(error), "too few rows of a class"
+    return "not known" if high - low > 2.0 * WIDE else _percent(error), f"between {low:.1%} and {high:.1%}"
