@@ -2,8 +2,8 @@
 
 import json
 import re
-from types import SimpleNamespace
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest

@@ -78,7 +78,6 @@ class Verification:
         if order is None or order is False:
             self._split_in_halves()
             return
-<<<<<<< HEAD
         has_times = not isinstance(order, (bool, Backtest))
         self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
         self._split_in_halves()
@@ -88,21 +87,11 @@ class Verification:
             self._replay(X, y, self.time_order_)
 
     def _replay(self, X: Any, y: Any, order: IntArray) -> None:
-        with warnings.catch_warnings():
-            # The whole reference has been checked for traps; its parts need no warning of their own.
-            warnings.simplefilter("ignore", TrapWarning)
-            try:
-                self.backtest_ = backtest(self, X, y, order=order.argsort())
-            except ValueError:
-                # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
-                self.backtest_ = None
-=======
         try:
-            self.backtest_ = backtest(self, X, y, order=self.time_order_.argsort())
+            self.backtest_ = backtest(self, X, y, order=order.argsort())
         except ValueError:
             # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
             self.backtest_ = None
->>>>>>> tests-b
 
     def _split_in_halves(self) -> None:
         if self.time_order_ is None or self.estimator is not None:

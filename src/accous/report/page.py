@@ -99,7 +99,7 @@ def _tiles(subject: Subject) -> str:
     ]
     if model.measured_ is not None:
         found = model.measured_
-        note = f"{_interval(found.error_low, found.error_high)}, {found.n_labelled:,} labels"
+        note = f"between {_percent(found.error_low)} and {_percent(found.error_high)}, {found.n_labelled:,} labels"
         tiles.insert(1, ("measured error, recent labels", _percent(found.error), note))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
