@@ -17,7 +17,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
 from accous.classifier.state import under_guard
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
-from accous.exceptions import DataError, TrapWarning
+from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
 from accous.validation import count_rows
 
@@ -135,7 +135,7 @@ def backtest(
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
-        Shares of the rows that serve as the reference.
+        Shares of the rows that serve as the reference, above 0 and below 1.
     on_progress : callable, optional
         Called with the share of the work that is done.
 
@@ -144,6 +144,8 @@ def backtest(
     Backtest
     """
     require_integer("batch_size", batch_size, at_least=1)
+    if not all(0.0 < cut < 1.0 for cut in cuts):
+        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, got {cuts!r}.")
     labels = np.asarray(y)
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
     if len(labels) != n_rows:
@@ -156,7 +158,7 @@ def backtest(
     with one_blas_thread():
         for number, cut in enumerate(cuts):
             first = round(cut * n_rows)
-            if len(np.unique(labels[:first])) >= 2:
+            if first < n_rows and len(np.unique(labels[:first])) >= 2:
                 for look in _replay(model, X, labels, first, batch_size):
                     looks.append(look)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
