@@ -198,6 +198,13 @@ def test_a_batch_has_at_least_one_row(batch_size: Any) -> None:
         backtest(AdaptiveClassifier(), *exchangeable(), batch_size=batch_size)
 
 
+@pytest.mark.parametrize("cut", [0.0, 1.0, -0.5, 2, float("nan")])
+def test_a_cut_leaves_rows_on_both_sides(cut: Any) -> None:
+    with pytest.raises(ParameterError, match="cuts must be shares"):
+        backtest(AdaptiveClassifier(), *exchangeable(), cuts=[0.5, cut])
+    assert backtest(AdaptiveClassifier(), *exchangeable(), cuts=[0.9999]).looks == ()
+
+
 def test_a_part_of_one_class_is_left_out() -> None:
     X, _ = exchangeable()
     y = (np.arange(N_ROWS) % 2) * (np.arange(N_ROWS) >= 300)

@@ -56,8 +56,8 @@ class LateLabelling:
     ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
 
-        The predictor does not learn from them; ``extend`` adds labelled rows to the reference. A label that the
-        reference does not have counts as an error of both models and is counted by name.
+        The predictor does not learn from them. A label that the reference does not have counts as an error of both
+        models and is counted by name.
 
         Parameters
         ----------
