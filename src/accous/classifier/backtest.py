@@ -137,14 +137,10 @@ def backtest(
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
-<<<<<<< HEAD
-        Shares of the rows that serve as the reference.
+        Shares of the rows that serve as the reference, above 0 and below 1.
     prepare : callable, optional
         Takes the reference of a replay and returns a function from rows to features. Use it if the features depend on
         the reference, as scaled columns do: a replay must not know the scale of rows that come later.
-=======
-        Shares of the rows that serve as the reference, above 0 and below 1.
->>>>>>> tests-b
     on_progress : callable, optional
         Called with the share of the work that is done.
 
@@ -167,15 +163,10 @@ def backtest(
     with one_blas_thread():
         for number, cut in enumerate(cuts):
             first = round(cut * n_rows)
-<<<<<<< HEAD
-            if len(np.unique(labels[:first])) >= 2:
+            if first < n_rows and len(np.unique(labels[:first])) >= 2:
                 part = _safe_indexing(X, np.arange(first))
                 features = X if prepare is None else prepare(part)(X)
                 for look in _replay(model, features, labels, first, batch_size):
-=======
-            if first < n_rows and len(np.unique(labels[:first])) >= 2:
-                for look in _replay(model, X, labels, first, batch_size):
->>>>>>> tests-b
                     looks.append(look)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)
