@@ -249,7 +249,6 @@ def test_the_table_is_ready_for_a_frame(found: Any) -> None:
 
 
 def test_the_plot_shows_every_look(found: Any) -> None:
-    pytest.importorskip("matplotlib")
     measured = [line for axes in found.plot().axes for line in axes.lines if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in measured) == len(found.looks)
 

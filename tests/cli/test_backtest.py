@@ -98,7 +98,6 @@ def test_smaller_batches_are_other_rounds(capsys):
 
 @pytest.mark.parametrize("name", ["replay.png", "replay.svg"])
 def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
-    pytest.importorskip("matplotlib")
     assert main([*BACKTEST, "--plot", name]) == 0
     picture = Path(name).read_bytes()
     assert picture[:4] == b"\x89PNG" or b"<svg" in picture

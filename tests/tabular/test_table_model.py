@@ -313,7 +313,7 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
     random, model = np.random.default_rng(0), table_model.model
     width = len(table_model.encoder.feature_names)
     kinds_of_the_last = set()
-    for number in range(180):
+    for number in range(240):
         X = random.normal(size=(5, width))
         X[:, 0] += 2.0 * (number > 60)
         X[:1, 1] += 9.0 * (number > 130)
