@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
@@ -37,20 +38,21 @@ def slow_residuals(pairs: list[tuple[float, float, float, int]], n_reference: in
     n_looks = len(pairs)
     truth = sum(pair[0] for pair in pairs) / n_looks
     estimate = sum(pair[1] for pair in pairs) / n_looks
-    beyond_noise = below = beyond_sampling = 0.0
+    beyond_noise = below = 0.0
+    beyond_sampling = []
     for error, estimated, half_width, n_rows in pairs:
         noise = max(error * (1 - error), 0.001) / n_rows
         beyond_noise += ((error - estimated) ** 2 - noise) / n_looks
         below += ((error - estimated) ** 2 * (error < estimated) - noise / 2) / n_looks
         # 1.645 standard errors are the half-width of a 90 % interval.
-        beyond_sampling += ((error - estimated) ** 2 - noise - (half_width / 1.6448536269514722) ** 2) / n_looks
+        beyond_sampling.append((error - estimated) ** 2 - noise - (half_width / 1.6448536269514722) ** 2)
     standard_error = math.sqrt((truth * (1 - truth) + estimate * (1 - estimate)) / (0.6 * n_reference))
     shift = max(0.0, truth - estimate - standard_error)
     return Residuals(
         shift=shift,
         spread=math.sqrt(max(0.0, max(0.0, beyond_noise) - shift**2)),
         spread_down=math.sqrt(max(0.0, below)),
-        unexplained=math.sqrt(max(0.0, beyond_sampling)),
+        unexplained=math.sqrt(max(0.0, fmean(beyond_sampling) - pstdev(beyond_sampling) / math.sqrt(n_looks))),
     )
 
 

@@ -73,7 +73,8 @@ class Residuals:
     spread_down : float
         The same of negative residuals, where the estimate was too high.
     unexplained : float
-        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate.
+        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate, by
+        the lower end of one standard error: a few looks of a short reference are no proof.
     """
 
     shift: float
@@ -156,11 +157,12 @@ def _residuals(
     error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, 1.0))
     sampling = math.sqrt((error * (1.0 - error) + expected * (1.0 - expected)) / (0.6 * n_reference))
     shift = max(0.0, float(residual.mean()) - sampling)
+    beyond = residual**2 - noise - (half_width / _Z) ** 2
     return Residuals(
         shift=shift,
         spread=math.sqrt(max(0.0, mean_square - shift**2)),
         spread_down=_root_of_positive(float(np.mean(np.minimum(residual, 0.0) ** 2 - noise / 2.0))),
-        unexplained=_root_of_positive(float(np.mean(residual**2 - noise - (half_width / _Z) ** 2))),
+        unexplained=_root_of_positive(float(beyond.mean() - beyond.std() / math.sqrt(len(beyond)))),
     )
 
 
