@@ -8,7 +8,8 @@ from scipy.stats import binomtest
 
 from accous.arrays import from_plain, to_plain
 from accous.diagnostics.late_labels import LABEL_HALF_LIFE, MOST_AUDITED, JudgedRows, LateLabels
-from accous.diagnostics.measured import alarm_height, measure, wilson_interval
+from accous.diagnostics.measured import alarm_height, measure
+from accous.diagnostics.shares import wilson_interval
 
 RNG = np.random.default_rng(0)
 

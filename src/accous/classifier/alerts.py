@@ -63,7 +63,7 @@ class Alerts(TakesTurns):
     >>> from accous import AdaptiveClassifier, Alerts
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 3))
-    >>> model = AdaptiveClassifier().fit(X, X[:, 0] > 0)
+    >>> model = AdaptiveClassifier().fit(X, X[:, 0] + X[:, 1] > 0)
     >>> alerts = Alerts(["drift", "effective_rows < 5"], lambda alert: print(alert.alert))
     >>> for batch in rng.normal(loc=1.0, size=(60, 5, 3)):
     ...     now = alerts.check(model.adapt(batch))

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.late_labels import LateLabels, Sum
-from accous.diagnostics.risk import LEVEL
+from accous.diagnostics.shares import wilson_interval
 
-__all__ = ["FEWEST_LABELS", "MeasuredError", "alarm_height", "measure", "wilson_interval"]
+__all__ = ["FEWEST_LABELS", "MeasuredError", "alarm_height", "measure"]
 
 FEWEST_LABELS = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
@@ -83,7 +82,7 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
     """
     sums = labels.sums
     error = float(sums[Sum.WRONG] / sums[Sum.WEIGHT])
-    low, high = wilson_interval(error, float(sums[Sum.WEIGHT] ** 2 / labels.squares))
+    low, high = map(float, wilson_interval(error, float(sums[Sum.WEIGHT] ** 2 / labels.squares)))
     estimated, estimated_low, estimated_high = (
         _mean(sums[each], sums[Sum.WEIGHT_ESTIMATED]) for each in (Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH)
     )
@@ -106,22 +105,6 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         sentence="",
     )
     return replace(measured, sentence=_sentence(measured))
-
-
-def wilson_interval(error: float, n_rows: float) -> tuple[float, float]:
-    """Return Wilson's 90 % interval of a share.
-
-    Examples
-    --------
-    >>> low, high = wilson_interval(0.2, 100)
-    >>> round(low, 3), round(high, 3)
-    (0.143, 0.273)
-    """
-    z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
-    scale = 1.0 + z**2 / n_rows
-    centre = (error + z**2 / (2.0 * n_rows)) / scale
-    half_width = z * math.sqrt(error * (1.0 - error) / n_rows + z**2 / (4.0 * n_rows**2)) / scale
-    return max(0.0, centre - half_width), min(1.0, centre + half_width)
 
 
 def alarm_height(share: float) -> float:

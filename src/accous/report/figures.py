@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.diagnostics.risk import LEVEL
+from accous.diagnostics.shares import wilson_interval
 from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
-from accous.report.shares import share_interval
 from accous.report.subject import Subject
 
 __all__ = [
@@ -65,7 +65,7 @@ def _measured_series(subject: Subject) -> list[Figure]:
     whose = (("fixed model", "fixed", n_wrong_fixed), ("accous", "measured", n_wrong))
     series = []
     for name, colour, counts in whose:
-        low, high = share_interval(counts[is_scored], n_scored[is_scored])
+        low, high = wilson_interval(counts[is_scored] / n_scored[is_scored], n_scored[is_scored])
         dots = {"kind": "dots", "name": f"{name}, measured with labels", "colour": colour}
         series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(counts[is_scored] / n_scored[is_scored])})
     return series

@@ -5,27 +5,31 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from accous.arrays import FloatArray
 from accous.diagnostics.risk import LEVEL
 
-__all__ = ["share_interval"]
+__all__ = ["wilson_interval"]
 
 
-def share_interval(
-    counts: NDArray[np.float64], totals: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def wilson_interval(share: ArrayLike, n_rows: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the bounds of Wilson's 90 % interval of shares, as if the rows were independent.
+
+    Parameters
+    ----------
+    share : float or array
+    n_rows : float or array
+        How many rows were counted.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> low, high = share_interval(np.array([0.0, 20.0]), np.array([10.0, 100.0]))
-    >>> low.round(3).tolist(), high.round(3).tolist()
-    ([0.0, 0.142], [0.213, 0.274])
+    >>> low, high = wilson_interval([0.0, 0.2], [10, 100])
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.0, 0.14], [0.21, 0.27])
     """
+    shares, totals = np.asarray(share, dtype=np.float64), np.asarray(n_rows, dtype=np.float64)
     z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
-    shares = counts / totals
     scale = 1.0 + z * z / totals
     middle = (shares + 0.5 * z * z / totals) / scale
     half = z * np.sqrt(shares * (1.0 - shares) / totals + 0.25 * (z / totals) ** 2) / scale
