@@ -103,7 +103,7 @@ class AdaptiveClassifier(
     caution : {"high", "normal", "low"}, default="normal"
         How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is clearly worse, as described
         under ``fallback``. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
-        reference drifts, it adapts only while the adapted model is better by more than one standard error, and not at
+        reference drifts, it adapts only while the adapted model is better by more than two standard errors, and not at
         all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.

@@ -17,7 +17,7 @@ CAUTIONS = ("high", "normal", "low")
 LARGEST_LOSS = 0.002
 QUIET_DRIFT = 0.08
 VETO_STANDARD_ERRORS = 1.5
-GAIN_STANDARD_ERRORS = 1.0
+GAIN_STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
