@@ -26,6 +26,8 @@ READINGS: dict[str, Callable[[Any], Any]] = {
     "estimated_error": lambda model: model.risk_estimate_,
     "estimated_error_low": lambda model: model.risk_.adapted_low,
     "estimated_error_high": lambda model: model.risk_.adapted_high,
+    "estimated_error_known": lambda model: model.risk_.is_known,
+    "share_outside": lambda model: model.coverage_.share_outside,
     "effective_sample_size": lambda model: model.effective_sample_size_,
     "share_out_of_bound": lambda model: model.state_.watch.share_out_of_bound,
     "last_drift_round": _last_drift_round,

@@ -131,7 +131,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 def _lines(measured: MeasuredError) -> list[str]:
     interval = f"{measured.error_low:.1%} to {measured.error_high:.1%}"
-    first = f"Measured error: {measured.error:.1%} ({interval}), {measured.n_labelled:,} labelled rows."
+    first = f"Measured error: {measured.error:.1%} ({interval}), by the latest of {measured.n_labelled:,} labels."
     if isnan(measured.estimated):
         return [first, "Estimated error: unknown.", "There is nothing to compare with." + _more(measured)]
     is_or_not = ("They do not contradict each other.", "They contradict each other: rely on the measured error.")

@@ -53,7 +53,7 @@ _QUANTITIES = {
     "error_low": _Quantity("estimated_error_low", "lower end of the estimated error"),
     "error_high": _Quantity("estimated_error_high", "upper end of the estimated error"),
     "measured_error": _Quantity("measured_error", "measured error"),
-    "overlap": _Quantity("share_out_of_bound", "share of recent rows inside the reference", is_complement=True),
+    "overlap": _Quantity("share_outside", "share of recent rows that are like the reference", is_complement=True),
     "effective_rows": _Quantity("effective_sample_size", "number of effective reference rows", is_share=False),
 }
 _WORDS = {
@@ -124,10 +124,14 @@ class Condition:
             return ("last_drift_round",)
         if self.name == "verdict":
             return ("trust", "trust_reason")
+        if self.name == "error":
+            return ("estimated_error", "estimated_error_known")
         return ((_QUANTITIES[self.name] if self.name in _QUANTITIES else _WORDS[self.name]).field,)
 
     def read(self, record: Mapping[str, Any]) -> float | int | str | None:
         """Return the value to compare; None if it is not known."""
+        if self.name == "error" and record.get("estimated_error_known") is False:
+            return None
         value: float | int | str | None = record.get(self.fields[0])
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None

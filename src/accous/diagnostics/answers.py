@@ -8,10 +8,11 @@ that arrived late. docs/trust.md says how often each answer was right on real st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.risk import WIDEST
 
 __all__ = [
     "ANSWERS",
@@ -29,11 +30,10 @@ ANSWERS = ("yes", "not known", "no")
 FEWEST_RECENT_ROWS = 100
 FEWEST_LABELS = 100
 COVERED, NOT_COVERED = 0.15, 0.3
-NARROW, WIDE = 0.08, 0.25
+NARROW = 0.08
 LARGEST_SHIFT, LARGEST_UNEXPLAINED = 0.08, 0.04
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 VISIBLE_DRIFT = 0.1
-CLOSE, LABELS_EXACT = 0.05, 0.1
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,9 @@ def answer_predictions(
     numbers = {"estimate": estimate, "low": low, "high": high}
     by_labels = _predictions_by_labels(estimate, measured)
     if by_labels is not None:
-        return by_labels
+        # An estimate that is too uncertain to be shown cannot be believed, whatever earlier labels said.
+        is_shown = by_labels.answer == "no" or (high - low) / 2.0 <= WIDEST
+        return by_labels if is_shown else replace(by_labels, answer="not known")
     if math.isnan(estimate):
         return Answer("not known", "The reference has too few rows of some class to estimate the error.")
     if evidence is None:
@@ -180,7 +182,7 @@ def answer_predictions(
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
     some = f"The error may lie anywhere between {low:.0%} and {high:.0%}."
-    return Answer("not known", wide if (high - low) / 2.0 > WIDE else some, numbers)
+    return Answer("not known", wide if (high - low) / 2.0 > WIDEST else some, numbers)
 
 
 def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
@@ -190,9 +192,7 @@ def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
     numbers = {"estimate": estimate, "measured": measured.error}
     if measured.contradicts:
         return Answer("no", measured.sentence, numbers)
-    is_exact = measured.n_labelled >= FEWEST_LABELS and measured.error_high - measured.error_low <= LABELS_EXACT
-    if not is_exact or math.isnan(measured.excess):
+    if not measured.is_exact or math.isnan(measured.excess):
         return None
-    labels = f"The labels of {measured.n_labelled:,} rows say {measured.error:.1%}"
-    sentence = f"{labels} where {measured.estimated:.1%} was estimated."
-    return Answer("yes" if abs(measured.excess) <= CLOSE else "no", sentence, numbers)
+    labels = f"The latest of {measured.n_labelled:,} labels say {measured.error:.1%}"
+    return Answer("yes", f"{labels} where {measured.estimated:.1%} was estimated.", numbers)

@@ -20,6 +20,7 @@ __all__ = ["FEWEST_LABELS", "MeasuredError", "alarm_height", "measure"]
 
 FEWEST_LABELS = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
+EXACT_LABELS, EXACT_WIDTH, CLOSE = 100, 0.1, 0.05
 
 # Heights of the alarm where 1 % and where 5 % of the stream's rows are labelled.
 _LOW_SHARE, _HIGH_SHARE, _LOW_HEIGHT, _HIGH_HEIGHT = 0.01, 0.05, 8.0, 10.0
@@ -42,7 +43,10 @@ class MeasuredError:
     excess : float
         Measured minus estimated error.
     contradicts : bool
-        Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on.
+        Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
+        are exact are more than 5 points away.
+    is_exact : bool
+        Whether there are at least 100 labels and their interval is at most 10 points wide.
     is_alarmed : bool
         Whether the CUSUM alarm is on: recent predictions were wrong far more often than estimated.
     unseen_classes : dict of str to int
@@ -62,6 +66,7 @@ class MeasuredError:
     estimated: float
     excess: float
     contradicts: bool
+    is_exact: bool
     is_alarmed: bool
     unseen_classes: dict[str, int]
     concept_changed: str
@@ -88,6 +93,9 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
     )
     is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
     is_apart = labels.n_labelled >= FEWEST_LABELS and (low > estimated_high or high < estimated_low)
+    # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything.
+    is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH
+    is_off = is_exact and abs(error - estimated) > CLOSE
     rows = labels.audit_rows
     has_unseen = rows is not None and bool(rows.is_unseen.any())
     measured = MeasuredError(
@@ -98,7 +106,8 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         error_fixed=_mean(sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
         estimated=estimated,
         excess=error - estimated,
-        contradicts=is_apart or is_alarmed,
+        contradicts=is_apart or is_alarmed or is_off,
+        is_exact=is_exact,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
@@ -132,8 +141,8 @@ def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
 
 
 def _sentence(found: MeasuredError) -> str:
-    rows = "1 labelled row" if found.n_labelled == 1 else f"{found.n_labelled:,} labelled rows"
-    parts = [f"The error on {rows} is {found.error:.1%} ({found.error_low:.1%} to {found.error_high:.1%})"]
+    rows = "1 label" if found.n_labelled == 1 else f"the latest of {found.n_labelled:,} labels"
+    parts = [f"By {rows}, the error is {found.error:.1%} ({found.error_low:.1%} to {found.error_high:.1%})"]
     if math.isnan(found.estimated):
         parts.append("there is no estimate without labels to compare it with.")
     else:

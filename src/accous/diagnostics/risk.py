@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 
-__all__ = ["LEVEL", "RiskEstimate", "error_difference", "error_interval", "weighted_error"]
+__all__ = ["LEVEL", "WIDEST", "RiskEstimate", "error_difference", "error_interval", "weighted_error"]
 
 LEVEL = 0.9
+# An interval with a larger half-width says nothing.
+WIDEST = 0.25
 _SPREADS = 2.25
 
 
@@ -24,7 +26,8 @@ class RiskEstimate:
     Attributes
     ----------
     adapted, adapted_low, adapted_high : float
-        Error of the predictor in use; NaN if a class has too few rows to leave any out.
+        Error of the predictor in use, which is the fixed one while the adaptation is held back; NaN if a class has too
+        few rows to leave any out.
     fixed, fixed_low, fixed_high : float
         Error of the fixed predictor, which ``fit`` made and which never adapts.
     level : float
@@ -38,6 +41,11 @@ class RiskEstimate:
     fixed_low: float
     fixed_high: float
     level: float = LEVEL
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval of the predictor in use reaches at most 25 points either side on average."""
+        return (self.adapted_high - self.adapted_low) / 2.0 <= WIDEST
 
 
 def weighted_error(is_wrong: NDArray[np.bool_], weights: FloatArray) -> float:

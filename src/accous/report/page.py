@@ -8,8 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.diagnostics.answers import WIDE
 from accous.diagnostics.evidence import Look
+from accous.diagnostics.risk import WIDEST
 from accous.report.answers import answers_section
 from accous.report.figures import (
     Figure,
@@ -47,7 +47,7 @@ _NOTES = {
     "weights": """A row of weight 1 is as common now as it was in the reference. If a few rows carry most of the weight,
         all results depend on those rows.""",
 }
-_TONES = {"good": "verified", "thin": "not verified", "bad": "evidence against it", "none": "no data yet"}
+_TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
@@ -228,4 +228,4 @@ def _estimate(error: float, low: float, high: float) -> tuple[str, str]:
     """Return an estimate and its interval; one of more than 25 points to either side says nothing."""
     if low != low:  # noqa: PLR0124
         return _percent(error), "too few rows of a class"
-    return "not known" if high - low > 2.0 * WIDE else _percent(error), f"between {low:.1%} and {high:.1%}"
+    return "not known" if high - low > 2.0 * WIDEST else _percent(error), f"between {low:.1%} and {high:.1%}"

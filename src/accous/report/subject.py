@@ -107,6 +107,7 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     settings["label"] = pipeline.label
     settings["classes"] = ", ".join(str(label) for label in pipeline.model.classes_[:20])
     settings["rounds"] = f"{pipeline.model.n_rounds_:,}"
+    settings["adaptation"] = pipeline.model.rules_.guard.sentence
     if pipeline.job is not None:
         settings |= {"stream": pipeline.job.spec.stream, "predictions": pipeline.job.spec.output}
         settings |= {name: str(value) for name, value in pipeline.job.spec.options.items() if value}

@@ -64,18 +64,21 @@ def _headline(subject: Subject) -> str:
     if measured is not None and measured.contradicts:
         return f"The labels contradict the estimate: {measured.error:.1%} measured, {measured.estimated:.1%} estimated"
     if trust.inputs.answer == "no":
-        return "The inputs have left the range that the reference covers"
+        labels = "" if measured is None or not measured.is_exact else f"; labels say {measured.error:.1%} error"
+        return f"The inputs are new to the reference{labels}"
+    if trust.predictions.answer == "no":
+        return "The estimated error cannot be believed: it was too low in the backtest"
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
     if moved < _HARDLY:
         return "The inputs look like the reference"
-    return "The inputs have moved, and the fixed model predicts" if trust.is_vetoed else _FOLLOWS
+    return "The inputs have moved; the fixed model is in use" if trust.is_vetoed else _FOLLOWS
 
 
 def _moved(subject: Subject) -> str:
     moved = subject.moved_share
     how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
-    text = f"The inputs have moved {how}: {moved:.0%} of the reference's weight has shifted to other rows."
+    text = f"The inputs have moved {how}: the weights of the reference rows changed by {moved:.0%}."
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
         text += f" Columns that moved most: {', '.join(leading)}."
@@ -84,27 +87,28 @@ def _moved(subject: Subject) -> str:
         last = subject.events[-1]
         changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
         text += f" {changes} in round {last.round:,}."
-    return text
+    in_use = "fixed" if subject.trust.is_vetoed or subject.trust.exponent == 0.0 else "adapted"
+    return f"{text} The {in_use} model is in use."
 
 
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
     trust, measured = subject.trust, model.measured_
+    is_measured = measured is not None and measured.is_exact
     advice = []
     if measured is not None and measured.contradicts:
         advice.append("Do not rely on estimates without labels. Add labelled rows to the reference, and fit again.")
+    elif is_measured:
+        advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
     elif trust.inputs.answer == "no":
-        advice.append("Do not rely on the current predictions: no weighting of this reference fits the current inputs.")
-        advice.append("Label a few hundred recent rows, add them to the reference, and run accous fit again.")
+        advice.append("Do not rely on the current predictions before labels of recent rows show how good they are.")
+        advice.append("Label a few hundred recent rows (accous labels), and fit again on a reference that has them.")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
-    elif measured is None:
-        advice.append("Label a sample of recent rows (accous labels): even a hundred show whether the estimate holds.")
     else:
-        advice.append("Go on labelling samples of recent rows: the measured error is the one to rely on.")
+        advice.append("Label a sample of recent rows (accous labels): even a hundred show whether the estimate holds.")
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
-    advice.append(model.rules_.guard.sentence)
     if measured is None:
         advice.append(
             "All of this assumes that the same input still gets the same label as in the reference. Only labels can "

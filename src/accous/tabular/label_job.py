@@ -190,6 +190,12 @@ class LabelJob:
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
             raise DataError(f"{self._request.labels} holds no label.")
+        classes = [str(each) for each in self.table_model.model.classes_]
+        if not table.rows["label"].cast(pl.String).is_in(classes).any():
+            raise DataError(
+                f"None of the labels in {self._request.labels} is a class of the reference ({known}): is "
+                "this the file, and --label its column?"
+            )
         if not matched.height:
             by = "line" if self._key is None else f"the key {self._key!r}"
             raise DataError(

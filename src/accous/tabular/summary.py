@@ -106,6 +106,7 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "estimated_error": _finite(risk.adapted),
         "estimated_error_low": _finite(risk.adapted_low),
         "estimated_error_high": _finite(risk.adapted_high),
+        "estimated_error_known": risk.is_known,
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(READINGS["share_out_of_bound"](model)),
         "last_drift_round": READINGS["last_drift_round"](model),
