@@ -16,7 +16,7 @@ from accous.arrays import IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
 from accous.classifier.state import under_guard
-from accous.diagnostics.answers import LARGEST_SHIFT, LARGEST_UNEXPLAINED
+from accous.diagnostics.answers import LARGEST_SHIFT
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
@@ -66,10 +66,9 @@ class Backtest:
         """``"verified"``, ``"not verified"`` or ``"contradicted"``: whether label-free estimates met the truth."""
         if self.evidence is None:
             return "not verified"
-        residuals = self.evidence.fixed
-        if residuals.shift >= LARGEST_SHIFT:
+        if self.evidence.fixed.shift >= LARGEST_SHIFT:
             return "contradicted"
-        return "verified" if residuals.unexplained < LARGEST_UNEXPLAINED else "not verified"
+        return "verified" if self.evidence.held else "not verified"
 
     @property
     def sentences(self) -> tuple[str, str]:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.answers import LARGEST_UNEXPLAINED
-from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, Evidence
 
 __all__ = ["CAUTIONS", "FREE", "LENIENT", "OFF", "STRICT", "Guard", "choose_guard"]
 

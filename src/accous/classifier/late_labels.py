@@ -120,6 +120,7 @@ class LateLabelling:
         with self.turn():
             labels = (self.state_.late_labels or LateLabels()).after(rows)
             kept = {name: value for name, value in self.state_.cache.items() if name in _FREE_OF_LABELS}
+            labels = replace(labels, last_row=self.state_.n_rows)
             self.state_ = replace(self.state_, late_labels=labels, cache=kept)
 
     def _errors(self, predictor: Any, rows: Any, labels: list[Any], predicted: Any, name: str) -> BoolArray:

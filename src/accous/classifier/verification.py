@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.blas import one_blas_thread
 from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
+from accous.exceptions import DataError
 
 __all__ = ["TimeHalves", "Verification"]
 
@@ -36,19 +38,22 @@ class TimeHalves:
         self._parts = (X, labels, classes, C, scales, order)
 
     @cached_property
-    def _predictors(self) -> list[Any] | None:
-        X, labels, classes, C, scales, order = self._parts
-        halves = np.array_split(order, 2)
-        if any(len(np.unique(labels[rows])) < len(classes) for rows in halves):
-            return None
-        erms = (LogisticErm(X[rows], labels[rows], classes, C, scales) for rows in halves)
+    def _predictors(self) -> list[Any]:
+        halves = np.array_split(self._parts[-1], 2)
         with one_blas_thread():
-            return [erm.fit(np.ones(len(rows)), None) for erm, rows in zip(erms, halves, strict=True)]
+            return [self._fit(rows) for rows in halves]
+
+    def _fit(self, rows: IntArray) -> Any:
+        """Fit on some rows, with the classes that they have; one class alone is predicted always."""
+        X, labels, classes, C, scales, _ = self._parts
+        numbers, part = np.unique(labels[rows], return_inverse=True)
+        if len(numbers) == 1:
+            return DummyClassifier().fit(X[rows], classes[labels[rows]])
+        erm = LogisticErm(X[rows], part, classes[numbers], C, scales)
+        return erm.fit(np.ones(len(rows)), None)
 
     def disagreement(self, rows: FloatArray) -> float:
-        """Share of the rows on which the two predictors disagree; NaN if a half lacks a class."""
-        if self._predictors is None:
-            return float("nan")
+        """Share of the rows on which the two predictors disagree."""
         first, second = (predictor.predict(rows) for predictor in self._predictors)
         return float(np.mean(first != second))
 
@@ -75,10 +80,12 @@ class Verification:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
         n_rows = len(self.labels_)
-        if order is None or order is False:
+        if order is None or (isinstance(order, (bool, np.bool_)) and not order):
             self._split_in_halves()
             return
-        has_times = not isinstance(order, (bool, Backtest))
+        if isinstance(order, Backtest) and order.n_reference != n_rows:
+            raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
+        has_times = not isinstance(order, (bool, np.bool_, Backtest))
         self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
         self._split_in_halves()
         if isinstance(order, Backtest):

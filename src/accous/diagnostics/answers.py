@@ -8,16 +8,16 @@ that arrived late. docs/trust.md says how often each answer was right on real st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.measured import CLOSE
 from accous.diagnostics.risk import WIDEST
 
 __all__ = [
     "ANSWERS",
     "LARGEST_SHIFT",
-    "LARGEST_UNEXPLAINED",
     "Answer",
     "answer_adaptation",
     "answer_inputs",
@@ -28,10 +28,12 @@ __all__ = [
 ANSWERS = ("yes", "not known", "no")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
 FEWEST_RECENT_ROWS = 100
+# Labels that came more than so many rows ago say nothing about now.
+RECENT_ROWS = 500
 FEWEST_LABELS = 100
 COVERED, NOT_COVERED = 0.15, 0.3
 NARROW = 0.08
-LARGEST_SHIFT, LARGEST_UNEXPLAINED = 0.08, 0.04
+LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 VISIBLE_DRIFT = 0.1
 
@@ -128,19 +130,17 @@ def answer_adaptation(
         return Answer("not known", "No labelled history in order of time shows whether adaptation helps.", numbers)
     numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
     is_clear = difference < -max(CLEAR_GAIN, CLEAR_STANDARD_ERRORS * standard_error)
-    if is_clear and evidence.gain < 0.0 and evidence.fixed.unexplained < LARGEST_UNEXPLAINED:
+    if is_clear and evidence.gain < 0.0 and evidence.held:
         return Answer("yes", "Both the weighted reference and the backtest show that adaptation helps.", numbers)
     return Answer("not known", "The evidence does not show whether the adapted model is better.", numbers)
 
 
 def _adaptation_by_labels(measured: Any) -> Answer | None:
-    """Compare the errors of both models on labelled rows; None if they say nothing."""
-    if measured is None or measured.n_labelled < FEWEST_LABELS or math.isnan(measured.error_fixed):
+    """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
+    if measured is None or measured.n_labelled < FEWEST_LABELS or measured.age > RECENT_ROWS:
         return None
-    gap = measured.error - measured.error_fixed
-    # The gap is a mean of -1, 0 and 1; at least a share |gap| of the rows is not 0.
-    standard_error = math.sqrt(abs(gap) / measured.n_labelled)
-    if abs(gap) <= CLEAR_STANDARD_ERRORS * standard_error:
+    gap = measured.gap
+    if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
         return None
     word = "more" if gap > 0.0 else "less"
     sentence = f"On labelled rows the model errs {100.0 * abs(gap):.1f} points {word} than the fixed model."
@@ -164,20 +164,17 @@ def answer_predictions(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    by_labels = _predictions_by_labels(estimate, measured)
+    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside <= COVERED
+    by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered)
     if by_labels is not None:
-        # An estimate that is too uncertain to be shown cannot be believed, whatever earlier labels said.
-        is_shown = by_labels.answer == "no" or (high - low) / 2.0 <= WIDEST
-        return by_labels if is_shown else replace(by_labels, answer="not known")
+        return by_labels
     if math.isnan(estimate):
         return Answer("not known", "The reference has too few rows of some class to estimate the error.")
     if evidence is None:
-        unordered = "The reference has no order in time, so no backtest could check the estimate."
-        return Answer("not known", unordered, numbers)
+        return Answer("not known", "No replay of the reference in order of time has checked the estimate.", numbers)
     shift = evidence.fixed.shift
     if shift >= LARGEST_SHIFT:
         return Answer("no", f"In the backtest the error was {100.0 * shift:.0f} points above the estimate.", numbers)
-    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside <= COVERED
     if is_covered and max(high - estimate, estimate - low) <= NARROW:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
@@ -185,14 +182,21 @@ def answer_predictions(
     return Answer("not known", wide if (high - low) / 2.0 > WIDEST else some, numbers)
 
 
-def _predictions_by_labels(estimate: float, measured: Any) -> Answer | None:
-    """Compare the estimate with the error on labelled rows; None if they say nothing."""
+def _predictions_by_labels(interval: tuple[float, float, float], measured: Any, *, is_covered: bool) -> Answer | None:
+    """Compare the estimate with the error on labelled rows; None if they say nothing, or nothing about now.
+
+    Labels contradict an estimate whenever they came. They confirm it only if they are recent, exact, close to the
+    estimate of the time and to that of now, and about inputs that the reference covers.
+    """
     if measured is None:
         return None
+    estimate, low, high = interval
     numbers = {"estimate": estimate, "measured": measured.error}
     if measured.contradicts:
         return Answer("no", measured.sentence, numbers)
-    if not measured.is_exact or math.isnan(measured.excess):
+    is_close = abs(measured.excess) <= CLOSE and abs(measured.error - estimate) <= CLOSE
+    is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST
+    if not (measured.is_exact and is_close and is_about_now):
         return None
     labels = f"The latest of {measured.n_labelled:,} labels say {measured.error:.1%}"
     return Answer("yes", f"{labels} where {measured.estimated:.1%} was estimated.", numbers)

@@ -17,13 +17,15 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.diagnostics.risk import LEVEL
 
-__all__ = ["NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
+__all__ = ["LARGEST_UNEXPLAINED", "NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
 
 # Smallest deviation that is assumed: no backtest is long enough to exclude three points.
 _SMALLEST_SPREAD = 0.03
 _SPREADS_UP, _SPREADS_DOWN = 1.5, 1.645
 _DRIFT_UP, _DRIFT_DOWN = 0.2, 0.05
 _NEW_DRIFT, _DISAGREEMENT = 0.6, 0.5
+LARGEST_UNEXPLAINED = 0.04
+FEWEST_LOOKS, LARGEST_MEAN, LARGEST_SPREAD = 5, 0.05, 0.08
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
@@ -66,6 +68,8 @@ class Residuals:
 
     Attributes
     ----------
+    mean : float
+        Mean of truth minus estimate.
     shift : float
         By how much the truth exceeded the estimate on average, beyond what sampling explains.
     spread : float
@@ -77,6 +81,7 @@ class Residuals:
         the lower end of one standard error: a few looks of a short reference are no proof.
     """
 
+    mean: float
     shift: float
     spread: float
     spread_down: float
@@ -104,8 +109,18 @@ class Evidence:
     drift: float
     gain: float
 
+    @property
+    def held(self) -> bool:
+        """Whether the estimates were close to the truth, in enough looks to say so."""
+        return (
+            self.n_looks >= FEWEST_LOOKS
+            and self.fixed.unexplained < LARGEST_UNEXPLAINED
+            and abs(self.fixed.mean) <= LARGEST_MEAN
+            and math.hypot(self.fixed.spread, self.fixed.shift) <= LARGEST_SPREAD
+        )
 
-_NOTHING = Residuals(shift=0.0, spread=0.0, spread_down=0.0, unexplained=0.0)
+
+_NOTHING = Residuals(mean=0.0, shift=0.0, spread=0.0, spread_down=0.0, unexplained=0.0)
 # Without a backtest nothing is known about drift of any strength: an interval grows with all the drift there is.
 NO_EVIDENCE = Evidence(n_looks=0, fixed=_NOTHING, adapted=_NOTHING, drift=0.0, gain=0.0)
 
@@ -159,6 +174,7 @@ def _residuals(
     shift = max(0.0, float(residual.mean()) - sampling)
     beyond = residual**2 - noise - (half_width / _Z) ** 2
     return Residuals(
+        mean=float(residual.mean()),
         shift=shift,
         spread=math.sqrt(max(0.0, mean_square - shift**2)),
         spread_down=_root_of_positive(float(np.mean(np.minimum(residual, 0.0) ** 2 - noise / 2.0))),

@@ -47,6 +47,9 @@ class Sum(IntEnum):
     ESTIMATED = 5
     ESTIMATED_LOW = 6
     ESTIMATED_HIGH = 7
+    WRONG_COMPARED = 8
+    DIFFERENT = 9
+    WRONG_ESTIMATED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +112,12 @@ class LateLabels:
         Labelled rows so far.
     n_unseen : tuple of (str, int)
         Rows of each class that the reference does not have.
-    sums : array of shape (8,)
+    sums : array of shape (11,)
         Discounted sums, at the places that `Sum` names.
-    squares : float
-        Sum of the squared weights.
+    squares, squares_fixed : float
+        Sum of the squared weights, of all rows and of those on which both predictors are compared.
+    last_row : int
+        Rows of the stream when the last label arrived.
     cusum : float
     kept : tuple of AuditRows
         The last rows whose features are known, in the pieces they came in; at least the last 500.
@@ -122,6 +127,8 @@ class LateLabels:
     n_unseen: tuple[tuple[str, int], ...] = ()
     sums: FloatArray = field(default_factory=lambda: np.zeros(len(Sum)))
     squares: float = 0.0
+    squares_fixed: float = 0.0
+    last_row: int = 0
     cusum: float = 0.0
     kept: tuple[AuditRows, ...] = ()
 
@@ -137,6 +144,9 @@ class LateLabels:
             # Not a product of matrices, whose bits could depend on the number of threads.
             sums=shrunk * self.sums + (powers[:, None] * _summands(rows)).sum(axis=0),
             squares=shrunk**2 * self.squares + float((powers**2).sum()),
+            squares_fixed=shrunk**2 * self.squares_fixed
+            + (0.0 if rows.is_wrong_fixed is None else float((powers**2).sum())),
+            last_row=self.last_row,
             cusum=_add_to_cusum(self.cusum, rows),
             kept=self._keep(rows),
         )
@@ -154,7 +164,13 @@ class LateLabels:
         share = min(1.0, _ROWS_AFTER_REFIT / self.sums[Sum.WEIGHT]) if self.sums[Sum.WEIGHT] else 1.0
         still_unseen = tuple((name, count) for name, count in self.n_unseen if name not in classes)
         return replace(
-            self, n_unseen=still_unseen, sums=share * self.sums, squares=share**2 * self.squares, cusum=0.0, kept=()
+            self,
+            n_unseen=still_unseen,
+            sums=share * self.sums,
+            squares=share**2 * self.squares,
+            squares_fixed=share**2 * self.squares_fixed,
+            cusum=0.0,
+            kept=(),
         )
 
     @property
@@ -201,9 +217,12 @@ def _summands(rows: JudgedRows) -> FloatArray:
     if rows.is_wrong_fixed is not None:
         summands[:, Sum.WEIGHT_FIXED] = 1.0
         summands[:, Sum.WRONG_FIXED] = rows.is_wrong_fixed
+        summands[:, Sum.WRONG_COMPARED] = rows.is_wrong
+        summands[:, Sum.DIFFERENT] = rows.is_wrong != rows.is_wrong_fixed
     is_estimated = ~np.isnan(rows.estimates[:, 0])
     summands[:, Sum.WEIGHT_ESTIMATED] = is_estimated
-    summands[:, Sum.ESTIMATED :] = np.where(is_estimated[:, None], rows.estimates, 0.0)
+    summands[:, Sum.ESTIMATED : Sum.ESTIMATED_HIGH + 1] = np.where(is_estimated[:, None], rows.estimates, 0.0)
+    summands[:, Sum.WRONG_ESTIMATED] = rows.is_wrong & is_estimated
     return summands
 
 

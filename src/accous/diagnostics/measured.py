@@ -41,7 +41,12 @@ class MeasuredError:
     estimated : float
         Label-free estimates for these rows, averaged with the same weights; NaN if there are none.
     excess : float
-        Measured minus estimated error.
+        Measured minus estimated error, of the rows that have an estimate.
+    gap, gap_standard_error : float
+        Error of the predictor in use minus that of the fixed one on the same rows, and its standard error; NaN if the
+        predictions of the fixed one are not known.
+    age : int
+        Rows of the stream since the last label.
     contradicts : bool
         Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
         are exact are more than 5 points away.
@@ -65,6 +70,9 @@ class MeasuredError:
     error_fixed: float
     estimated: float
     excess: float
+    gap: float
+    gap_standard_error: float
+    age: int
     contradicts: bool
     is_exact: bool
     is_alarmed: bool
@@ -95,7 +103,8 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
     is_apart = labels.n_labelled >= FEWEST_LABELS and (low > estimated_high or high < estimated_low)
     # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything.
     is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH
-    is_off = is_exact and abs(error - estimated) > CLOSE
+    excess = _mean(sums[Sum.WRONG_ESTIMATED] - sums[Sum.ESTIMATED], sums[Sum.WEIGHT_ESTIMATED])
+    is_off = is_exact and abs(excess) > CLOSE
     rows = labels.audit_rows
     has_unseen = rows is not None and bool(rows.is_unseen.any())
     measured = MeasuredError(
@@ -105,7 +114,10 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         error_high=high,
         error_fixed=_mean(sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
         estimated=estimated,
-        excess=error - estimated,
+        excess=excess,
+        gap=_mean(sums[Sum.WRONG_COMPARED] - sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
+        gap_standard_error=_gap_standard_error(labels),
+        age=max(0, n_stream - labels.last_row),
         contradicts=is_apart or is_alarmed or is_off,
         is_exact=is_exact,
         is_alarmed=is_alarmed,
@@ -130,6 +142,18 @@ def alarm_height(share: float) -> float:
 
 def _mean(total: float, weight: float) -> float:
     return float(total / weight) if weight else float("nan")
+
+
+def _gap_standard_error(labels: LateLabels) -> float:
+    """Return the standard error of the mean of -1, 0 and 1 on the rows that both predictors were compared on."""
+    weight = float(labels.sums[Sum.WEIGHT_FIXED])
+    if not weight:
+        return float("nan")
+    n_rows = weight**2 / labels.squares_fixed
+    gap = float(labels.sums[Sum.WRONG_COMPARED] - labels.sums[Sum.WRONG_FIXED]) / weight
+    # Where the predictors agree on all rows, one more row could be the first on which they do not.
+    variance = max(float(labels.sums[Sum.DIFFERENT]) / weight - gap**2, 1.0 / n_rows)
+    return math.sqrt(variance / n_rows)
 
 
 def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
