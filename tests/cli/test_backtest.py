@@ -67,7 +67,7 @@ def test_json_holds_what_the_function_returns(capsys):
     X = pl.read_csv("reference.csv")["a"].to_numpy()
     y = pl.read_csv("reference.csv")["label"].to_numpy()
     expected = replay(AdaptiveClassifier(standardize=False, random_state=0), ((X - X.mean()) / X.std())[:, None], y)
-    assert found["verdict"] == expected.verdict == "verified"
+    assert found["verdict"] == expected.verdict
     assert [look["error_fixed"] for look in found["table"]] == [look.error_fixed for look in expected.looks]
     assert found["looks"] == len(found["table"]) == len(expected.looks)
 

@@ -81,7 +81,7 @@ def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_a
     lines = run(capsys, write(labels()), "--key", "id").splitlines()
     assert len(lines) == 3
     assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
-    assert lines[0].endswith("300 labelled rows.")
+    assert lines[0].endswith("by the latest of 300 labels.")
     assert lines[1].startswith("Estimated error: ")
     assert lines[2] == "They do not contradict each other."
 

@@ -14,7 +14,7 @@ from accous.diagnostics.answers import (
     FEWEST_LABELS,
     FEWEST_RECENT_ROWS,
     LARGEST_SHIFT,
-    LARGEST_UNEXPLAINED,
+    RECENT_ROWS,
     NARROW,
     NOT_COVERED,
     Answer,
@@ -24,7 +24,7 @@ from accous.diagnostics.answers import (
     worst,
 )
 from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
 from accous.diagnostics.measured import MeasuredError
 
 NAN = float("nan")
@@ -38,7 +38,11 @@ LABELS = MeasuredError(
     error_fixed=0.1,
     estimated=0.11,
     excess=-0.01,
+    gap=0.0,
+    gap_standard_error=0.01,
+    age=0,
     contradicts=False,
+    is_exact=True,
     is_alarmed=False,
     unseen_classes={},
     concept_changed="no",
@@ -118,12 +122,13 @@ def unexplained(by: float) -> Evidence:
         ({"evidence": unexplained(LARGEST_UNEXPLAINED)}, "not known"),
         ({"evidence": unexplained(LARGEST_UNEXPLAINED - 0.001)}, "yes"),
         # Labels decide where they show a difference, and only there.
-        ({"measured": replace(LABELS, error_fixed=0.05)}, "no"),
-        ({"measured": replace(LABELS, error_fixed=0.15), "evidence": None}, "yes"),
-        ({"measured": replace(LABELS, error_fixed=0.101), "evidence": None}, "not known"),
-        ({"measured": replace(LABELS, error_fixed=NAN), "evidence": None}, "not known"),
-        ({"measured": replace(LABELS, error_fixed=0.9, n_labelled=FEWEST_LABELS - 1), "evidence": None}, "not known"),
-        ({"measured": replace(LABELS, error_fixed=0.05), "exponent": 0.0}, "no"),
+        ({"measured": replace(LABELS, gap=0.05)}, "no"),
+        ({"measured": replace(LABELS, gap=-0.05), "evidence": None}, "yes"),
+        ({"measured": replace(LABELS, gap=-0.02), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, gap=NAN), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, gap=-0.8, n_labelled=FEWEST_LABELS - 1), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, gap=-0.8, age=RECENT_ROWS + 1), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, gap=0.05), "exponent": 0.0}, "no"),
     ],
 )
 def test_adaptation(changes: dict[str, Any], answer: str) -> None:
@@ -133,9 +138,8 @@ def test_adaptation(changes: dict[str, Any], answer: str) -> None:
 
 
 def test_a_difference_on_labelled_rows_needs_two_standard_errors() -> None:
-    """A gap of g on n rows with at least the share g of them different has a standard error of sqrt(g / n)."""
-    assert adaptation(measured=replace(LABELS, error_fixed=0.104 + 1e-6), evidence=None).answer == "yes"
-    assert adaptation(measured=replace(LABELS, error_fixed=0.104 - 1e-6), evidence=None).answer == "not known"
+    assert adaptation(measured=replace(LABELS, gap=-0.02 - 1e-6), evidence=None).answer == "yes"
+    assert adaptation(measured=replace(LABELS, gap=-0.02 + 1e-6), evidence=None).answer == "not known"
 
 
 # --- predictions --------------------------------------------------------------------------------------------
@@ -169,10 +173,13 @@ def shifted(by: float) -> Evidence:
         ({"measured": replace(LABELS, contradicts=True)}, "no"),
         ({"measured": LABELS, "evidence": None}, "yes"),
         ({"measured": LABELS, "evidence": shifted(0.2)}, "yes"),
-        ({"measured": replace(LABELS, excess=0.06), "evidence": None}, "no"),
+        ({"measured": replace(LABELS, excess=0.06), "evidence": None}, "not known"),
         ({"measured": replace(LABELS, excess=NAN), "evidence": None}, "not known"),
-        ({"measured": replace(LABELS, error_high=0.19), "evidence": None}, "not known"),
-        ({"measured": replace(LABELS, n_labelled=FEWEST_LABELS - 1), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, error=0.16), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, is_exact=False), "evidence": None}, "not known"),
+        ({"measured": replace(LABELS, age=RECENT_ROWS + 1), "evidence": None}, "not known"),
+        ({"measured": LABELS, "evidence": None, "coverage": replace(WITHIN, share_outside=0.4)}, "not known"),
+        ({"measured": LABELS, "evidence": None, "interval": (0.1, 0.0, 0.9)}, "not known"),
     ],
 )
 def test_predictions(changes: dict[str, Any], answer: str) -> None:
@@ -231,7 +238,7 @@ def test_yes_about_predictions_needs_a_narrow_interval_and_a_backtest_that_held(
 
 @given(evidence=evidences, gap=st.floats(-0.5, 0.5))
 def test_labels_that_contradict_are_never_outvoted(evidence: Evidence, gap: float) -> None:
-    measured = replace(LABELS, contradicts=True, error=0.5, error_fixed=0.5 - gap)
+    measured = replace(LABELS, contradicts=True, error=0.5, gap=gap)
     assert predictions(evidence=evidence, measured=measured).answer == "no"
     if gap > 0.1:
         assert adaptation(evidence=evidence, measured=measured).answer == "no"

@@ -49,6 +49,7 @@ def slow_residuals(pairs: list[tuple[float, float, float, int]], n_reference: in
     standard_error = math.sqrt((truth * (1 - truth) + estimate * (1 - estimate)) / (0.6 * n_reference))
     shift = max(0.0, truth - estimate - standard_error)
     return Residuals(
+        mean=truth - estimate,
         shift=shift,
         spread=math.sqrt(max(0.0, max(0.0, beyond_noise) - shift**2)),
         spread_down=math.sqrt(max(0.0, below)),
@@ -113,7 +114,7 @@ def test_drift_that_no_look_could_measure_counts_as_none() -> None:
 
 # --- widening -----------------------------------------------------------------------------------------------
 
-residuals = st.builds(Residuals, shift=shares, spread=shares, spread_down=shares, unexplained=shares)
+residuals = st.builds(Residuals, mean=shares, shift=shares, spread=shares, spread_down=shares, unexplained=shares)
 
 
 @st.composite
@@ -165,7 +166,7 @@ def test_more_drift_disagreement_or_spread_never_narrows(
 def test_drift_that_the_reference_has_seen_widens_less(
     half_width: float, spread: float, drift: float, disagreement: float
 ) -> None:
-    found = Residuals(shift=0.01, spread=spread, spread_down=spread, unexplained=0.0)
+    found = Residuals(mean=0.0, shift=0.01, spread=spread, spread_down=spread, unexplained=0.0)
     new, seen = (
         widen((0.1, 0.1, 0.1 + half_width), found, drift=drift, seen_drift=each, disagreement=disagreement)
         for each in (0.0, drift)

@@ -10,7 +10,7 @@ from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 from tests.report.subjects import follow, observe
 
-BADGES = {"yes": "verified", "not known": "not verified", "no": "evidence against it"}
+BADGES = {"yes": "verified", "not known": "not verified", "no": "do not rely on it"}
 SUBJECTS = {
     "no order, still": lambda: follow(0.0, has_labels=False),
     "no order, moved": lambda: follow(1.0, has_labels=False),
@@ -92,14 +92,15 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
 def test_labels_that_agree_make_the_estimate_believable() -> None:
     subject = observe(follow(0.0), n_rows=2000)
     assert subject.model.trust_.predictions.answer == "yes"
-    assert "You can keep using the predictions" in render_page(subject)
+    assert "Rely on the measured error" in render_page(subject)
 
 
 def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
     page = render_page(SUBJECTS["order, labels turn round"]())
     assert badge_of(page) == BADGES["no"]
     assert "In the backtest the error was" in page
-    assert "The fixed model predicts, because the backtest does not support adaptation." in page
+    assert "The estimated error cannot be believed" in page
+    assert "The fixed model is in use." in page
 
 
 def test_before_the_first_round_there_is_nothing_to_judge() -> None:

@@ -176,7 +176,7 @@ def test_measured_errors_are_shown_only_where_there_were_labels():
         (0.0, 0, "none", "Nothing to report yet"),
         (0.0, 60, "thin", "look like the reference"),
         (1.0, 60, "thin", "the model follows"),
-        (50.0, 60, "bad", "have left the range that the reference covers"),
+        (50.0, 60, "bad", "are new to the reference"),
     ],
 )
 def test_the_verdict_is_the_models_own(shift, n_rounds, tone, words):
