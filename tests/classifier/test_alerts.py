@@ -55,7 +55,13 @@ def test_every_field_is_read_from_the_model() -> None:
     texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
     found = {alert.alert: alert.value for alert in Alerts([*texts, "verdict != good"]).check(model)}
     risk = model.risk_
-    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_, 1.0 - model.coverage_.share_outside]
+    values = [
+        model.risk_estimate_,
+        risk.adapted_low,
+        risk.adapted_high,
+        model.effective_sample_size_,
+        1.0 - model.coverage_.share_outside,
+    ]
     assert found == dict(zip([*texts, "verdict != good"], [*values, "not verified"], strict=True))
 
 

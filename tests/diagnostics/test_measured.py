@@ -153,3 +153,23 @@ def test_after_a_refit_earlier_labels_count_little():
     found = result(labels.after(judged([False] * 100)))
     assert found.error < 0.4
     assert found.n_labelled == 2_100
+
+
+@pytest.mark.parametrize(("n_rows", "share"), [(200, 0.2), (1_000, 0.05), (10_000, 0.2)])
+def test_two_models_of_the_same_error_are_seldom_told_apart(n_rows, share):
+    n_told = 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        is_different = random.random(n_rows) < share
+        is_wrong = np.where(is_different, random.random(n_rows) < 0.5, random.random(n_rows) < 0.2)
+        found = result(LateLabels().after(judged(is_wrong, fixed=np.where(is_different, ~is_wrong, is_wrong))))
+        n_told += abs(found.gap) > 2.0 * found.gap_standard_error
+    assert n_told <= 9
+
+
+def test_the_gap_is_over_the_rows_that_both_models_predicted():
+    labels = LateLabels().after(judged([True] * 50)).after(judged([True] * 5 + [False] * 45, fixed=np.zeros(50, bool)))
+    found = result(labels)
+    weights = 0.5 ** (np.arange(49, -1, -1) / LABEL_HALF_LIFE)
+    assert found.gap == pytest.approx(np.average([True] * 5 + [False] * 45, weights=weights))
+    assert found.error > 0.5
