@@ -23,6 +23,9 @@ LOOKS = (120, 160, 200, 240, 280)
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 
+WORDS = ("not verified", "thin", "no overlap")
+
+
 def measure_verdicts(shift: str, n_reference: int, seed: int) -> list[tuple[str, float, float, float]]:
     """Return verdict, standard error of "adapted minus fixed", effective rows and true difference at a few rounds.
 
@@ -49,9 +52,14 @@ def verdict_rows(found: list[tuple[str, float, float, float]]) -> Iterator[dict[
     for low, high in pairwise(ERROR_BINS):
         is_in = (errors > low) & (errors <= high)
         yield _harm(f"standard error {100 * low:g} to {100 * high:g} points", excess[is_in], rows_left[is_in])
-    for verdict in ("good", "thin", "no overlap"):
-        is_in = np.array([one[0] == verdict for one in found])
+    for verdict in WORDS:
+        is_in = np.array([_word(one[0]) == verdict for one in found])
         yield _harm(f'verdict "{verdict}"', excess[is_in], rows_left[is_in])
+
+
+def _word(verdict: str) -> str:
+    """Return the verdict, or "not verified" for those that do not come from the weights or the inputs."""
+    return verdict if verdict in WORDS else "not verified"
 
 
 def _harm(name: str, excess: Any, rows_left: Any) -> dict[str, Any]:
@@ -75,5 +83,6 @@ def away_row(distance: float, n_references: int) -> dict[str, Any]:
         for batch in stream:
             model.adapt(batch.X + distance)
         verdicts.append(model.trust_.verdict)
-    shares = {name: verdicts.count(name) / n_references for name in ("good", "thin", "no overlap")}
+    words = [_word(verdict) for verdict in verdicts]
+    shares = {name: words.count(name) / n_references for name in WORDS}
     return {"distance": distance, "n_references": n_references, **shares}
