@@ -177,7 +177,7 @@ def test_a_new_fit_another_folder_and_a_damaged_file_are_written(n_references: l
     assert len(accous.load(tmp_path / "two").reference_) == 10
 
 
-def test_an_extension_waits_until_the_save_has_reference_and_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_extension_waits_for_the_save(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
     write, threads = saving._write_reference, []
 

@@ -51,11 +51,12 @@ def test_only_what_the_conditions_need_is_computed(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_field_is_read_from_the_model() -> None:
-    model = fitted().adapt(X[:5])
+    model = fitted().adapt(X[:120])
     texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
     found = {alert.alert: alert.value for alert in Alerts([*texts, "verdict != good"]).check(model)}
     risk = model.risk_
-    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_, 1.0]
+    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
+    values.append(1.0 - model.coverage_.share_outside)
     assert found == dict(zip([*texts, "verdict != good"], [*values, "not verified"], strict=True))
 
 
@@ -64,7 +65,7 @@ def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing() -> None:
     alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%"], calls.append)
     one_step = fitted(ratio=ULSIF(random_state=0))
     assert alerts.check(one_step.adapt(X[:20])) == []
-    online = fitted().adapt(X[:20])
+    online = fitted().adapt(X[:120])
     for model in (online, one_step, online):
         alerts.check(model)
     assert [call.alert for call in calls] == ["overlap >= 0%"]
