@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import IntArray
 from accous.blas import one_blas_thread
@@ -137,7 +138,7 @@ def backtest(
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
-        Shares of the rows that serve as the reference, above 0 and below 1.
+        Shares of the rows that serve as the reference, above 0 and below 1; at least one.
     prepare : callable, optional
         Takes the reference of a replay and returns a function from rows to features. Use it if the features depend on
         the reference, as scaled columns do: a replay must not know the scale of rows that come later.
@@ -149,9 +150,9 @@ def backtest(
     Backtest
     """
     require_integer("batch_size", batch_size, at_least=1)
-    if not all(0.0 < cut < 1.0 for cut in cuts):
-        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, got {cuts!r}.")
-    labels = np.asarray(y)
+    if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
+        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
+    labels = column_or_1d(y, warn=True)
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
     if len(labels) != n_rows:
         raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
