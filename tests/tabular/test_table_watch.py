@@ -1,6 +1,7 @@
 """Columns of a table that show something new: named, once, and the same after a save."""
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,15 @@ def test_a_seasonal_change_raises_no_alert(folder: Path) -> None:
     assert {event.kind for event in model.model.drift_events_} == {"shift"}
     assert Alerts("drift within 60").check(model) == []
     assert summarize_table_model(model)["state"]["last_drift_round"] == 0
+
+
+def test_the_onset_in_a_column_of_the_table_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    model = played(load_table_model(folder), country=lambda _: ["FR"] * 10)
+    onsets = [event.round for event in model.drift_events if event.features == ("country",)]
+    messages = [record.getMessage() for record in caplog.records if "column country" in record.getMessage()]
+    assert messages == [
+        f"Round {onset}: column country has values that the reference does not have in 100.0 % of the recent rows."
+        for onset in onsets
+    ]
+    assert len(onsets) == 1

@@ -244,7 +244,11 @@ class AdaptiveClassifier(
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
-        if after.watch.log is not before.watch.log or after.fallback.veto is not before.fallback.veto:
+        if (
+            after.watch.log is not before.watch.log
+            or after.fallback.veto is not before.fallback.veto
+            or after.columns is not before.columns
+        ) and not self.rules_.is_replay:
             log_events(before, after)
         return self
 

@@ -197,7 +197,7 @@ def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) ->
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
         part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
-    part.rules_, part.state_ = replace(part.rules_, guard=FREE), under_guard(part.state_, FREE)
+    part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
