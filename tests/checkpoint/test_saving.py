@@ -4,6 +4,7 @@ import gc
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,35 @@ def test_a_new_fit_another_folder_and_a_damaged_file_are_written(n_references: l
     accous.save(model.fit(REFERENCE[:10]), tmp_path / "two")
     assert len(n_references) == 4
     assert len(accous.load(tmp_path / "two").reference_) == 10
+
+
+def test_an_extension_waits_for_the_save(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
+    write, threads = saving._write_reference, []
+
+    def write_and_extend(*arguments: Any) -> Any:
+        written = write(*arguments)
+        threads.append(threading.Thread(target=model.extend, args=(BATCH, labels_of(2)[: len(BATCH)])))
+        threads[0].start()
+        threads[0].join(timeout=1.0)
+        return written
+
+    monkeypatch.setattr(saving, "_write_reference", write_and_extend)
+    accous.save(model, tmp_path / "model")
+    threads[0].join()
+    loaded = accous.load(tmp_path / "model")
+    assert len(loaded.labels_) == len(loaded.reference_weight_) == len(REFERENCE)
+    assert len(model.labels_) == len(REFERENCE) + len(BATCH)
+
+
+def test_labels_and_weights_of_different_references_are_refused(tmp_path: Path) -> None:
+    model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
+    accous.save(model, tmp_path / "model")
+    model.labels_ = model.labels_[:-3]
+    accous.save(model, tmp_path / "model")
+    n_rows = len(REFERENCE)
+    with pytest.raises(CheckpointError, match=f"{n_rows - 3} labels but {n_rows} weights"):
+        accous.load(tmp_path / "model")
 
 
 def test_saving_keeps_no_model_alive(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from accous import ULSIF, AdaptiveClassifier, Alerts
 from accous.classifier.events import log_events
 from accous.classifier.fallback import Fallback, next_veto
-from accous.classifier.guard import LENIENT
+from accous.classifier.guard import LENIENT, STRICT
 from accous.diagnostics.alerts import Alert
 from accous.exceptions import ParameterError
 from accous.tabular.columns.encoder import ColumnEncoder
@@ -51,17 +51,12 @@ def test_only_what_the_conditions_need_is_computed(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_field_is_read_from_the_model() -> None:
-    model = fitted().adapt(X[:100])
+    model = fitted().adapt(X[:120])
     texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
     found = {alert.alert: alert.value for alert in Alerts([*texts, "verdict != good"]).check(model)}
     risk = model.risk_
-    values = [
-        model.risk_estimate_,
-        risk.adapted_low,
-        risk.adapted_high,
-        model.effective_sample_size_,
-        1.0 - model.coverage_.share_outside,
-    ]
+    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
+    values.append(1.0 - model.coverage_.share_outside)
     assert found == dict(zip([*texts, "verdict != good"], [*values, "not verified"], strict=True))
 
 
@@ -70,7 +65,7 @@ def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing() -> None:
     alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%"], calls.append)
     one_step = fitted(ratio=ULSIF(random_state=0))
     assert alerts.check(one_step.adapt(X[:20])) == []
-    online = fitted().adapt(X[:100])
+    online = fitted().adapt(X[:120])
     for model in (online, one_step, online):
         alerts.check(model)
     assert [call.alert for call in calls] == ["overlap >= 0%"]
@@ -125,14 +120,50 @@ def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytes
     caplog.set_level(logging.INFO, logger="accous")
     log_events(before, held)
     log_events(held, held)
-    log_events(held, replace(before, n_rounds=64))
+    unknown = next_veto(LENIENT, float("nan"), float("nan"), 64, 3)
+    log_events(held, replace(before, n_rounds=64, fallback=Fallback(before.fallback.tempering, unknown)))
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     taken, released = (record.getMessage() for record in caplog.records)
-    assert taken.startswith(
-        "Round 32: the fixed model makes the predictions. On the weighted reference the adapted one"
+    assert taken.startswith("Round 32: the fixed model makes the predictions from now on. ")
+    assert taken.endswith("adapted minus fixed: +5.0 points (standard error 1.0).")
+    assert released.startswith("Round 64: the adapted model makes the predictions from now on. ")
+    assert released.endswith("could not be compared on the reference.")
+
+
+def test_the_first_release_under_a_strict_guard_states_the_gain(caplog: pytest.LogCaptureFixture) -> None:
+    before = fitted().state_
+    held, free = (
+        replace(before, n_rounds=32, fallback=replace(before.fallback, veto=next_veto(STRICT, excess, 0.01, 32, 3)))
+        for excess in (-0.005, -0.049)
     )
-    assert "errs by +5.0 points more (standard error 1.0)" in taken
-    assert released == "Round 64: the adapted model makes the predictions again."
+    log_events(held, free)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith("Round 32: the adapted model makes the predictions from now on. ")
+    assert message.endswith("adapted minus fixed: -4.9 points (standard error 1.0).")
+
+
+def test_onsets_in_single_columns_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    model = AdaptiveClassifier().fit(np.column_stack((X, np.ones(300))), Y)
+    for batch in np.random.default_rng(5).normal(size=(96, 5, 3)):
+        model.adapt(np.column_stack((batch, np.full(5, 2.0))))
+    onset = next(event for event in model.drift_events_ if event.kind == "new values")
+    messages = [record.getMessage() for record in caplog.records if "column x3" in record.getMessage()]
+    expected = (
+        f"Round {onset.round}: column x3 has values that the reference does not have in 100.0 % of the recent rows."
+    )
+    assert messages == [expected]
+
+
+def test_the_replays_of_a_backtest_leave_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    drifting = X + np.linspace(0.0, 6.0, 300)[:, None]
+    model = AdaptiveClassifier().fit(drifting, Y, order=True)
+    assert model.backtest_ is not None
+    assert caplog.records == []
+    for batch in stream(12.0):
+        model.adapt(batch)
+    assert caplog.records != []
 
 
 def test_nothing_is_printed_unless_logging_is_configured() -> None:

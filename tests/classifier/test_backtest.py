@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -203,6 +204,20 @@ def test_a_cut_leaves_rows_on_both_sides(cut: Any) -> None:
     with pytest.raises(ParameterError, match="cuts must be shares"):
         backtest(AdaptiveClassifier(), *exchangeable(), cuts=[0.5, cut])
     assert backtest(AdaptiveClassifier(), *exchangeable(), cuts=[0.9999]).looks == ()
+
+
+def test_there_is_at_least_one_cut() -> None:
+    with pytest.raises(ParameterError, match="at least one, got \\(\\)"):
+        backtest(AdaptiveClassifier(), *exchangeable(), cuts=())
+
+
+def test_labels_in_one_column_are_replayed_like_labels(found: Any) -> None:
+    X, y = exchangeable()
+    with pytest.warns(DataConversionWarning):
+        assert backtest(AdaptiveClassifier(), X, y[:, None]).looks == found.looks
+    with pytest.warns(DataConversionWarning):
+        model = AdaptiveClassifier().fit(X, pd.DataFrame({"y": y}), order=True)
+    assert model.backtest_ == found
 
 
 def test_a_part_of_one_class_is_left_out() -> None:

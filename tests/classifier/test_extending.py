@@ -218,3 +218,25 @@ def test_a_transformer_of_the_users_is_refused():
     with pytest.raises(ParameterError, match="transformer"):
         model.extend(X[:5], y[:5])
     assert len(model.reference_) == 300
+
+
+@pytest.mark.parametrize("of_fit", [list, np.array, lambda names: np.array(names, dtype=object)])
+@pytest.mark.parametrize(
+    "of_extend", [list, np.array, lambda names: pd.Series(names, dtype=object), pl.Series, pd.Series]
+)
+def test_text_labels_join_whatever_holds_them(of_fit, of_extend):
+    (X, y), _ = make_stream()
+    names = np.where(y == 1, "yes", "no").tolist()
+    model = AdaptiveClassifier().fit(X, of_fit(names))
+    kind = model.classes_.dtype.kind
+    model.extend(X[:20], of_extend([*names[:19], "perhaps"]))
+    assert model.classes_.dtype.kind == kind
+    assert model.classes_.tolist() == ["no", "perhaps", "yes"]
+    assert model.classes_[model.labels_].tolist() == [*names, *names[:19], "perhaps"]
+
+
+def test_text_does_not_join_numbers_among_objects():
+    (X, y), _ = make_stream()
+    model = AdaptiveClassifier().fit(X, np.where(y == 1, "yes", "no"))
+    with pytest.raises(DataError, match="convert y to that type"):
+        model.extend(X[:2], np.array(["yes", 1], dtype=object))

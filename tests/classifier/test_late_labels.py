@@ -1,6 +1,7 @@
 """`observe` and `measured_`: late labels are counted, nothing is learned from them, and they survive a save."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,23 @@ def test_a_new_label_makes_a_new_state_and_leaves_the_old_one():
     assert model.state_ is not before
     assert before.late_labels is None
     assert "measured" not in before.cache
+
+
+def test_labels_count_while_another_thread_reads_and_adds_to_the_cache():
+    class ReadMeanwhile(dict):
+        """A cache to which a reader adds between any two items that are looked at."""
+
+        def items(self):
+            for item in super().items():
+                self[f"read {len(self)}"] = 0
+                yield item
+
+    model, X, y = make_model(5)
+    coverage = model.coverage_
+    model.state_ = replace(model.state_, cache=ReadMeanwhile(model.state_.cache))
+    model.observe(X[:20], y[:20])
+    assert model.measured_.n_labelled == 20
+    assert model.coverage_ is coverage
 
 
 def test_saved_counts_go_on_bit_for_bit(tmp_path):

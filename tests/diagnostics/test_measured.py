@@ -7,7 +7,14 @@ import pytest
 from scipy.stats import binomtest
 
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.late_labels import LABEL_HALF_LIFE, MOST_AUDITED, JudgedRows, LateLabels
+from accous.diagnostics.late_labels import (
+    LABEL_HALF_LIFE,
+    MOST_AUDITED,
+    MOST_AUDITED_BYTES,
+    JudgedRows,
+    LateLabels,
+    _cached_powers,
+)
 from accous.diagnostics.measured import alarm_height, measure
 from accous.diagnostics.shares import wilson_interval
 
@@ -130,6 +137,30 @@ def test_the_last_rows_are_kept_whatever_pieces_they_came_in():
     kept = labels.audit_rows.features[:, 0]
     assert len(kept) == MOST_AUDITED
     assert np.array_equal(kept, np.repeat(np.arange(200.0), 7)[-MOST_AUDITED:])
+
+
+@pytest.mark.parametrize("n_rows", [150, 1])
+def test_of_wide_rows_fewer_are_kept_and_no_more_memory_is_held(n_rows):
+    labels, n_columns = LateLabels(), 20_000
+    for number in range(450 // n_rows):
+        features = np.full((n_rows, n_columns), float(number))
+        labels = labels.after(
+            judged(np.zeros(n_rows, dtype=bool), fixed=np.zeros(n_rows, dtype=bool), features=features)
+        )
+    held = [each.features if each.features.base is None else each.features.base for each in labels.kept]
+    assert sum(each.nbytes for each in held) <= 2 * MOST_AUDITED_BYTES
+    assert labels.audit_rows.features.shape == (25, n_columns)
+    assert len(labels.audit_rows.is_wrong_fixed) == len(labels.audit_rows.is_unseen) == 25
+    assert labels.audit_rows.features[-1, 0] == float(number)
+
+
+def test_the_weights_of_many_rows_are_not_kept_in_memory():
+    labels = LateLabels()
+    n_cached = _cached_powers.cache_info().currsize
+    for n_rows in (50_001, 50_002):
+        labels = labels.after(judged(np.zeros(n_rows, dtype=bool)))
+    assert _cached_powers.cache_info().currsize == n_cached
+    assert labels.sums[0] == pytest.approx(1.0 / (1.0 - 0.5 ** (1.0 / LABEL_HALF_LIFE)))
 
 
 def test_counts_are_stored_and_go_on_with_the_same_bits():

@@ -1,6 +1,8 @@
 """Columns of a table that show something new: named, once, and the same after a save."""
 
 import json
+import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,14 @@ import polars as pl
 import pytest
 
 import accous
+from accous import Alerts
 from accous.cli import main
+from accous.diagnostics.column_watch import NOTHING_FOUND
+from accous.diagnostics.seasons import start_seasons
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.folder import load_table_model
+from accous.tabular.summary import summarize_table_model
 
 
 def rows(seed: int, n_rows: int, **changes: Any) -> pl.DataFrame:
@@ -184,3 +190,40 @@ def test_dropped_columns_are_not_watched() -> None:
     choices = Choices(drop=("c",))
     encoder = ColumnEncoder.learn(frame, choices).with_records(frame)
     assert "c" not in encoder.constants
+
+
+def test_alerts_and_the_summary_see_what_the_table_sees(folder: Path) -> None:
+    model = played(load_table_model(folder), country=lambda _: ["FR"] * 10)
+    conditions = [f"inputs == {model.trust.inputs.answer!r}", f"verdict == {model.trust.verdict!r}", "drift within 60"]
+    # The classifier does not read the column, which was constant.
+    assert model.trust.inputs.answer == "no" != model.model.trust_.inputs.answer
+    assert not Alerts(conditions).check(model.model)
+    found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
+    last = model.drift_events[-1].round
+    assert found == dict(zip(conditions, ("no", model.trust.verdict, last), strict=True))
+    assert summarize_table_model(model)["state"]["last_drift_round"] == last
+
+
+def test_a_seasonal_change_raises_no_alert(folder: Path) -> None:
+    model = load_table_model(folder)
+    for number in range(1, 61):
+        model.step(rows(number, 10, age=[85.0] * 10))
+    rounds = tuple(event.round for event in model.model.drift_events_)
+    model.watch = replace(model.watch, columns=NOTHING_FOUND)
+    assert [alert.value for alert in Alerts("drift within 60").check(model)] == [rounds[-1]]
+    model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)
+    assert {event.kind for event in model.model.drift_events_} == {"shift"}
+    assert Alerts("drift within 60").check(model) == []
+    assert summarize_table_model(model)["state"]["last_drift_round"] == 0
+
+
+def test_the_onset_in_a_column_of_the_table_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    model = played(load_table_model(folder), country=lambda _: ["FR"] * 10)
+    onsets = [event.round for event in model.drift_events if event.features == ("country",)]
+    messages = [record.getMessage() for record in caplog.records if "column country" in record.getMessage()]
+    assert messages == [
+        f"Round {onset}: column country has values that the reference does not have in 100.0 % of the recent rows."
+        for onset in onsets
+    ]
+    assert len(onsets) == 1

@@ -188,6 +188,7 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         if not isinstance(model, AdaptiveClassifier):
             _restore_ratio(model, rows, fixed, state["model"])
             return model
+        _require_same_rows(fixed, state["model"])
         ratio, of_ratio = clone(_build(description["fitted_ratio"], foreign)), fixed["ratio"]
         ratio_rows = rows if of_ratio["rows"] is None else rows_from_plain(of_ratio["rows"])
         _restore_ratio(ratio, ratio_rows, of_ratio, state["ratio"])
@@ -197,6 +198,15 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         model.verification_from_plain(fixed.get("verification"))
         model.state_from_plain(state["model"], ratio)
     return model
+
+
+def _require_same_rows(fixed: dict[str, Any], state: dict[str, Any]) -> None:
+    n_labels, n_weights = len(fixed["labels"]), len(state["weights"])
+    if n_labels != n_weights:
+        raise CheckpointError(
+            f"The folder has {n_labels} labels but {n_weights} weights: the model was extended while it was saved. "
+            "Restore the folder from a copy, or fit and save again."
+        )
 
 
 def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], state: dict[str, Any]) -> None:

@@ -95,14 +95,16 @@ class AdaptiveClassifier(
         they are. Ignored if you pass an ``estimator``.
     fallback : {"auto", "none"}, default="auto"
         How to keep the adaptation from doing harm. ``"auto"`` has two safeguards. It tempers the ratio according to its
-        past observed loss (r^tau with tau 0, 1/2 or 1). It also goes back to the fixed model while the adapted model is
-        worse than it by more than 1.5 standard errors on the weighted, cross-fitted reference. It compares the two in
-        every 32nd round, or at every fifth refit if you pass an ``estimator``. ``"none"`` is the paper's method
-        unchanged. With any ratio estimator other than ``OnlineDensityRatio``, ``"auto"`` is the same as ``"none"``:
-        estimators that use a single batch have no past to judge by, and the others serve as baselines.
+        past observed loss (r^tau with tau 0, 1/2 or 1). It also compares the adapted model with the fixed model on the
+        weighted, cross-fitted reference, in every 32nd round, or at every fifth refit if you pass an ``estimator``. The
+        fixed model predicts while the adapted one is worse by more than 1.5 standard errors. If the backtest of an
+        ordered reference gives reason to be stricter, it predicts unless the adapted one is clearly better, or always;
+        see ``caution``. ``"none"`` is the paper's method unchanged. With any ratio estimator other than
+        ``OnlineDensityRatio``, ``"auto"`` is the same as ``"none"``: estimators that use a single batch have no past to
+        judge by, and the others serve as baselines.
     caution : {"high", "normal", "low"}, default="normal"
-        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is clearly worse, as described
-        under ``fallback``. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
+        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is worse by more than 1.5
+        standard errors. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
         reference drifts, it adapts only while the adapted model is better by more than two standard errors, and not at
         all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
     random_state : int, RandomState or None, default=None
@@ -129,7 +131,8 @@ class AdaptiveClassifier(
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     backtest_ : Backtest or None
-        The replay of the reference; None if ``fit`` was given no order.
+        The replay of the reference; None if ``fit`` was given no order, if the reference has fewer than 100 rows, or if
+        a replay failed, for example because ``estimator`` could not be fitted on a part of the reference.
     measured_ : MeasuredError or None
         The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)
@@ -244,7 +247,11 @@ class AdaptiveClassifier(
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
-        if after.watch.log is not before.watch.log or after.fallback.veto is not before.fallback.veto:
+        if (
+            after.watch.log is not before.watch.log
+            or after.fallback.veto is not before.fallback.veto
+            or after.columns is not before.columns
+        ) and not self.rules_.is_replay:
             log_events(before, after)
         return self
 

@@ -4,39 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 from accous.diagnostics.alerts import Alert, parse_condition
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.trust import Trust
 from accous.logs import LOGGER
 from accous.turns import TakesTurns
 
-__all__ = ["READINGS", "Alerts"]
+__all__ = ["READINGS", "Alerts", "Subject"]
 
 
-def _last_drift_round(model: Any) -> int | None:
-    """Round of the last change of the inputs; 0 before the first, None if the ratio does not show changes."""
-    events = model.drift_events_
-    if events:
-        return int(events[-1].round)
-    return None if model.state_.watch.log is None else 0
+class Subject:
+    """What conditions are checked on: one round of a model, each finding computed at most once.
+
+    A model of a table has findings about its own columns, and knows which changes are seasonal. They count instead of
+    those of the classifier inside it.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier or TableModel
+    """
+
+    def __init__(self, model: Any) -> None:
+        # Copies stay in one round, even if another thread learns meanwhile.
+        self._model = copy(model)
+        self._has_table = hasattr(model, "model")
+        if self._has_table:
+            self._model.model = copy(model.model)
+        self.classifier = self._model.model if self._has_table else self._model
+
+    @cached_property
+    def trust(self) -> Trust:
+        """The three answers and the verdict."""
+        trust: Trust = self._model.trust if self._has_table else self._model.trust_
+        return trust
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How well the reference covers the recent rows."""
+        coverage: Coverage = self._model.coverage if self._has_table else self._model.coverage_
+        return coverage
+
+    @property
+    def last_drift_round(self) -> int | None:
+        """Round of the last change of the inputs; 0 before the first, None if the ratio does not show changes."""
+        events = self._model.drift_events if self._has_table else self._model.drift_events_
+        if events:
+            return int(events[-1].round)
+        return None if self.classifier.state_.watch.log is None else 0
 
 
-# The fields of the record of `accous inspect --json` that conditions use, read from a classifier.
-READINGS: dict[str, Callable[[Any], Any]] = {
-    "estimated_error": lambda model: model.risk_estimate_,
-    "estimated_error_low": lambda model: model.risk_.adapted_low,
-    "estimated_error_high": lambda model: model.risk_.adapted_high,
-    "estimated_error_known": lambda model: model.risk_.is_known,
-    "share_outside": lambda model: model.coverage_.share_outside,
-    "effective_sample_size": lambda model: model.effective_sample_size_,
-    "share_out_of_bound": lambda model: model.state_.watch.share_out_of_bound,
-    "last_drift_round": _last_drift_round,
-    "measured_error": lambda model: None if model.measured_ is None else model.measured_.error,
-    "trust": lambda model: model.trust_.verdict,
-    "trust_inputs": lambda model: model.trust_.inputs.answer,
-    "trust_adaptation": lambda model: model.trust_.adaptation.answer,
-    "trust_predictions": lambda model: model.trust_.predictions.answer,
-    "trust_reason": lambda model: model.trust_.reason,
+# The fields of the record of `accous inspect --json` that conditions use.
+READINGS: dict[str, Callable[[Subject], Any]] = {
+    "estimated_error": lambda subject: subject.classifier.risk_estimate_,
+    "estimated_error_low": lambda subject: subject.classifier.risk_.adapted_low,
+    "estimated_error_high": lambda subject: subject.classifier.risk_.adapted_high,
+    "estimated_error_known": lambda subject: subject.classifier.risk_.is_known,
+    "share_outside": lambda subject: subject.coverage.share_outside,
+    "effective_sample_size": lambda subject: subject.classifier.effective_sample_size_,
+    "share_out_of_bound": lambda subject: subject.classifier.state_.watch.share_out_of_bound,
+    "last_drift_round": lambda subject: subject.last_drift_round,
+    "measured_error": lambda subject: getattr(subject.classifier.measured_, "error", None),
+    "trust": lambda subject: subject.trust.verdict,
+    "trust_inputs": lambda subject: subject.trust.inputs.answer,
+    "trust_adaptation": lambda subject: subject.trust.adaptation.answer,
+    "trust_predictions": lambda subject: subject.trust.predictions.answer,
+    "trust_reason": lambda subject: subject.trust.reason,
 }
 
 
@@ -84,17 +119,17 @@ class Alerts(TakesTurns):
         Parameters
         ----------
         model : AdaptiveClassifier or TableModel
-            Fitted.
+            Fitted. A model of a table is checked with the findings about its own columns.
 
         Returns
         -------
         list of Alert
             One for every condition that holds now, new or not.
         """
-        classifier = copy(getattr(model, "model", model))  # one round, even if another thread learns meanwhile
+        subject = Subject(model)
         fields = {field for condition in self.conditions for field in condition.fields if field in READINGS}
-        record = {field: READINGS[field](classifier) for field in sorted(fields)}
-        record["rounds"] = classifier.n_rounds_
+        record = {field: READINGS[field](subject) for field in sorted(fields)}
+        record["rounds"] = subject.classifier.n_rounds_
         alerts = []
         with self.turn():
             for number, condition in enumerate(self.conditions):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import IntArray
 from accous.blas import one_blas_thread
@@ -136,7 +137,7 @@ def backtest(
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
-        Shares of the rows that serve as the reference, above 0 and below 1.
+        Shares of the rows that serve as the reference, above 0 and below 1; at least one.
     prepare : callable, optional
         Takes the reference of a replay and returns a function from rows to features. Use it if the features depend on
         the reference, as scaled columns do: a replay must not know the scale of rows that come later.
@@ -148,9 +149,9 @@ def backtest(
     Backtest
     """
     require_integer("batch_size", batch_size, at_least=1)
-    if not all(0.0 < cut < 1.0 for cut in cuts):
-        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, got {cuts!r}.")
-    labels = np.asarray(y)
+    if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
+        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
+    labels = column_or_1d(y, warn=True)
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
     if len(labels) != n_rows:
         raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
@@ -195,7 +196,7 @@ def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) ->
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
         part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
-    part.rules_, part.state_ = replace(part.rules_, guard=FREE), under_guard(part.state_, FREE)
+    part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]

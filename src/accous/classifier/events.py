@@ -1,11 +1,22 @@
-"""What a round leaves in the log: a change of the inputs, and a veto that is taken or released."""
+"""What a round leaves in the log: changes of the inputs, and which model makes the predictions from now on."""
 
 from __future__ import annotations
 
+import math
+
+from accous.classifier.fallback import Veto
 from accous.classifier.state import AdaptationState
+from accous.diagnostics.column_watch import ColumnWatch
 from accous.logs import LOGGER
 
-__all__ = ["log_events"]
+__all__ = ["log_events", "log_onsets"]
+
+_SHOWN = {
+    "outside": "values outside the range of the reference",
+    "new values": "values that the reference does not have",
+    "missing": "missing values",
+    "categories": "categories that the reference does not have",
+}
 
 
 def log_events(before: AdaptationState, after: AdaptationState) -> None:
@@ -21,20 +32,38 @@ def log_events(before: AdaptationState, after: AdaptationState) -> None:
     log, old = after.watch.log, before.watch.log
     if log is not None and old is not None and log.events is not old.events:
         _log_change(after)
+    if after.columns is not before.columns:
+        log_onsets(after.columns, after.n_rounds)
+
+
+def log_onsets(columns: ColumnWatch, this_round: int) -> None:
+    """Log as INFO which columns show something new since this round."""
+    for event in columns.events:
+        if event.round == this_round:
+            LOGGER.info(
+                "Round %d: column %s has %s in %.1f %% of the recent rows.",
+                this_round,
+                ", ".join(event.features),
+                _SHOWN[event.kind],
+                100.0 * event.size,
+            )
 
 
 def _log_veto(state: AdaptationState) -> None:
     veto = state.fallback.veto
-    if veto.is_held:
-        LOGGER.warning(
-            "Round %d: the fixed model makes the predictions. On the weighted reference the adapted one errs by %+.1f "
-            "points more (standard error %.1f).",
-            state.n_rounds,
-            100.0 * veto.excess,
-            100.0 * veto.standard_error,
-        )
-    else:
-        LOGGER.warning("Round %d: the adapted model makes the predictions again.", state.n_rounds)
+    name = "fixed" if veto.is_held else "adapted"
+    LOGGER.warning(
+        "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto)
+    )
+
+
+def _comparison(veto: Veto) -> str:
+    if math.isnan(veto.excess):
+        return "The adapted and the fixed model could not be compared on the reference."
+    return (
+        f"Error on the weighted reference, adapted minus fixed: {100.0 * veto.excess:+.1f} points "
+        f"(standard error {100.0 * veto.standard_error:.1f})."
+    )
 
 
 def _log_change(state: AdaptationState) -> None:

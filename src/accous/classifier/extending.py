@@ -154,7 +154,10 @@ class Extending:
             raise DataError(f"X has {n_rows} rows but y has {len(new)} labels (inconsistent numbers of samples).")
         old = self.classes_[self.labels_]
         is_same_kind = all(each.dtype.kind in "biuf" for each in (old, new)) or old.dtype.kind == new.dtype.kind
-        if not is_same_kind:
+        if old.dtype != new.dtype and _is_text(old) and _is_text(new):
+            # Text as numpy has it, or as objects: pandas, lists and polars differ.
+            new = new.astype(object if old.dtype.kind == "O" else np.str_)
+        elif not is_same_kind:
             raise DataError(
                 f"y holds values of type {new.dtype}, but the classes are of type {old.dtype}: convert y to that type."
             )
@@ -166,6 +169,10 @@ class Extending:
         if sample_weight is None:
             return np.concatenate((self.base_weight_, np.full(n_rows, self.base_weight_.mean())))
         return np.concatenate((self.base_weight_, read_base_weights(sample_weight, n_rows)))
+
+
+def _is_text(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind == "U" or (labels.dtype.kind == "O" and all(isinstance(each, str) for each in labels))
 
 
 def _take(rows: Any, kept: IntArray) -> Any:

@@ -119,8 +119,10 @@ class LateLabelling:
         """Count labelled rows that were already compared with their predictions."""
         with self.turn():
             labels = (self.state_.late_labels or LateLabels()).after(rows)
-            kept = {name: value for name, value in self.state_.cache.items() if name in _FREE_OF_LABELS}
             labels = replace(labels, last_row=self.state_.n_rows)
+            # Not over the items of the cache: threads that read add to it meanwhile.
+            cache = self.state_.cache
+            kept = {name: cache[name] for name in _FREE_OF_LABELS if name in cache}
             self.state_ = replace(self.state_, late_labels=labels, cache=kept)
 
     def _errors(self, predictor: Any, rows: Any, labels: list[Any], predicted: Any, name: str) -> BoolArray:

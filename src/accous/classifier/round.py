@@ -58,6 +58,8 @@ class RoundRules:
         Whether the ratio reads the same rows as the predictor, so that one read is enough.
     limits_blas : bool
         Whether the steps of a round limit BLAS to one thread themselves, or do not use BLAS.
+    is_replay : bool
+        Whether the rounds are those of a backtest, which are not for the user's log.
     """
 
     erm: WeightedErm
@@ -74,6 +76,7 @@ class RoundRules:
     has_numbers: bool
     shares_rows: bool
     limits_blas: bool
+    is_replay: bool = False
 
     @cached_property
     def chosen(self) -> tuple[int | str, bool, str]:

@@ -18,13 +18,16 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray
 
-__all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "AuditRows", "JudgedRows", "LateLabels", "Sum"]
+__all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "MOST_AUDITED_BYTES", "AuditRows", "JudgedRows", "LateLabels", "Sum"]
 
 LABEL_HALF_LIFE = 500
 """Labelled rows after which a label counts half."""
 
 MOST_AUDITED = 500
-"""Labelled rows that are kept for the test of P(y | x)."""
+"""Labelled rows that are kept for the test of P(y | x); fewer if they are wide."""
+
+MOST_AUDITED_BYTES = 4_000_000
+"""About the most memory that the features of those rows take."""
 
 _DECAY = 0.5 ** (1.0 / LABEL_HALF_LIFE)
 _ALLOWANCE = 0.25
@@ -32,6 +35,7 @@ _ALLOWANCE = 0.25
 _LARGEST_CUSUM = 20.0
 _MOST_NAMES = 100
 _OTHER_NAMES = "(other)"
+_LONGEST_CACHED = 1_000
 # What an earlier predictor's labels still count for, in rows.
 _ROWS_AFTER_REFIT = 50.0
 
@@ -120,7 +124,8 @@ class LateLabels:
         Rows of the stream when the last label arrived.
     cusum : float
     kept : tuple of AuditRows
-        The last rows whose features are known, in the pieces they came in; at least the last 500.
+        The last rows whose features are known, in the pieces they came in; at least the last 500, or as many as take
+        4 MB.
     """
 
     n_labelled: int = 0
@@ -175,14 +180,15 @@ class LateLabels:
 
     @property
     def audit_rows(self) -> AuditRows | None:
-        """The last 500 rows whose features are known; None if there are none."""
+        """The last 500 rows whose features are known, fewer if they are wide; None if there are none."""
         if not self.kept:
             return None
+        limit = _most_audited(self.kept[-1].features)
         return AuditRows(
             features=np.concatenate([each.features for each in self.kept]),
             is_wrong_fixed=np.concatenate([each.is_wrong_fixed for each in self.kept]),
             is_unseen=np.concatenate([each.is_unseen for each in self.kept]),
-        ).last(MOST_AUDITED)
+        ).last(limit)
 
     def packed(self) -> LateLabels:
         """Return the same counts with the kept rows in one piece, as they are saved."""
@@ -192,21 +198,38 @@ class LateLabels:
     def _keep(self, rows: JudgedRows) -> tuple[AuditRows, ...]:
         if rows.features is None or rows.is_wrong_fixed is None:
             return self.kept
-        new = AuditRows(features=rows.features, is_wrong_fixed=rows.is_wrong_fixed, is_unseen=rows.is_unseen)
-        pieces = [*self.kept, new.last(MOST_AUDITED)]
+        limit = _most_audited(rows.features)
+        # A copy: a view would keep all the rows in memory.
+        features = rows.features[-limit:].copy() if len(rows) > limit else rows.features
+        new = AuditRows(
+            features=features, is_wrong_fixed=rows.is_wrong_fixed[-limit:], is_unseen=rows.is_unseen[-limit:]
+        )
+        pieces = [*self.kept, new]
         n_rows = sum(map(len, pieces))
         n_dropped = 0
-        while n_rows - len(pieces[n_dropped]) >= MOST_AUDITED:
+        while n_rows - len(pieces[n_dropped]) >= limit:
             n_rows -= len(pieces[n_dropped])
             n_dropped += 1
         return tuple(pieces[n_dropped:])
 
 
-@lru_cache(maxsize=64)
+def _most_audited(features: FloatArray) -> int:
+    """Rows to keep of that width, at least one."""
+    return max(1, min(MOST_AUDITED, MOST_AUDITED_BYTES // max(1, features.itemsize * features.shape[1])))
+
+
 def _powers(n_rows: int) -> FloatArray:
+    """Weights of the rows, oldest first; those of a few rows are computed once."""
+    return _cached_powers(n_rows) if n_rows <= _LONGEST_CACHED else _compute_powers(n_rows)
+
+
+def _compute_powers(n_rows: int) -> FloatArray:
     powers = _DECAY ** np.arange(n_rows - 1, -1, -1, dtype=np.float64)
     powers.setflags(write=False)
     return powers
+
+
+_cached_powers = lru_cache(maxsize=64)(_compute_powers)
 
 
 def _summands(rows: JudgedRows) -> FloatArray:

@@ -118,7 +118,8 @@ class Trust:
     exponent : float
         Exponent tau of the tempered ratio in use; 0 means that the ratio is set to 1.
     is_vetoed : bool
-        Whether the fixed model makes the predictions, because the adapted model did worse on the reference.
+        Whether the fixed model makes the predictions: the adapted model did clearly worse on the weighted reference, or
+        not clearly better although the reference drifts, or no backtest supports adaptation; see ``caution``.
     excess_error, excess_standard_error : float
         Cross-fitted, weighted error of the adapted model minus that of the fixed model, and its standard error; NaN if
         they cannot be computed.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 2
+_VERSION = 3
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def summarize_labels(model: AdaptiveClassifier) -> dict[str, Any]:
 
 
 def _state(table_model: TableModel) -> dict[str, Any]:
-    from accous.classifier.alerts import READINGS
+    from accous.classifier.alerts import Subject
 
-    model, coverage = table_model.model, table_model.coverage
-    risk, trust = model.risk_, table_model.trust
+    model, subject = table_model.model, Subject(table_model)
+    risk, trust, coverage = model.risk_, subject.trust, subject.coverage
     learners = {}
     if hasattr(model.ratio_, "learner_lengths_"):
         weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
@@ -108,8 +108,8 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "estimated_error_high": _finite(risk.adapted_high),
         "estimated_error_known": risk.is_known,
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
-        "share_out_of_bound": _finite(READINGS["share_out_of_bound"](model)),
-        "last_drift_round": READINGS["last_drift_round"](model),
+        "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),
+        "last_drift_round": subject.last_drift_round,
         "trust": trust.verdict,
         "trust_reason": trust.reason,
         "trust_inputs": trust.inputs.answer,

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.events import log_onsets
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.seasons import SeasonWatch, start_seasons
@@ -217,8 +218,14 @@ class TableModel(TakesTurns):
             counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
             self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
             if marks is not None:
-                self.watch = self.watch.after(self.model.n_rounds_, marks, self.encoder.marks)
+                self._watch_columns(marks)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _watch_columns(self, marks: Marks) -> None:
+        before, this_round = self.watch.columns, self.model.n_rounds_
+        self.watch = self.watch.after(this_round, marks, self.encoder.marks)
+        if self.watch.columns is not before:
+            log_onsets(self.watch.columns, this_round)
 
     def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
