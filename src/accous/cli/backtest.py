@@ -134,7 +134,9 @@ def _print(found: Backtest) -> None:
     from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 
     console = results_console()
-    table = Table(*HEADINGS, title="Backtest")
+    table = Table(title="Backtest")
+    for heading in HEADINGS:
+        table.add_column(heading, no_wrap=heading == "rows")
     for look in found.looks:
         table.add_row(*look_cells(look))
     console.print(table)
