@@ -41,7 +41,7 @@ def error_figure(subject: Subject) -> Figure | None:
     )
     is_read, has_interval = ~np.isnan(risk), ~np.isnan(low) & ~np.isnan(high)
     x = intervals.middles
-    is_same = np.array_equal(_short_numbers(risk[is_read]), _short_numbers(fixed[is_read]))
+    is_same = _fixed_is_in_use(subject)
     name = _IN_USE_IS_FIXED if is_same else "in use"
     series = [_line(f"{name}, estimated without labels", "adapted", x[is_read], risk[is_read])]
     if not is_same:
@@ -51,6 +51,13 @@ def error_figure(subject: Subject) -> Figure | None:
         series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
     series += _measured_series(subject)
     return _over_time(subject, series, "share of wrong rows", "Estimated and measured error over time", is_percent=True)
+
+
+def _fixed_is_in_use(subject: Subject) -> bool:
+    """Whether the fixed model has predicted in all rounds that the history shows, and predicts now."""
+    column, risk = subject.history.column, subject.model.risk_
+    is_same = np.array_equal(column("risk"), column("risk_fixed"), equal_nan=True)
+    return is_same and np.array_equal(column("n_wrong"), column("n_wrong_fixed")) and risk.adapted == risk.fixed
 
 
 def _measured_series(subject: Subject) -> list[Figure]:
@@ -64,7 +71,7 @@ def _measured_series(subject: Subject) -> list[Figure]:
         return []
     x = intervals.middles[is_scored]
     whose = [("fixed model", "fixed", n_wrong_fixed), ("in use", "measured", n_wrong)]
-    if np.array_equal(n_wrong, n_wrong_fixed):
+    if _fixed_is_in_use(subject):
         whose = [(_IN_USE_IS_FIXED, "measured", n_wrong)]
     series = []
     for name, colour, counts in whose:
