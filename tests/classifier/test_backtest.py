@@ -247,8 +247,8 @@ def test_rows_that_can_be_exchanged_are_verified(found: Any) -> None:
     assert found.verdict == "verified"
     assert found.evidence.fixed.shift < 0.02
     first, second = found.sentences
-    assert "(verified, " in first
-    assert second.startswith("Adaptation changed")
+    assert first.endswith(" looks): verified.")
+    assert second.startswith("Adaptation would have ")
 
 
 def test_labels_that_turn_round_are_seen() -> None:

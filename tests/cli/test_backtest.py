@@ -1,6 +1,8 @@
 """`accous backtest` replays a labelled table, and `accous fit` keeps the outcome with the model."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,17 +45,40 @@ def test_the_table_has_a_line_for_every_look_and_two_sentences_follow(capsys):
     for cells, look in zip(lines, found["table"], strict=True):
         drift = "unknown" if look["drift"] is None else f"{look['drift']:.2f}"
         assert [cell.strip() for cell in cells] == [
-            f"{look['start']:,} to {look['stop']:,}",
+            f"{look['start'] + 1:,} to {look['stop']:,}",
             f"{look['n_reference']:,}",
             f"{look['error_fixed']:.1%}",
             f"{look['estimate_fixed']:.1%}",
             f"{look['error_adapted']:.1%}",
             drift,
         ]
-    first, second = printed.out.splitlines()[-2:]
-    assert first.startswith("Backtest: the label-free error was")
-    assert second.startswith("Adaptation changed")
+    drift, first, second = printed.out.splitlines()[-3:]
+    assert drift.startswith("Drift: 0 means that recent rows look like the reference, 1 that")
+    measured, estimated = (
+        np.mean([look[name] for look in found["table"]]) for name in ("error_fixed", "estimate_fixed")
+    )
+    assert first.startswith(f"Backtest: estimated error {estimated:.1%}, measured {measured:.1%} (mean of ")
+    assert re.match(r"Adaptation would have ((raised|lowered) the error by \d+\.\d points|changed nothing)\. ", second)
     assert printed.err == ""
+
+
+def test_the_column_that_gives_the_order_is_named(capsys):
+    assert main(BACKTEST[:-1]) == 0
+    remark = "The rows are taken in the order of the date column 'day'; use --time COL for another column"
+    assert capsys.readouterr().err == f"{remark}.\n"
+    assert main([*BACKTEST[:-1], "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(FIT[:-1]) == 0
+    assert f"{remark}, or --unordered.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gain", "words"), [(0.005, "raised the error by 0.5"), (-0.02, "lowered the error by 2.0")])
+def test_what_adaptation_would_have_done_is_said_without_a_sign(gain, words):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 2))
+    found = replay(AdaptiveClassifier(), X, X[:, 0] + random.normal(size=400) > 0.0)
+    changed = replace(found, evidence=replace(found.evidence, gain=gain))
+    assert changed.sentences[1].startswith(f"Adaptation would have {words} points. ")
 
 
 def json_of(capsys, *options: str) -> dict:
@@ -115,10 +140,11 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
     ("arguments", "exit_code", "message"),
     [
         (
-            ["--unordered"],
+            ["--drop", "day"],
             2,
             "reference.csv has no order in time: name a column of times with --time, or say --ordered",
         ),
+        (["--unordered"], 2, "--unordered"),
         (["--time", "dya"], 2, "reference.csv has no column 'dya': it has 'a', 'b', 'day', 'label'"),
         (["--time", "label"], 2, "is the label"),
         (["--time", "day", "--ordered"], 2, "leave out --ordered"),
@@ -166,7 +192,8 @@ def test_without_an_order_fit_says_that_nothing_is_verified(form, capsys):
     if form:
         assert json.loads(printed)["backtest"] is None
     else:
-        assert printed.splitlines()[-1].startswith("Nothing is verified: the reference has no order in time")
+        said = "the reference has no order in time. If its rows have one, use --time COL or --ordered."
+        assert printed.splitlines()[-1] == f"Nothing is verified: {said}"
     assert load_table_model("model").model.backtest_ is None
 
 
@@ -217,8 +244,9 @@ def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
     shown = {
         cells[1].strip(): cells[2].strip() for cells in map(cells_of, capsys.readouterr().out.splitlines()) if cells
     }
-    for name in ("inputs", "adaptation", "predictions"):
-        assert shown[f"{name}?"].startswith(f"{state[f'trust_{name}']}. ")
+    questions = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
+    for name, question in questions.items():
+        assert shown[question].startswith(f"{state[f'trust_{name}']}. ")
 
 
 def cells_of(line: str) -> list[str]:

@@ -51,6 +51,16 @@ def test_json_is_all_that_stdout_gets_and_the_accuracy_is_that_of_held_out_rows(
     assert record["largest_class"] < record["accuracy"] < 0.95
 
 
+def test_a_model_that_is_no_better_than_the_most_frequent_class_is_called_so(capsys):
+    said = "The model is no better than always predicting the most frequent class."
+    assert main(FIT) == 0
+    assert said not in capsys.readouterr().out
+    labels = np.where(np.random.default_rng(0).random(300) < 0.7, "a", "b")
+    pl.read_csv("reference.csv").with_columns(pl.Series("label", labels)).write_csv("reference.csv")
+    assert main([*FIT, "--force"]) == 0
+    assert said in capsys.readouterr().out.splitlines()
+
+
 def test_the_accuracy_of_labels_by_chance_is_that_of_chance(capsys):
     labels = np.where(np.random.default_rng(0).random(300) < 0.5, "a", "b")
     pl.read_csv("reference.csv").with_columns(pl.Series("label", labels)).write_csv("reference.csv")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,34 @@ def test_a_run_that_stopped_at_a_bad_row_has_a_record_of_where_it_stopped(tmp_pa
     assert found is not None
     assert found["state"]["rounds"] == 5
     assert not found["state"]["last_run"]["finished"]
+
+
+def row_of(printed: str, name: str) -> list[str]:
+    """Return the lines of a row of the table."""
+    cells = [line.split("│")[1:3] for line in printed.splitlines() if line.startswith("│")]
+    names = [cell[0].strip() for cell in cells]
+    start = names.index(name)
+    rest = takewhile(lambda place: place == start or not names[place], range(start, len(names)))
+    return [cells[place][1].strip() for place in rest]
+
+
+def test_the_three_main_lengths_of_the_history_are_shown_largest_first(capsys):
+    assert main(ADAPT) == 0
+    manifest = json.loads(Path("model/manifest.json").read_text())
+    state = manifest["summary"]["state"]
+    state["weight_of_interval_length"] = {"4": 0.05, "8": 0.3, "16": 0.2, "32": 0.05, "1024": 0.4}
+    rewrite_manifest(summary=manifest["summary"])
+    assert row_of(shown(capsys), "history in use") == ["mainly 1,024 rounds (40%), 8 rounds (30%), 16 rounds (20%)"]
+    state["weight_of_interval_length"] = {"4": 1.0}
+    rewrite_manifest(summary=manifest["summary"])
+    assert row_of(shown(capsys), "history in use") == ["4 rounds (100%)"]
+
+
+def test_every_finding_has_a_line(capsys):
+    manifest = json.loads(Path("model/manifest.json").read_text())
+    manifest["summary"]["state"]["findings"] = ["Column 'a' is new.", "Column 'b' is missing."]
+    rewrite_manifest(summary=manifest["summary"])
+    assert row_of(shown(capsys), "not known to the reference") == ["Column 'a' is new.", "Column 'b' is missing."]
 
 
 def test_a_record_of_another_version_is_not_read(capsys):

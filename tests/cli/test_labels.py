@@ -161,7 +161,7 @@ def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
         (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label"),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
-        (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --keep day"),
+        (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --key day"),
         (pl.DataFrame({"label": ["yes"]}), ["--predictions", "none.csv"], 1, "none.csv"),
         (pl.DataFrame({"round": [3], "label": ["yes"]}), ["--key", "round"], 1, "several rows with round = 3"),
     ],

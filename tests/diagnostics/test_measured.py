@@ -77,6 +77,12 @@ def test_a_few_wrong_predictions_contradict_nothing_and_many_do():
     assert "do not contradict" in agreeing.sentence
 
 
+def test_it_prints_its_sentence():
+    found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
+    assert str(found) == found.sentence
+    assert str(found).startswith("The error on 100 labelled rows is ")
+
+
 def test_an_error_far_below_the_estimate_contradicts_it_too():
     assert result(LateLabels().after(judged([False] * 200, estimate=0.5))).contradicts
 

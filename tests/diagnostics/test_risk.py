@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.diagnostics.risk import weighted_error
+from accous.diagnostics.risk import RiskEstimate, weighted_error
 
 N_ROWS = 6
 positive_weights = arrays(np.float64, N_ROWS, elements=st.floats(1e-6, 1e3))
@@ -49,3 +49,13 @@ def test_the_true_ratio_turns_the_reference_error_into_the_batch_error() -> None
     x = np.random.default_rng(0).normal(size=200_000)
     assert weighted_error(x > 0.0, np.ones_like(x)) == pytest.approx(0.5, abs=0.01)
     assert weighted_error(x > 0.0, np.exp(x - 0.5)) == pytest.approx(0.8413, abs=0.01)
+
+
+def test_an_estimate_prints_as_sentences_and_says_what_is_not_known() -> None:
+    nan = float("nan")
+    risk = RiskEstimate(adapted=0.1, adapted_low=0.05, adapted_high=0.2, fixed=nan, fixed_low=nan, fixed_high=nan)
+    assert str(risk) == (
+        "The estimated error of the predictor in use is 10.0% (between 5.0% and 20.0%). That of the fixed model is not "
+        "known. Nominal coverage of the intervals: 90%."
+    )
+    assert repr(risk).startswith("RiskEstimate(adapted=0.1, ")

@@ -102,3 +102,15 @@ def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a
     worse = verdict_of(is_vetoed=True, excess=(0.03, 0.01)).adaptation
     assert "so the fixed model makes the predictions" in worse.sentence
     assert "effective rows" in verdict_of(excess=(-0.2, 0.07)).reason
+
+
+def test_it_prints_the_verdict_and_the_three_answers() -> None:
+    trust = verdict_of()
+    lines = str(trust).splitlines()
+    assert lines[0] == f"Verdict: {trust.verdict}."
+    assert lines[1:] == [
+        f"Inputs covered? Yes. {trust.inputs.sentence}",
+        f"Adaptation better? Yes. {trust.adaptation.sentence}",
+        f"Estimate believable? Yes. {trust.predictions.sentence}",
+    ]
+    assert repr(trust).startswith("Trust(verdict=")

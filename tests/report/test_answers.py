@@ -70,7 +70,9 @@ def test_the_backtest_is_shown_where_there_is_one(case) -> None:
         assert all(f"<p>{sentence}</p>" in section[1] for sentence in found.sentences)
         assert section[1].count("<tr>") == 1 + len(found.looks)
         look = found.looks[-1]
-        assert f"<td>{look.start:,} to {look.stop:,}</td>" in section[1]
+        assert f"<td>{look.start + 1:,} to {look.stop:,}</td>" in section[1]
+        assert "<th>measured (fixed)</th><th>estimated</th><th>measured (adapted)</th><th>drift</th>" in section[1]
+        assert "0 means that recent rows look like the reference" in section[1]
         assert f"<td>{look.error_fixed:.1%}</td><td>{look.estimate_fixed:.1%}</td>" in section[1]
 
 

@@ -62,15 +62,44 @@ def test_nothing_is_wider_than_a_small_screen(page, tmp_path):
     assert re.search(r'data-wide="(\d+)"', drawn)[1] == "360"
 
 
+@pytest.mark.parametrize("step", [30.0, 7_200.0, 86_400.0, 86_400.0 * 9, 86_400.0 * 90])
+def test_no_two_labels_of_an_axis_touch_on_a_small_screen(step, tmp_path):
+    """The page writes into its title how many labels it has below the charts, and how many of them touch."""
+    start = 1_358_726_400.0
+    page = render_page(follow(1.0, times=[start + step * number for number in range(40)]))
+    script = """<script>
+        let touching = 0, labels = 0;
+        for (const svg of document.querySelectorAll("svg")) {
+          const isDate = (text) => /[-:]|^(19|20)../.test(text.textContent);
+          const texts = [...svg.querySelectorAll('text:not(.title)')].filter(isDate);
+          const boxes = texts.map((text) => text.getBoundingClientRect());
+          const frame = svg.getBoundingClientRect();
+          labels += boxes.length;
+          const touches = (box, k) => box.right > frame.right || (k && box.left < boxes[k - 1].right + 4);
+          touching += boxes.filter(touches).length;
+        }
+        document.title = `${labels}/${touching}`;
+    </script></body>"""
+    (tmp_path / "narrow.html").write_text(page.replace("</body>", script))
+    frame = '<iframe id="f" src="narrow.html" width="360" height="4000" style="border:0"></iframe>'
+    (tmp_path / "frame.html").write_text(
+        f"<body>{frame}<script>f.onload = () => document.body.dataset.found = f.contentDocument.title</script>"
+    )
+    drawn = browse(tmp_path / "frame.html", "--dump-dom", "--allow-file-access-from-files")
+    n_labels, n_touching = map(int, re.search(r'data-found="(\d+)/(\d+)"', drawn).groups())
+    assert n_labels >= 3
+    assert n_touching == 0
+
+
 @pytest.mark.parametrize(("options", "is_dark"), [([], False), ([DARK], True)])
 def test_light_and_dark_pages_differ_in_brightness_and_are_not_blank(page, options, is_dark, tmp_path):
     browse(page, "--window-size=1000,3000", f"--screenshot={tmp_path / 'shot.png'}", *options)
     picture = pixels(tmp_path / "shot.png")
     assert (picture.mean() < 0.3) == is_dark
     assert picture.std() > 0.03
-    # Blue of the charts, all over the page.
+    # Blue of the charts, in most strips of 250 pixels below the verdict and the answers.
     is_blue = (picture[..., 2] > picture[..., 0] + 0.25).any(axis=1)
-    assert is_blue.mean() > 0.2
+    assert is_blue[1000:].reshape(-1, 250).any(axis=1).mean() > 0.6
 
 
 def test_it_prints(page, tmp_path):

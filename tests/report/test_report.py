@@ -10,10 +10,12 @@ import pytest
 
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
+from accous.diagnostics.drift import DriftEvent
 from accous.report.answers import answers_section
 from accous.report.page import render_page
 from accous.report.subject import Subject
 from accous.report.words import judge_in_words
+from accous.tabular.columns.marks import Mark
 from accous.tabular.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow
@@ -125,6 +127,41 @@ def test_seasonal_changes_are_counted_apart():
     assert "1 more change was what the same hours did on the days before" in page
     assert f"<td>{first.round}</td>" not in page
     assert f"<td>{first.round}</td>" in render_page(subject)
+
+
+def test_missing_values_have_their_share_before_and_now_if_it_is_known():
+    subject = follow(1.0)
+    event = DriftEvent(32, 0.0, ("age",), None, "missing")
+    marks = [Mark("plan", "missing", 400, 200), Mark("age", "missing", 400, 80)]
+    table = SimpleNamespace(
+        trust=subject.trust,
+        coverage=subject.coverage,
+        drift_events=(event, replace(event, features=("income",))),
+        seasonal_events=(),
+        encoder=SimpleNamespace(marks=marks),
+    )
+    page = render_page(replace(subject, table=table))
+    assert "<td>32</td><td>missing</td><td>20% → 0% of the rows</td><td>age</td><td>–</td>" in page
+    assert "<td>32</td><td>missing</td><td>–</td><td>income</td><td>–</td>" in page
+
+
+def test_the_tile_of_changes_has_a_second_line_only_for_seasonal_ones(page):
+    assert re.search(r"<span>changes detected</span><strong>\d+</strong></div>", page)
+
+
+def test_only_long_cells_may_wrap():
+    subject = replace(follow(1.0), preparation=[("age", "2013-01-21", "a sentence that is longer than a date")])
+    page = render_page(subject)
+    assert '<td>2013-01-21</td><td class="long">a sentence that is longer than a date</td>' in page
+
+
+def test_where_the_fixed_model_predicts_the_error_has_one_line():
+    held = follow(1.0, order=True, turns_round=True, has_labels=False)
+    assert held.model.rules_.guard.name == "off"
+    lines = [one for one in figures_of(render_page(held))["error"]["series"] if one["kind"] == "line"]
+    assert [one["name"] for one in lines] == ["in use (= fixed), estimated without labels"]
+    free = figures_of(render_page(follow(1.0)))["error"]["series"]
+    assert [one["name"].split(",")[0] for one in free if one["kind"] != "band"] == ["fixed model", "in use"] * 2
 
 
 def test_the_page_is_small(page):

@@ -135,6 +135,12 @@ def test_the_dtypes_of_pandas_are_read_as_what_they_mean(folder, table_model, st
         assert np.array_equal(found.n_missing, expected.n_missing)
 
 
+def test_it_prints_in_one_line(table_model, stream):
+    table_model.step(stream[:10])
+    n_columns = len(table_model.encoder.used_columns)
+    assert repr(table_model) == f"TableModel(label='label', columns={n_columns}, rounds=1, reference_rows=300)"
+
+
 def test_predicting_never_learns(folder, table_model, stream):
     table_model.step(stream[:30])
     before = accous.load(folder / "model")

@@ -79,12 +79,13 @@ class Backtest:
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = 100.0 * np.nanmean(errors, axis=0)
         first = (
-            f"Backtest: the label-free error was {estimate:.1f} % where the labels say {truth:.1f} % "
-            f"({self.verdict}, {len(self.looks)} looks)."
+            f"Backtest: estimated error {estimate:.1f}%, measured {truth:.1f}% (mean of {len(self.looks)} looks): "
+            f"{self.verdict}."
         )
         gain = 100.0 * self.evidence.gain
-        change = f"changed the error by {gain:+.1f} points" if abs(gain) >= 0.05 else "changed nothing"
-        return first, f"Adaptation {change} in the replay. {choose_guard(self.evidence, self.caution).sentence}"
+        change = f"{'raised' if gain > 0.0 else 'lowered'} the error by {abs(gain):.1f} points"
+        change = change if abs(gain) >= 0.05 else "changed nothing"
+        return first, f"Adaptation would have {change}. {choose_guard(self.evidence, self.caution).sentence}"
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in plain values, ready for JSON."""

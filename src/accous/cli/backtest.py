@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accous.cli.fit import Categorical, Drop, KeepAsFeature, Label, Ordered, ReferenceFile, Time
+from accous.cli.fit import Categorical, Drop, KeepAsFeature, Label, ReferenceFile, Time
 from accous.cli.options import (
     AsJson,
     Encoding,
@@ -42,6 +42,10 @@ Examples:
 `accous backtest reference.csv --label y --time date --json | jq .verdict`
 """
 _BatchSize = Annotated[int, typer.Option("--batch-size", help="Rows in a round of the replay.")]
+_Ordered = Annotated[
+    bool,
+    typer.Option("--ordered", help="The rows already are in order of time.", rich_help_panel="The table"),
+]
 _Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="A picture of the replays, such as .png.")]
 
 
@@ -49,7 +53,7 @@ def backtest(
     reference: ReferenceFile,
     label: Label,
     time: Time = None,
-    ordered: Ordered = None,
+    ordered: _Ordered = False,
     batch_size: _BatchSize = 10,
     plot: _Plot = None,
     drop: Drop = None,
@@ -64,7 +68,7 @@ def backtest(
 ) -> int:
     """Replay labelled history as a stream, and see how far label-free estimates were from the truth.
 
-    The first 40, 60 and 80 % of the rows serve as the reference in turn, the others as a stream whose labels are known.
+    The first 40, 60 and 80% of the rows serve as the reference in turn, the others as a stream whose labels are known.
     """
     require_between("--batch-size", batch_size, 1, 1_000_000)
     separator = require_separator(separator)
@@ -79,7 +83,7 @@ def backtest(
         drop=drop or [],
         categorical=categorical or [],
         time=time,
-        is_ordered=ordered,
+        is_ordered=True if ordered else None,
         keep_as_feature=keep_as_feature or [],
         table_format=table_format,
         encoding=encoding,
@@ -87,6 +91,9 @@ def backtest(
     )
     remarks = remarks_console(quiet=quiet)
     job = FitJob(request)
+    order = job.reference.order.sentence(can_be_unordered=False)
+    if order is not None:
+        remarks.print(order, markup=False, soft_wrap=True)
     compile_with_notice(remarks)
     found = _run(job, batch_size, remarks)
     if as_json:
@@ -124,15 +131,14 @@ def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
 def _print(found: Backtest) -> None:
     from rich.table import Table
 
+    from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
+
     console = results_console()
-    table = Table("rows", "reference rows", "measured", "estimated", "adapted", "drift", title="Backtest")
+    table = Table(title="Backtest")
+    for heading in HEADINGS:
+        table.add_column(heading, no_wrap=heading == "rows")
     for look in found.looks:
-        errors = (
-            "unknown" if math.isnan(error) else f"{error:.1%}"
-            for error in (look.error_fixed, look.estimate_fixed, look.error_adapted)
-        )
-        drift = "unknown" if math.isnan(look.drift) else f"{look.drift:.2f}"
-        table.add_row(f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *errors, drift)
+        table.add_row(*look_cells(look))
     console.print(table)
-    for sentence in filter(None, found.sentences):
+    for sentence in filter(None, (DRIFT_NOTE, *found.sentences)):
         console.print(sentence, markup=False, soft_wrap=True)

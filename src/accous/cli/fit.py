@@ -39,7 +39,6 @@ __all__ = [
     "Drop",
     "KeepAsFeature",
     "Label",
-    "Ordered",
     "ReferenceFile",
     "Time",
     "fit",
@@ -86,7 +85,7 @@ Time = Annotated[
         rich_help_panel="The table",
     ),
 ]  # fmt: skip
-Ordered = Annotated[
+_Ordered = Annotated[
     bool | None,
     typer.Option(
         "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
@@ -146,7 +145,7 @@ def fit(
     drop: Drop = None,
     categorical: Categorical = None,
     time: Time = None,
-    ordered: Ordered = None,
+    ordered: _Ordered = None,
     keep_as_feature: KeepAsFeature = None,
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
@@ -230,9 +229,8 @@ def _print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     elif is_ordered:
         sentences = ("Nothing is verified: the reference has too few rows to replay them.",)
     else:
-        sentences = (
-            "Nothing is verified: the reference has no order in time that could be replayed (--time COL, --ordered).",
-        )
+        hint = "If its rows have one, use --time COL or --ordered."
+        sentences = (f"Nothing is verified: the reference has no order in time. {hint}",)
     for sentence in filter(None, sentences):
         console.print(sentence, markup=False, soft_wrap=True)
 
@@ -303,3 +301,5 @@ def _print(reference: ReferenceTable, settings: dict[str, Any]) -> None:
         f"Cross-validated accuracy on the reference{in_order}: {found} (always the most frequent class: "
         f"{settings['largest_class']:.1%})."
     )
+    if accuracy is not None and accuracy <= settings["largest_class"]:
+        console.print("The model is no better than always predicting the most frequent class.", soft_wrap=True)

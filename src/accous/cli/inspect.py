@@ -22,6 +22,8 @@ Examples:
 `accous inspect model/ --fail-if "error > 20%" --fail-if drift || page-someone`
 """
 ALERT_EXIT_CODE = 3
+_QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
+_MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _FailIf = Annotated[
     list[str] | None,
@@ -102,14 +104,16 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
         ),
         ("verdict", record["trust"]),
-        *((f"{name}?", f"{record[f'trust_{name}']}. {sentence}") for name, sentence in record["sentences"].items()),
+        *(
+            (question, f"{record[f'trust_{name}']}. {record['sentences'][name]}")
+            for name, question in _QUESTIONS.items()
+        ),
         ("rows outside the reference", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["findings"]:
-        lines.append(("not known to the reference", " ".join(record["findings"])))
+        lines.append(("not known to the reference", "\n".join(record["findings"])))
     if record["weight_of_interval_length"]:
-        learners = record["weight_of_interval_length"].items()
-        lines.append(("history in use", ", ".join(f"{length} rounds {weight:.0%}" for length, weight in learners)))
+        lines.append(("history in use", _main_lengths(record["weight_of_interval_length"])))
     run = record["last_run"]
     if run is not None:
         state = "finished" if run["finished"] else "unfinished"
@@ -119,6 +123,13 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         if run["labelled_rows"]:
             lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
     return lines
+
+
+def _main_lengths(weights: dict[str, float]) -> str:
+    """Return the lengths of history that carry most of the weight, at most three, largest share first."""
+    leading = sorted(weights.items(), key=lambda item: -item[1])[:_MOST_LENGTHS]
+    shown = [f"{int(length):,} rounds ({weight:.0%})" for length, weight in leading if weight >= _LEAST_WEIGHT]
+    return ("mainly " if len(shown) < len(weights) else "") + ", ".join(shown)
 
 
 def _estimate(record: dict[str, Any]) -> str:

@@ -80,6 +80,10 @@ class MeasuredError:
     concept_changed: str
     sentence: str
 
+    def __str__(self) -> str:
+        """Return the result in plain words."""
+        return self.sentence
+
 
 def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> MeasuredError:
     """Return what the labels show.

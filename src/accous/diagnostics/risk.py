@@ -47,6 +47,15 @@ class RiskEstimate:
         """Whether the interval of the predictor in use reaches at most 25 points either side on average."""
         return (self.adapted_high - self.adapted_low) / 2.0 <= WIDEST
 
+    def __str__(self) -> str:
+        """Return both estimates in sentences."""
+        in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high)
+        fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high)
+        return (
+            f"The estimated error of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
+            f"Nominal coverage of the intervals: {self.level:.0%}."
+        )
+
 
 def weighted_error(is_wrong: NDArray[np.bool_], weights: FloatArray) -> float:
     r"""Self-normalised importance-weighted error, :math:`\sum_i w_i 1[\hat y_i \ne y_i] / \sum_i w_i`.
@@ -117,6 +126,12 @@ def error_interval(
         centre = learner_shares @ by_learner
         half_width += _SPREADS * math.sqrt(max(0.0, float(learner_shares @ (by_learner - centre) ** 2)))
     return estimate, max(0.0, estimate - half_width), min(1.0, estimate + half_width)
+
+
+def _in_words(error: float, low: float, high: float) -> str:
+    if math.isnan(error):
+        return "not known"
+    return f"{error:.1%}" + ("" if math.isnan(low) else f" (between {low:.1%} and {high:.1%})")
 
 
 def _mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:

@@ -141,6 +141,17 @@ class Trust:
     excess_error: float
     excess_standard_error: float
 
+    def __str__(self) -> str:
+        """Return the verdict and the three answers in sentences."""
+        answers = {
+            "Inputs covered": self.inputs,
+            "Adaptation better": self.adaptation,
+            "Estimate believable": self.predictions,
+        }
+        lines = [f"Verdict: {self.verdict}."]
+        lines += [f"{question}? {found.answer.capitalize()}. {found.sentence}" for question, found in answers.items()]
+        return "\n".join(lines)
+
 
 def judge(
     evidence: WeightEvidence,

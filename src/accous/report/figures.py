@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 
 _MOST_COLUMNS = 12
 _MOST_ERRORS, _MOST_MEASURED, _MOST_SIZES, _MOST_CELLS = 64, 40, 160, 128
-_PER_CENT = f"{LEVEL:.0%}".replace("%", " %")
+_IN_USE_IS_FIXED = "in use (= fixed)"
 
 
 def error_figure(subject: Subject) -> Figure | None:
@@ -41,15 +41,23 @@ def error_figure(subject: Subject) -> Figure | None:
     )
     is_read, has_interval = ~np.isnan(risk), ~np.isnan(low) & ~np.isnan(high)
     x = intervals.middles
-    series = [
-        _line("fixed model, estimated without labels", "fixed", x[is_read], fixed[is_read]),
-        _line("accous, estimated without labels", "adapted", x[is_read], risk[is_read]),
-    ]
+    is_same = _fixed_is_in_use(subject)
+    name = _IN_USE_IS_FIXED if is_same else "in use"
+    series = [_line(f"{name}, estimated without labels", "adapted", x[is_read], risk[is_read])]
+    if not is_same:
+        series.insert(0, _line("fixed model, estimated without labels", "fixed", x[is_read], fixed[is_read]))
     if has_interval.any():
-        band = {"kind": "band", "name": f"{_PER_CENT} interval of the estimate", "colour": "adapted"}
+        band = {"kind": "band", "name": f"{LEVEL:.0%} interval of the estimate", "colour": "adapted"}
         series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
     series += _measured_series(subject)
     return _over_time(subject, series, "share of wrong rows", "Estimated and measured error over time", is_percent=True)
+
+
+def _fixed_is_in_use(subject: Subject) -> bool:
+    """Whether the fixed model has predicted in all rounds that the history shows, and predicts now."""
+    column, risk = subject.history.column, subject.model.risk_
+    is_same = np.array_equal(column("risk"), column("risk_fixed"), equal_nan=True)
+    return is_same and np.array_equal(column("n_wrong"), column("n_wrong_fixed")) and risk.adapted == risk.fixed
 
 
 def _measured_series(subject: Subject) -> list[Figure]:
@@ -62,7 +70,9 @@ def _measured_series(subject: Subject) -> list[Figure]:
     if not is_scored.any():
         return []
     x = intervals.middles[is_scored]
-    whose = (("fixed model", "fixed", n_wrong_fixed), ("accous", "measured", n_wrong))
+    whose = [("fixed model", "fixed", n_wrong_fixed), ("in use", "measured", n_wrong)]
+    if _fixed_is_in_use(subject):
+        whose = [(_IN_USE_IS_FIXED, "measured", n_wrong)]
     series = []
     for name, colour, counts in whose:
         low, high = wilson_interval(counts[is_scored] / n_scored[is_scored], n_scored[is_scored])

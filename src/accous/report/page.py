@@ -8,7 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.diagnostics.evidence import Look
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.risk import WIDEST
 from accous.report.answers import answers_section
 from accous.report.figures import (
@@ -36,7 +37,8 @@ _TITLES = {
 _NOTES = {
     "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
         that resemble the current inputs. Each point is a mean over an interval of rounds. Dotted lines mark changes in
-        the inputs. A wide interval means that few reference rows resemble the current inputs.""",
+        the inputs. The width of the interval comes from three things: how few reference rows carry the weight, how far
+        the inputs have drifted, and how far the estimates were from the truth in the backtest, if there was one.""",
     "sample": """Reference rows that resemble the current inputs count more than others. The fewer rows carry the
         weight, the less certain the results are.""",
     "lengths": """Many small learners run side by side. Each one learns from a different number of recent rounds. A
@@ -47,6 +49,7 @@ _NOTES = {
     "weights": """A row of weight 1 is as common now as it was in the reference. If a few rows carry most of the weight,
         all results depend on those rows.""",
 }
+_SHORT_CELL = 24  # characters
 _TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
 
 
@@ -90,12 +93,13 @@ def _verdict(subject: Subject) -> str:
 def _tiles(subject: Subject) -> str:
     model, totals = subject.model, subject.history.totals()
     risk = model.risk_
+    seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
     tiles = [
         ("estimated error now", *_estimate(risk.adapted, risk.adapted_low, risk.adapted_high)),
         ("estimated error, fixed model", *_estimate(risk.fixed, risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
-        ("changes detected", f"{len(subject.events):,}", _kinds_of_changes(subject)),
+        ("changes detected", f"{len(subject.events):,}", seasonal),
     ]
     if model.measured_ is not None:
         found = model.measured_
@@ -109,7 +113,8 @@ def _tiles(subject: Subject) -> str:
 
 
 def _tile(name: str, value: str, note: str) -> str:
-    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong><small>{escape(note)}</small></div>"
+    small = f"<small>{escape(note)}</small>" if note else ""
+    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
 
 
 def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
@@ -151,19 +156,24 @@ def _events(subject: Subject) -> str:
     for event in events[-20:][::-1]:
         is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
-        took = took if is_shift else "does not apply"
+        took = took if is_shift else "–"
         columns = ", ".join(event.features)
         date = date_of_round(subject, event.round)
-        size = f"{event.size:.0%} of the {'weight' if is_shift else 'rows'}"
-        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took))
+        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, _size(subject, event), columns, took))
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
     table = _table(["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows)
     return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
 
 
-def _kinds_of_changes(subject: Subject) -> str:
-    return f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else "sudden or slow"
+def _size(subject: Subject, event: DriftEvent) -> str:
+    """Return how large a change was; missing values may also have become fewer, so both shares are shown."""
+    if event.kind == "shift":
+        return f"{event.size:.0%} of the weight"
+    if event.kind != "missing":
+        return f"{event.size:.0%} of the rows"
+    expected = subject.share_missing_before(event.features[0])
+    return "–" if expected is None else f"{expected:.0%} → {event.size:.0%} of the rows"
 
 
 def _seasonal_note(subject: Subject) -> str:
@@ -189,20 +199,9 @@ def _backtest(subject: Subject) -> str:
     if found is None:
         return ""
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
-    rows = [
-        (f"{look.start:,} to {look.stop:,}", f"{look.n_reference:,}", *_errors(look), _drift(look))
-        for look in found.looks
-    ]
-    headings = ["rows", "reference rows", "measured", "estimated", "measured, adapted", "drift"]
-    return f"<section><h2>Backtest on the reference</h2>{sentences}{_table(headings, rows)}</section>"
-
-
-def _errors(look: Look) -> tuple[str, str, str]:
-    return _percent(look.error_fixed), _percent(look.estimate_fixed), _percent(look.error_adapted)
-
-
-def _drift(look: Look) -> str:
-    return "unknown" if look.drift != look.drift else f"{look.drift:.2f}"
+    table = _table(list(HEADINGS), [look_cells(look) for look in found.looks])
+    note = f'<p class="note">{escape(DRIFT_NOTE)}</p>'
+    return f"<section><h2>Backtest on the reference</h2>{sentences}{note}{table}</section>"
 
 
 def _settings(subject: Subject) -> str:
@@ -216,8 +215,14 @@ def _settings(subject: Subject) -> str:
 
 def _table(headings: list[str], rows: list[Any]) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(_cell(str(cell)) for cell in row) + "</tr>" for row in rows)
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str) -> str:
+    """Return a cell; only long ones wrap, so that a small screen scrolls the table and breaks no word or date."""
+    style = ' class="long"' if len(text) > _SHORT_CELL else ""
+    return f"<td{style}>{escape(text)}</td>"
 
 
 def _percent(value: float) -> str:

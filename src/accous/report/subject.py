@@ -10,6 +10,7 @@ import numpy as np
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.trust import Trust
+from accous.tabular.columns.marks import MISSING
 from accous.tabular.columns.summaries import summarize
 from accous.tabular.history import History
 from accous.tabular.table_model import TableModel
@@ -74,6 +75,12 @@ class Subject:
         """How far the inputs have moved: total variation between the current weights and equal weights, in [0, 1]."""
         weights = self.model.reference_weight_ / self.model.reference_weight_.mean()
         return float(0.5 * np.abs(weights - 1.0).mean())
+
+    def share_missing_before(self, column: str) -> float | None:
+        """Share of the reference in which a column is missing; None if the table does not say."""
+        marks = [] if self.table is None else self.table.encoder.marks
+        found = (mark for mark in marks if (mark.kind, mark.column) == (MISSING, column))
+        return next((mark.n_hits / mark.n_reference for mark in found), None)
 
     def column_shares(self) -> list[tuple[str, float]]:
         """Share of the drift that each column carries, largest first."""

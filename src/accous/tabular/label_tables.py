@@ -135,7 +135,7 @@ def match_predictions(
         place_column = key or (LINE if LINE in table.columns else None)
         if key is not None and key not in table.columns:
             error = no_such_column(table, key)
-            raise ParameterError(f"{error} To join by a key, run accous adapt with --keep {key}.")
+            raise ParameterError(f"{error} To join by a key, run accous adapt with --key {key}.")
         if place_column is None and not can_count:
             raise DataError(
                 f"{path} has no column {LINE!r}, and its rows need not be all rows of the stream: join by a key that "

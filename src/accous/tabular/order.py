@@ -47,13 +47,20 @@ class RowOrder:
         """Return what settings record."""
         return {name: value for name, value in asdict(self).items() if name != "is_found"}
 
-    def sentence(self) -> str | None:
-        """Say which column gave the order, if the user did not name it."""
+    def sentence(self, *, can_be_unordered: bool = True) -> str | None:
+        """Say which column gave the order, if the user did not name it.
+
+        Parameters
+        ----------
+        can_be_unordered : bool
+            Whether the command has the option ``--unordered``.
+        """
         if not self.is_found:
             return None
+        otherwise = ", or --unordered" if can_be_unordered else ""
         return (
-            f"The rows are taken in the order of the date column {self.column!r}; use --time COL for another column, "
-            "or --unordered."
+            f"The rows are taken in the order of the date column {self.column!r}; use --time COL for another "
+            f"column{otherwise}."
         )
 
 

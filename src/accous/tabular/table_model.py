@@ -57,7 +57,7 @@ class PlayedRound:
     counts: tuple[int, int, int]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class TableModel(TakesTurns):
     """An adaptive classifier that takes tables as they are: names, numbers, categories, dates, missing values.
 
@@ -97,6 +97,13 @@ class TableModel(TakesTurns):
     seasons: SeasonWatch | None = None
     counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     watch: TableWatch = field(default_factory=TableWatch)
+
+    def __repr__(self) -> str:
+        """Return one line: the label, and how many columns, rounds and reference rows there are."""
+        return (
+            f"TableModel(label={self.label!r}, columns={len(self.encoder.used_columns)}, "
+            f"rounds={self.model.n_rounds_}, reference_rows={len(self.model.reference_weight_)})"
+        )
 
     @property
     def time_column(self) -> TimeColumn | None:

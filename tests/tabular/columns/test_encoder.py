@@ -98,3 +98,16 @@ def test_what_the_user_decides_is_done():
 def test_extreme_numbers_stay_finite(encoder):
     row = REFERENCE[:1].with_columns(number=pl.lit("1e300"))
     assert np.isfinite(encoder.encode(row).X).all()
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(0.5, "(x - 0.5) / 2"), (-0.01696, "(x + 0.01696) / 2")])
+def test_a_mean_below_zero_is_added(mean, shown):
+    plan = NumberColumn(name="a", median=0.0, mean=mean, deviation=2.0, marks_missing=False)
+    assert plan.summary().startswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "shown"), [(["week"], "week, two features;"), (["week", "day"], "day, two features each;")]
+)
+def test_the_features_of_one_position_are_not_counted_each(cycles, shown):
+    assert shown in DateColumn("day", "", cycles).summary()

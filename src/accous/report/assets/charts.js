@@ -3,6 +3,8 @@
 
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const printWidth = 640;
+const characterWidth = 7.2; // of a label, in pixels
+const labelGap = 12;
 const svgNames = "http://www.w3.org/2000/svg";
 
 function make(parent, tag, attributes, text) {
@@ -75,7 +77,7 @@ function timeText(seconds, step) {
 }
 
 function numberText(value, isPercent) {
-  if (isPercent) return (100 * value).toFixed(Math.abs(value) < 0.1 ? 1 : 0).replace(/\.0$/, "") + " %";
+  if (isPercent) return (100 * value).toFixed(Math.abs(value) < 0.1 ? 1 : 0).replace(/\.0$/, "") + "%";
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));
 }
 
@@ -95,15 +97,28 @@ function canvas(place, width, height, label) {
   return svg;
 }
 
-function xAxis(svg, axis, box, x) {
+function ticksThatFit(axis, box, x) {
+  // Fewer ticks until no two labels touch; the steps of a calendar are too uneven to compute the number.
   const [from, to] = axis.range;
-  const isTime = axis.kind === "time";
-  const most = Math.max(2, Math.floor((box.right - box.left) / (isTime ? 84 : 70)));
-  const ticks = isTime ? timeTicks(from, to, most) : numberTicks(from, to, most).map((at) => [at, numberText(at)]);
-  for (const [tick, text] of ticks) {
-    make(svg, "line", { class: "tick", x1: x(tick), x2: x(tick), y1: box.bottom, y2: box.bottom + 5 });
-    const anchor = x(tick) > box.right - 28 ? "end" : "middle";
-    make(svg, "text", { x: x(tick), y: box.bottom + 19, "text-anchor": anchor }, text);
+  for (let most = Math.max(2, Math.floor((box.right - box.left) / 60)); ; most--) {
+    const ticks = axis.kind === "time" ? timeTicks(from, to, most) : numberTicks(from, to, most).map((at) => [at, numberText(at)]);
+    const labels = ticks.map(([tick, text]) => label(x(tick), text, box));
+    if (labels.every((one, k) => !k || one.left >= labels[k - 1].right + labelGap)) return labels;
+    if (most === 1) return labels.slice(0, 1);
+  }
+}
+
+function label(at, text, box) {
+  const width = characterWidth * text.length;
+  const isLast = at + width / 2 > box.right;
+  const right = isLast ? at : at + width / 2;
+  return { at, text, anchor: isLast ? "end" : "middle", left: right - width, right };
+}
+
+function xAxis(svg, axis, box, x) {
+  for (const { at, text, anchor } of ticksThatFit(axis, box, x)) {
+    make(svg, "line", { class: "tick", x1: at, x2: at, y1: box.bottom, y2: box.bottom + 5 });
+    make(svg, "text", { x: at, y: box.bottom + 19, "text-anchor": anchor }, text);
   }
   make(svg, "line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
   make(svg, "text", { class: "title", x: box.right, y: box.bottom + 37, "text-anchor": "end" }, axis.title);

@@ -116,7 +116,8 @@ class NumberColumn:
     def summary(self) -> str:
         """Describe the encoding in one line."""
         marked = ", marked" if self.marks_missing else ""
-        return f"(x - {self.mean:.4g}) / {self.deviation:.4g}; missing: {self.median:.4g}{marked}"
+        sign = "+" if self.mean < 0.0 else "-"
+        return f"(x {sign} {abs(self.mean):.4g}) / {self.deviation:.4g}; missing: {self.median:.4g}{marked}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +225,8 @@ class DateColumn:
 
     def summary(self) -> str:
         """Describe the encoding in one line."""
-        return f"position in the {', '.join(self.cycles)}, two features each; the date itself is left out"
+        features = "two features each" if len(self.cycles) > 1 else "two features"
+        return f"position in the {', '.join(self.cycles)}, {features}; the date itself is left out"
 
 
 @dataclass(frozen=True)
