@@ -1,4 +1,4 @@
-"""`accous labels`: late labels are joined with the predictions by key or by line, and each counts once."""
+"""`accous labels`: late labels are joined with the predictions by key, line or position, and each counts once."""
 
 import json
 import shutil
@@ -227,7 +227,7 @@ def test_rows_that_were_set_aside_need_a_key(capsys):
     adapt = ["adapt", "model", "broken.csv", "-o", "other.csv", "--keep", "id", "--on-bad-row", "skip", "--quiet"]
     assert main(adapt) == 0
     pl.read_csv("other.csv").drop("line", strict=False).write_csv("other.csv")
-    assert "join by a key" in run(capsys, write(labels()), code=1)
+    assert "join by a column that is in both files" in run(capsys, write(labels()), code=1)
     found = run_json(capsys, write(labels()), "--key", "id")
     assert (found["counted"], found["unmatched"]) == (N_ROWS - 1, 1)
 
@@ -268,3 +268,93 @@ def test_a_run_goes_on_as_before_after_labels_were_counted(capsys):
     assert Path("predictions.csv").read_bytes() == expected
     assert load_table_model(Path("model")).model.measured_.n_labelled == N_ROWS
     shutil.rmtree("other")
+
+
+def run_remarks(capsys, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["labels", "model", *arguments]) == 0
+    return capsys.readouterr().err
+
+
+def adapt(stream: str, output: str, *options: str) -> None:
+    assert main(["adapt", "model", stream, "-o", output, *options, "--quiet"]) == 0
+
+
+def share_wrong(output: str, frame: pl.DataFrame) -> float:
+    is_wrong = (pl.read_csv(output)["prediction"] != frame["label"]).to_numpy()
+    return float(np.average(is_wrong, weights=0.5 ** (np.arange(len(is_wrong) - 1, -1, -1) / 500)))
+
+
+def test_a_run_that_replaces_the_predictions_of_another_has_labels_of_its_own(capsys):
+    write(labels())
+    assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == N_ROWS
+    pl.read_csv("stream.csv").reverse().write_csv("second.csv")
+    adapt("second.csv", "predictions.csv", "--keep", "id", "--force")
+    found = run_json(capsys, "labels.csv", "--key", "id")
+    assert (found["counted"], found["counted_before"], found["labelled_rows"]) == (N_ROWS, 0, 2 * N_ROWS)
+    assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == 0
+
+
+@pytest.mark.parametrize("stream", ["s.csv", "s.jsonl", "s.parquet"])
+@pytest.mark.parametrize("is_last", [True, False], ids=["last run", "earlier run"])
+def test_lines_mean_the_same_in_labels_and_predictions_of_any_stream(stream, is_last, capsys):
+    write(pl.read_csv("stream.csv"), stream)
+    adapt(stream, "first.csv")
+    expected = share_wrong("first.csv", labels())
+    if not is_last:
+        adapt("stream.csv", "second.csv", "--keep", "id")
+    write(labels().select("label").with_columns(pl.read_csv("first.csv")["line"]))
+    found = run_json(capsys, "labels.csv", "--predictions", "first.csv")
+    assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
+    assert found["measured_error"] == pytest.approx(expected)
+    assert (found["measured_error_fixed"] is not None) == is_last
+
+
+def test_labels_of_an_earlier_run_are_not_joined_by_position(capsys):
+    adapt("stream.csv", "second.csv", "--keep", "id")
+    message = run(capsys, write(labels().drop("id")), "--predictions", "predictions.csv", code=1)
+    assert "need not be all rows of the stream: join by a column that is in both files, with --key" in message
+
+
+@pytest.mark.parametrize("by", ["position", "line"])
+def test_a_line_break_inside_a_row_does_not_shift_the_rows_after_it(by, capsys):
+    stream = pl.read_csv("stream.csv")
+    notes = ["two\nlines" if number == 3 else "one" for number in range(N_ROWS)]
+    stream.with_columns(note=pl.Series(notes)).write_csv("s.csv")
+    adapt("s.csv", "first.csv")
+    expected = share_wrong("first.csv", labels())
+    frame = labels().select("label")
+    write(frame if by == "position" else frame.with_columns(pl.read_csv("first.csv")["line"]))
+    found = run_json(capsys, "labels.csv")
+    assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
+    assert found["measured_error"] == pytest.approx(expected)
+    assert found["measured_error_fixed"] is not None
+
+
+def test_an_empty_line_in_a_list_of_labels_is_a_row_without_a_label(capsys):
+    values = labels()["label"].to_list()
+    Path("labels.csv").write_text(
+        "\n".join(["label", *("" if row in (0, 7) else each for row, each in enumerate(values))])
+    )
+    found = run_json(capsys, "labels.csv")
+    some = labels(*(row for row in range(N_ROWS) if row not in (0, 7)))
+    assert found["counted"] == N_ROWS - 2
+    assert found["measured_error"] == pytest.approx(expected_error(some))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "remark"),
+    [
+        (["id", "label"], ["--key", "id"], "Joined by key id."),
+        (["line", "label"], [], "Joined by line."),
+        (["label"], [], "Joined by position: rows 1 to 300."),
+    ],
+)
+def test_a_remark_says_how_labels_were_joined(columns, options, remark, capsys):
+    write(labels().with_columns(pl.read_csv("predictions.csv")["line"]).select(columns))
+    assert remark in run_remarks(capsys, "labels.csv", *options).splitlines()
+
+
+def test_labels_that_are_no_class_are_one_sentence(capsys):
+    message = run(capsys, write(labels().with_columns(label=pl.lit("x"))), "--key", "id", code=1)
+    assert "is a class of the reference ('no', 'yes')" in message

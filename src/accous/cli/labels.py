@@ -35,7 +35,7 @@ Examples:
 
 `accous labels model/ labels.csv --label churned --json`
 
-`accous labels model/ labels.npy --predictions yesterday.csv`
+`accous labels model/ labels.csv --key id --predictions yesterday.csv`
 """
 _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _Labels = Annotated[
@@ -46,7 +46,7 @@ _Key = Annotated[
     typer.Option(
         "--key",
         metavar="COL",
-        help="Column that names the row, in the labels and in the predictions. Default: by line.",
+        help="Column that names the row, in the labels and in the predictions. Default: line, or by position.",
     ),
 ]
 _Label = Annotated[
@@ -75,8 +75,8 @@ def labels(
 ) -> int:
     """Measure the error with labels that arrived late, and compare it with the estimate.
 
-    Each label is compared with the prediction of the time, found by key or by line. A label counts once, also if you
-    give it again. The model does not learn from it.
+    Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
+    also if you give it again. The model does not learn from it.
     """
     from accous.checkpoint.locks import exclusive_lock
     from accous.tabular.label_job import LabelJob, LabelRequest
@@ -111,8 +111,8 @@ def labels(
 
 
 def _remark(counted: LabelsCounted, remarks: Console) -> None:
-    """Say what became of labels that were not counted now."""
-    texts = []
+    """Say how the labels were joined, and what became of those that were not counted now."""
+    texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
     if not counted.n_counted:
         texts.append("Nothing new: these labels were counted before.")
     elif counted.n_before:

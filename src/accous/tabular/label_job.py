@@ -12,10 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
+from accous.parameters import listed
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
-from accous.tabular.label_tables import LabelTable, match_predictions, n_header_lines, read_label_table
+from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table
 from accous.tabular.stream_rows import read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
@@ -24,6 +25,9 @@ __all__ = ["MOST_COUNTED", "LabelJob", "LabelRequest", "LabelsCounted"]
 
 MOST_COUNTED = 1 << 20
 """Labels that a model remembers as counted; the oldest are forgotten first."""
+
+# An odd number that spreads rounds over all numbers of 64 bits.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,8 @@ class LabelRequest:
     labels : str
         The file, or ``"-"`` for the standard input.
     key : str, optional
-        Column that names a row, in the labels and in the predictions. None: the one that the run was given, or by line.
+        Column that names a row, in the labels and in the predictions. None: the one
+        that the run was given, or ``line``, if the labels have it; otherwise by position.
     label : str, optional
         Column of the labels.
     predictions : str, optional
@@ -72,6 +77,8 @@ class LabelsCounted:
         Labels without a prediction; ``first_unmatched`` is the place of one.
     n_missing, n_repeated : int
         Rows without a label, and rows that repeat another one.
+    joined_by : str
+        How labels and predictions were joined, in words.
     has_rows : bool
         Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
     """
@@ -83,6 +90,7 @@ class LabelsCounted:
     first_unmatched: str
     n_missing: int
     n_repeated: int
+    joined_by: str
     has_rows: bool
 
 
@@ -106,42 +114,37 @@ class LabelJob:
         # The job whose stream the predictions are about; None if they are another run's.
         self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
         options = {} if self._job is None else self._job.spec.options
-        self._key = request.key or options.get("key") or None
-        self._n_header = 1
-        if self._job is not None:
-            self._n_header = n_header_lines(self._job.spec.stream, options.get("format") or None)
-            if self._job.n_scored:
-                raise DataError(
-                    f"The run that wrote {self._predictions} has counted the labels of its stream already (accous "
-                    "adapt --label): they must not count twice."
-                )
+        self._usual_key = options.get("key") or None
+        if self._job is not None and self._job.n_scored:
+            raise DataError(
+                f"The run that wrote {self._predictions} has counted the labels of its stream already (accous adapt "
+                "--label): they must not count twice."
+            )
 
     def run(self) -> LabelsCounted:
         """Count the labels and save the model."""
         request, table_model = self._request, self.table_model
         table = read_label_table(
             request.labels,
-            key=self._key,
+            key=request.key,
+            usual_key=self._usual_key,
             label=request.label,
             usual_label=table_model.label,
-            n_stream_header=self._n_header,
             table_format=request.table_format,
             encoding=request.encoding,
             separator=request.separator,
         )
         matched = match_predictions(
-            table.rows,
+            table,
             self._predictions,
-            key=self._key,
-            n_stream_header=self._n_header,
             can_count=self._job is not None and self._job.n_rejected == 0,
             n_rows=None if self._job is None else self._job.n_rows,
         )
         self._require_matches(table, matched)
-        numbers = self._numbers(matched["number"])
+        numbers = self._numbers(matched)
         is_new = ~np.isin(numbers, table_model.counted_labels)
         new = matched.filter(pl.Series(is_new))
-        X = self._rows(new)
+        X = self._rows(new, table.place_column)
         if new.height:
             self._observe(new, X)
             table_model.counted_labels = np.concatenate((table_model.counted_labels, numbers[is_new]))[-MOST_COUNTED:]
@@ -155,6 +158,7 @@ class LabelJob:
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
+            joined_by=_joined_by(table.place_column, matched),
             has_rows=X is not None,
         )
 
@@ -194,25 +198,30 @@ class LabelJob:
         known = ", ".join(classes[:5])
         if not table.rows["label"].cast(pl.String).is_in(classes).any():
             raise DataError(
-                f"None of the labels in {self._request.labels} is a class of the reference ({known}): is "
-                "this the file, and --label its column?"
+                f"None of the labels in {self._request.labels} is a class of the reference "
+                f"({listed(classes)}): is this the file, and --label its column?"
             )
         if not matched.height:
-            by = "line" if self._key is None else f"the key {self._key!r}"
+            how = _joined_by(table.place_column, matched)
             raise DataError(
-                f"None of the {table.rows.height:,} labels belongs to a row of {self._predictions}, joined by {by} "
-                f"(the first is {table.rows['place'][0]!r}): give another --key or --predictions."
+                f"None of the {table.rows.height:,} labels belongs to a row of {self._predictions}, {how} (the first "
+                f"is {table.rows['place'][0]!r}): give another --key or --predictions."
             )
 
-    def _numbers(self, numbers: pl.Series) -> NDArray[np.uint64]:
-        """Return numbers that rows are remembered by, whatever they were joined by: file and place in it."""
-        digest = hashlib.blake2b(absolute(self._predictions).encode("utf-8", "surrogateescape"), digest_size=8).digest()
-        return numbers.to_numpy().astype(np.uint64) + np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+    def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
+        """Return numbers that rows are remembered by, whatever they were joined by: file, round and place in it.
 
-    def _rows(self, new: pl.DataFrame) -> NDArray[np.float64] | None:
+        Rounds go on over all runs of a model, so a run that replaces the file of another has other numbers.
+        """
+        digest = hashlib.blake2b(absolute(self._predictions).encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        rounds = matched["round"].fill_null(0).to_numpy().astype(np.uint64)
+        places = matched["number"].to_numpy().astype(np.uint64)
+        return places + rounds * _SPREAD + np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+
+    def _rows(self, new: pl.DataFrame, place_column: str | None) -> NDArray[np.float64] | None:
         if self._job is None or not new.height:
             return None
-        return read_stream_rows(self.table_model, self._job, new["place"], key=self._key, n_header=self._n_header)
+        return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
 
     def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
         model = self.table_model.model
@@ -231,3 +240,11 @@ class LabelJob:
         then = self.table_model.history.risk_at(rounds.drop_nulls().to_numpy().astype(np.int64))
         estimates[is_known] = np.where(np.isnan(then[:, :1]), estimates[is_known], then)
         return estimates
+
+
+def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
+    if place_column is not None:
+        return "joined by line" if place_column == LINE else f"joined by key {place_column}"
+    if not matched.height:
+        return "joined by position"
+    return f"joined by position: rows {matched['number'][0] + 1:,} to {matched['number'][-1] + 1:,}"

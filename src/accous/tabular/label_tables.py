@@ -1,4 +1,4 @@
-"""Late labels and the predictions they belong to: both tables, and the rows that match by key or by row number."""
+"""Late labels and the predictions they belong to: both tables, and the rows that match by key, line or position."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_column, require_usable
@@ -14,7 +15,7 @@ from accous.tabular.formats.labelled import read_label_array
 from accous.tabular.formats.opening import format_of, open_table
 from accous.tabular.formats.values import to_texts
 
-__all__ = ["LINE", "LabelTable", "match_predictions", "n_header_lines", "place_texts", "read_label_table"]
+__all__ = ["LINE", "LabelTable", "match_predictions", "place_texts", "read_label_table"]
 
 LINE = "line"
 """The column that holds the line number of a row in the stream."""
@@ -29,20 +30,19 @@ class LabelTable:
     Attributes
     ----------
     rows : polars.DataFrame
-        The columns ``place`` (key, or row number in the stream, as text) and ``label`` (text). Each place occurs once.
+        The columns ``place`` (value of the place column, or position from 1 on, as text) and ``label`` (text). Each
+        place occurs once.
+    place_column : str or None
+        The column that names the rows: a key, or ``line``. None: their position does.
     n_read, n_missing, n_repeated : int
         Rows of the table, those without a label, and those that repeat a place and its label.
     """
 
     rows: pl.DataFrame
+    place_column: str | None
     n_read: int
     n_missing: int
     n_repeated: int
-
-
-def n_header_lines(path: str, table_format: str | None) -> int:
-    """Return how many lines come before the first row of a table, so that row 1 is line 1 or line 2."""
-    return int((table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER)
 
 
 def place_texts(values: pl.Series) -> pl.Series:
@@ -59,9 +59,9 @@ def read_label_table(
     path: str,
     *,
     key: str | None,
+    usual_key: str | None,
     label: str | None,
     usual_label: str,
-    n_stream_header: int,
     table_format: str | None = None,
     encoding: str | None = None,
     separator: str | None = None,
@@ -73,13 +73,12 @@ def read_label_table(
     path : str
         A file, or ``"-"`` for the standard input.
     key : str, optional
-        Column that names the row. None: the column ``line`` gives its line in the stream; without such a column, the
-        first label belongs to the first row of the stream, and so on.
+        Column that names the row. None: ``usual_key`` or ``line``, if the table has it; otherwise the first label
+        belongs to the first row that was predicted, and so on.
+    usual_key : str, optional
     label : str, optional
         Column of the labels. None: ``usual_label``, or the only column besides the key.
     usual_label : str
-    n_stream_header : int
-        Lines of the stream before its first row.
     table_format, encoding, separator : str, optional
         Where they cannot be told from the file.
     """
@@ -87,40 +86,35 @@ def read_label_table(
         if key is not None or label is not None:
             raise ParameterError(f"{path} is an array without columns: leave out --key and --label, or use a table.")
         labels = place_texts(read_label_array(path))
-        places = pl.Series(range(1, len(labels) + 1), dtype=pl.Int64).cast(pl.String)
-        return _checked(pl.DataFrame({"place": places, "label": labels}), path, "row")
+        return _checked(pl.DataFrame({"place": _positions(0, len(labels)), "label": labels}), path, None)
     table = open_table(path, table_format, encoding=encoding, separator=separator)
+    pieces, n_before = [pl.DataFrame(schema={"place": pl.String, "label": pl.String})], 0
     try:
-        place_column = key or (LINE if LINE in table.columns else None)
+        place_column = key or next((name for name in (usual_key, LINE) if name in table.columns), None)
         label = _label_column(table, place_column, label, usual_label)
         wanted = [label] if place_column is None else [place_column, label]
         _require_columns(table, wanted)
-        offset = n_stream_header if place_column else n_header_lines(path, table_format)
-        pieces = [
-            pl.DataFrame({"place": _places(chunk, place_column, key, offset), "label": place_texts(chunk.frame[label])})
-            for chunk in _good_chunks(table, wanted)
-        ]
+        is_list = table.columns == [label] and (table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER
+        for chunk in _good_chunks(table, wanted):
+            # An empty line in a file of one column is a row without a label: only its line shows that it is there.
+            places = _texts(chunk.lines - 1) if is_list else _places(chunk.frame, place_column, n_before)
+            pieces.append(pl.DataFrame({"place": places, "label": place_texts(chunk.frame[label])}))
+            n_before += chunk.frame.height
     finally:
         table.close()
-    empty = pl.DataFrame(schema={"place": pl.String, "label": pl.String})
-    return _checked(pl.concat([empty, *pieces]), table.name, "row" if key is None else f"{key} =")
+    return _checked(pl.concat(pieces), table.name, place_column)
 
 
-def match_predictions(
-    labels: pl.DataFrame, path: str, *, key: str | None, n_stream_header: int, can_count: bool, n_rows: int | None
-) -> pl.DataFrame:
+def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows: int | None) -> pl.DataFrame:
     """Return the predictions that have a label, in the order of the stream.
 
     Parameters
     ----------
-    labels : polars.DataFrame
-        As in `LabelTable`.
+    labels : LabelTable
     path : str
         The predictions that ``accous adapt`` wrote.
-    key : str, optional
-    n_stream_header : int
     can_count : bool
-        Whether the rows of a file without line numbers are the rows of the stream: no row was set aside.
+        Whether the rows of the file are all rows of the stream, so that labels can be joined by position.
     n_rows : int, optional
         How many rows to use; a run that was killed may have written a part of the next one. None: all.
 
@@ -130,63 +124,64 @@ def match_predictions(
         The columns ``number`` (of the row in the file, from 0), ``place``, ``prediction``, ``round`` (null if the file
         has none) and ``label``.
     """
+    place_column = labels.place_column
+    if place_column is None and not can_count:
+        raise DataError(
+            f"These labels have no key and no column {LINE!r}, and the rows of {path} need not be all rows of the "
+            "stream: join by a column that is in both files, with --key."
+        )
     table = open_table(path)
     try:
-        place_column = key or (LINE if LINE in table.columns else None)
-        if key is not None and key not in table.columns:
-            error = no_such_column(table, key)
-            raise ParameterError(f"{error} To join by a key, run accous adapt with --key {key}.")
-        if place_column is None and not can_count:
-            raise DataError(
-                f"{path} has no column {LINE!r}, and its rows need not be all rows of the stream: join by a key that "
-                "is in both files, with --key."
-            )
+        if place_column is not None and place_column not in table.columns:
+            error = no_such_column(table, place_column)
+            raise ParameterError(f"{error} To join by a key, run accous adapt with --key {place_column}.")
         wanted = [each for each in (place_column, "prediction") if each is not None]
         _require_columns(table, wanted)
         wanted += ["round"] if "round" in table.columns else []
         pieces, n_before = [], 0
         for chunk in _good_chunks(table, wanted, n_rows):
-            pieces.append(_match(chunk, labels, place_column, key, n_stream_header, n_before))
+            pieces.append(_match(chunk.frame, labels, n_before))
             n_before += chunk.frame.height
     finally:
         table.close()
-    matched = pl.concat(pieces) if pieces else labels.clear()
+    matched = pl.concat(pieces) if pieces else labels.rows.clear()
     if n_rows is not None and pieces:
         matched = matched.filter(matched["number"] < n_rows)
     repeated = matched.filter(matched["place"].is_duplicated())["place"]
     if len(repeated):
-        what = f"{key} = {repeated[0]}" if key else f"row {repeated[0]}"
+        what = f"{place_column} = {repeated[0]}"
         raise DataError(f"{path} has several rows with {what}: give a --key that is different in every row.")
     return matched
 
 
-def _match(
-    chunk: Chunk, labels: pl.DataFrame, place_column: str | None, key: str | None, n_header: int, n_before: int
-) -> pl.DataFrame:
-    frame = chunk.frame
-    numbers = pl.Series(np.arange(n_before, n_before + frame.height))
-    if place_column is None:
-        places = (numbers + 1).cast(pl.String)
-    else:
-        places = _places(chunk, place_column, key, n_header)
+def _match(frame: pl.DataFrame, labels: LabelTable, n_before: int) -> pl.DataFrame:
     rounds = (
         frame["round"].alias("values").cast(pl.Int64, strict=False)
         if "round" in frame.columns
         else pl.Series([None] * frame.height, dtype=pl.Int64)
     )
-    predicted = place_texts(frame["prediction"])
-    found = pl.DataFrame({"number": numbers, "place": places, "prediction": predicted, "round": rounds})
-    return found.join(labels, on="place", how="inner", maintain_order="left")
+    found = pl.DataFrame(
+        {
+            "number": np.arange(n_before, n_before + frame.height),
+            "place": _places(frame, labels.place_column, n_before),
+            "prediction": place_texts(frame["prediction"]),
+            "round": rounds,
+        }
+    )
+    return found.join(labels.rows, on="place", how="inner", maintain_order="left")
 
 
-def _places(chunk: Chunk, column: str | None, key: str | None, n_header: int) -> pl.Series:
-    """Return the key of each row, or its number in the stream."""
-    if column is None:
-        return pl.Series(chunk.lines - n_header).cast(pl.String)
-    texts = place_texts(chunk.frame[column])
-    if key is not None:
-        return texts
-    return (texts.cast(pl.Int64, strict=False) - n_header).cast(pl.String)
+def _places(frame: pl.DataFrame, column: str | None, n_before: int) -> pl.Series:
+    """Return the values of the place column as text, or the positions of the rows."""
+    return _positions(n_before, frame.height) if column is None else place_texts(frame[column])
+
+
+def _positions(n_before: int, n_rows: int) -> pl.Series:
+    return _texts(np.arange(n_before + 1, n_before + n_rows + 1))
+
+
+def _texts(numbers: NDArray[np.int64]) -> pl.Series:
+    return pl.Series(numbers).cast(pl.String)
 
 
 def _label_column(table: TableReader, place_column: str | None, label: str | None, usual_label: str) -> str:
@@ -216,7 +211,7 @@ def _good_chunks(table: TableReader, wanted: list[str], n_rows: int | None = Non
         yield chunk
 
 
-def _checked(rows: pl.DataFrame, name: str, what: str) -> LabelTable:
+def _checked(rows: pl.DataFrame, name: str, place_column: str | None) -> LabelTable:
     """Leave out rows without a label and repeated ones; raise a DataError if a place has two different labels."""
     labelled = rows.filter(rows["label"].is_not_null() & rows["place"].is_not_null())
     once = labelled.unique(maintain_order=True)
@@ -224,5 +219,5 @@ def _checked(rows: pl.DataFrame, name: str, what: str) -> LabelTable:
     if repeated.height:
         place, *_ = repeated["place"]
         first, second, *_ = repeated.filter(repeated["place"] == place)["label"]
-        raise DataError(f"{name} has two labels for {what} {place}, {first!r} and {second!r}: remove one.")
-    return LabelTable(once, rows.height, rows.height - labelled.height, labelled.height - once.height)
+        raise DataError(f"{name} has two labels for {place_column} = {place}, {first!r} and {second!r}: remove one.")
+    return LabelTable(once, place_column, rows.height, rows.height - labelled.height, labelled.height - once.height)

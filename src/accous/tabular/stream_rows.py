@@ -13,14 +13,14 @@ from accous.tabular.formats.chunks import Chunk, Position, digest_of
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import Job
-from accous.tabular.label_tables import place_texts
+from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.table_model import TableModel
 
 __all__ = ["read_stream_rows"]
 
 
 def read_stream_rows(
-    table_model: TableModel, job: Job, places: pl.Series, *, key: str | None, n_header: int
+    table_model: TableModel, job: Job, places: pl.Series, *, place_column: str | None
 ) -> NDArray[np.float64] | None:
     """Return the features of rows of the stream that a run has predicted.
 
@@ -30,11 +30,9 @@ def read_stream_rows(
     job : Job
         The run.
     places : polars.Series
-        Keys or row numbers, as text, in the order of the stream.
-    key : str, optional
-        Column of the keys.
-    n_header : int
-        Lines before the first row.
+        Keys, lines or positions, as text, in the order of the stream.
+    place_column : str, optional
+        Column of the keys, or ``line``. None: by position.
 
     Returns
     -------
@@ -44,14 +42,12 @@ def read_stream_rows(
     if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
         return None
     try:
-        return _read(table_model, job, places, key, n_header)
+        return _read(table_model, job, places, place_column)
     except DataError:
         return None
 
 
-def _read(
-    table_model: TableModel, job: Job, places: pl.Series, key: str | None, n_header: int
-) -> NDArray[np.float64] | None:
+def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: str | None) -> NDArray[np.float64] | None:
     options = job.spec.options
     table = open_table(
         job.spec.stream,
@@ -60,36 +56,36 @@ def _read(
         separator=options.get("separator") or None,
         widths=table_model.settings.get("widths", {}),
     )
-    wanted = list(dict.fromkeys([*table_model.encoder.used_columns, *([] if key is None else [key])]))
-    pieces, found, is_same = [], [], False
+    keys = [] if place_column in (None, LINE) else [place_column]
+    wanted = list(dict.fromkeys([*table_model.encoder.used_columns, *keys]))
+    pieces, found, is_same, n_before, sought = [], [], False, 0, places.to_list()
     try:
         if any(name not in table.columns for name in wanted):
             return None
         for chunk in table.chunks(wanted, Position()):
             if chunk is None:
                 continue
-            rows = _rows_at(chunk, places, key, n_header)
+            here = _places(chunk, place_column, n_before)
+            n_before += chunk.frame.height
+            rows = np.flatnonzero(here.is_in(sought).fill_null(False).to_numpy()).tolist()
             features = table_model.encoder.encode(chunk.frame[rows])
             if features.bad_values:
                 return None
             pieces.append(features.X)
-            found.append(_places(chunk, key, n_header)[rows])
+            found.append(here[rows])
             is_same = is_same or _is_end_of(chunk, job.position)
             if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
                 break
     finally:
         table.close()
-    is_whole = bool(found) and pl.concat(found).to_list() == places.to_list()
+    is_whole = bool(found) and pl.concat(found).to_list() == sought
     return np.concatenate(pieces) if is_same and is_whole else None
 
 
-def _places(chunk: Chunk, key: str | None, n_header: int) -> pl.Series:
-    return pl.Series(chunk.lines - n_header).cast(pl.String) if key is None else place_texts(chunk.frame[key])
-
-
-def _rows_at(chunk: Chunk, places: pl.Series, key: str | None, n_header: int) -> list[int]:
-    is_wanted = _places(chunk, key, n_header).is_in(places.to_list()).fill_null(False)
-    return np.flatnonzero(is_wanted.to_numpy()).tolist()
+def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:
+    if place_column is None:
+        return pl.Series(np.arange(n_before + 1, n_before + chunk.frame.height + 1)).cast(pl.String)
+    return pl.Series(chunk.lines).cast(pl.String) if place_column == LINE else place_texts(chunk.frame[place_column])
 
 
 def _is_end_of(chunk: Chunk, position: Position) -> bool:
