@@ -232,12 +232,15 @@ class LabelJob:
         model.observe(X, labels, predicted=predicted, estimated=self._estimates(new["round"]))
 
     def _estimates(self, rounds: pl.Series) -> NDArray[np.float64]:
-        """Return the estimated error of the round in which each row was predicted, or of now if that is not known."""
-        risk = self.table_model.model.risk_
-        estimates = np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (len(rounds), 1))
-        is_known = rounds.is_not_null().to_numpy()
-        then = self.table_model.history.risk_at(rounds.drop_nulls().to_numpy().astype(np.int64))
-        estimates[is_known] = np.where(np.isnan(then[:, :1]), estimates[is_known], then)
+        """Return the estimated error around the round in which each row was predicted; NaN if it is not known."""
+        model = self.table_model.model
+        estimates = np.full((len(rounds), 3), np.nan)
+        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
+        estimates[rounds.is_not_null().to_numpy()] = self.table_model.history.risk_at(
+            rounds.drop_nulls().to_numpy().astype(np.int64),
+            changes=[event.round for event in model.drift_events_],
+            latest=(model.n_rounds_, now),
+        )
         return estimates
 
 
