@@ -380,3 +380,15 @@ def test_labels_are_not_compared_with_an_estimate_that_is_far_away(capsys):
     assert found["counted"] == N_ROWS
     assert found["estimated_error"] is None
     assert found["labels_contradict"] is None
+
+
+def test_labels_that_differ_from_those_counted_before_are_named_and_change_nothing(capsys):
+    first = run_json(capsys, write(labels()), "--key", "id")
+    other = pl.col("label").replace_strict({"yes": "no", "no": "yes"})
+    changed = labels().with_columns(label=pl.when(pl.col("id") < 7).then(other).otherwise("label"))
+    remarks = run_remarks(capsys, write(changed, "changed.csv"), "--key", "id")
+    assert "7 labels differ from those counted before; they were not changed." in remarks
+    again = run_json(capsys, "changed.csv", "--key", "id")
+    assert (again["counted"], again["counted_before"], again["differing"]) == (0, N_ROWS, 7)
+    assert again["measured_error"] == first["measured_error"]
+    assert "differ" not in run_remarks(capsys, "labels.csv", "--key", "id")
