@@ -238,7 +238,7 @@ def test_estimates_are_those_of_the_rounds_in_which_the_rows_were_predicted(caps
     early = np.flatnonzero(rounds <= 10)
     found = run_json(capsys, write(labels(*early.tolist())), "--key", "id")
     weights = 0.5 ** (np.arange(len(early) - 1, -1, -1) / 500)
-    expected = np.average(history.risk_at(rounds[early])[:, 0], weights=weights)
+    expected = np.average(history.column("risk")[rounds[early] - 1], weights=weights)
     assert found["estimated_error"] == pytest.approx(expected)
 
 
@@ -358,3 +358,37 @@ def test_a_remark_says_how_labels_were_joined(columns, options, remark, capsys):
 def test_labels_that_are_no_class_are_one_sentence(capsys):
     message = run(capsys, write(labels().with_columns(label=pl.lit("x"))), "--key", "id", code=1)
     assert "is a class of the reference ('no', 'yes')" in message
+
+
+def test_rounds_with_labels_read_the_estimate_more_often(capsys):
+    def longest_gap(first_round: int) -> int:
+        history = load_table_model(Path("model")).history
+        read = history.rounds[~np.isnan(history.column("risk"))]
+        return int(np.diff([first_round, *read[read > first_round], history.n_rounds]).max())
+
+    n_before = load_table_model(Path("model")).history.n_rounds
+    assert longest_gap(0) > 9
+    adapt("stream.csv", "scored.csv", "--label", "label")
+    assert longest_gap(n_before) <= 9
+
+
+def test_labels_are_not_compared_with_an_estimate_that_is_far_away(capsys):
+    predictions = pl.read_csv("predictions.csv")
+    write(labels())
+    predictions.with_columns(round=pl.lit(5_000)).write_csv("predictions.csv")
+    found = run_json(capsys, "labels.csv", "--key", "id")
+    assert found["counted"] == N_ROWS
+    assert found["estimated_error"] is None
+    assert found["labels_contradict"] is None
+
+
+def test_labels_that_differ_from_those_counted_before_are_named_and_change_nothing(capsys):
+    first = run_json(capsys, write(labels()), "--key", "id")
+    other = pl.col("label").replace_strict({"yes": "no", "no": "yes"})
+    changed = labels().with_columns(label=pl.when(pl.col("id") < 7).then(other).otherwise("label"))
+    remarks = run_remarks(capsys, write(changed, "changed.csv"), "--key", "id")
+    assert "7 labels differ from those counted before; they were not changed." in remarks
+    again = run_json(capsys, "changed.csv", "--key", "id")
+    assert (again["counted"], again["counted_before"], again["differing"]) == (0, N_ROWS, 7)
+    assert again["measured_error"] == first["measured_error"]
+    assert "differ" not in run_remarks(capsys, "labels.csv", "--key", "id")

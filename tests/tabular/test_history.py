@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
+from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.trust import VERDICTS
 from accous.tabular.chosen_rounds import is_chosen
 from accous.tabular.history import MOST_POINTS, History
@@ -134,3 +135,66 @@ def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
     chosen = np.array([number for number in range(1, 200 * every + 1) if is_chosen(number, every)])
     assert ((chosen - 1) // every).tolist() == list(range(200))
     assert len(set((chosen - 1) % every)) > 0.9 * every
+
+
+class Drifting(Swinging):
+    """Stands for a model whose estimated error is a thousandth of the round's number."""
+
+    def __init__(self, model: AdaptiveClassifier) -> None:
+        super().__init__(model, period=100.0)
+        self._risk, self.drift_events_ = model.risk_, ()
+
+    def play(self, number: int) -> None:
+        self.number = number
+        values = dict.fromkeys(("adapted", "adapted_low", "adapted_high"), number / 1000)
+        self.risk_ = replace(self._risk, **values)
+
+
+def follow(model: AdaptiveClassifier, n_rounds: int, *, n_scored: int, change: int | None = None) -> list[float]:
+    """Return how old the estimate for the rows of each round is, in that round; NaN if there is none."""
+    drifting, history, ages = Drifting(model), History(), []
+    for number in range(1, n_rounds + 1):
+        drifting.play(number)
+        if number == change:
+            drifting.drift_events_ = (DriftEvent(number, 0.5, ("x0",), None),)
+        history.add(drifting, 5, n_scored)
+        changes = [event.round for event in drifting.drift_events_]
+        ages.append(number - 1000 * history.risk_at(np.array([number]), changes=changes)[0, 0])
+    return ages
+
+
+def test_rounds_with_labels_have_an_estimate_of_the_last_rounds(model):
+    ages = follow(model, MOST_POINTS - 1, n_scored=2)
+    assert max(ages) == pytest.approx(8.0)
+    assert 64.0 >= np.nanmax(follow(model, MOST_POINTS - 1, n_scored=0)) > 32.0
+
+
+def test_after_a_drift_event_labels_get_a_new_estimate(model):
+    change = 203
+    assert follow(model, 210, n_scored=2)[change - 1] > 0.5
+    assert follow(model, 210, n_scored=2, change=change)[change - 1] == pytest.approx(0.0)
+
+
+def test_estimates_from_the_other_side_of_a_drift_event_do_not_count(model):
+    drifting, history = Drifting(model), History()
+    for number in range(1, 21):
+        drifting.play(number)
+        history.add(drifting, 5)
+    # The risk was read in the first sixteen rounds, at least.
+    read = [int(number) for number in history.rounds[~np.isnan(history.column("risk"))] if number <= 20]
+    last = read[-1]
+    rounds = np.array([1, last + 30, last + 65])
+    np.testing.assert_allclose(history.risk_at(rounds)[:, 0], [0.001, last / 1000, np.nan])
+    np.testing.assert_allclose(history.risk_at(rounds, changes=[last + 10])[:, 0], [0.001, np.nan, np.nan])
+    later = (last + 70, (0.5, 0.4, 0.6))
+    found = history.risk_at(rounds, changes=[last + 10], latest=later)
+    np.testing.assert_allclose(found, [[0.001] * 3, [0.5, 0.4, 0.6], [0.5, 0.4, 0.6]])
+
+
+def test_the_second_format_did_not_know_when_the_risk_was_read(model):
+    plain = record(model, 5).to_plain()
+    plain |= {"format": 2, "lasts": plain["lasts"][:, :2], "open_lasts": plain["open_lasts"][:, :2]}
+    history = History.from_plain(plain)
+    assert history.risk_at(np.array([5]))[0, 0] == model.risk_.adapted
+    history.add(model, 1)
+    assert len(history) == 6

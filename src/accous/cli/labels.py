@@ -114,9 +114,11 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
     """Say how the labels were joined, and what became of those that were not counted now."""
     texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
     if not counted.n_counted:
-        texts.append("Nothing new: these labels were counted before.")
+        texts.append("Nothing new: labels of these rows were counted before.")
     elif counted.n_before:
         texts.append(f"{counted.n_before:,} labels were counted before and do not count again.")
+    if counted.n_differing:
+        texts.append(f"{counted.n_differing:,} labels differ from those counted before; they were not changed.")
     if counted.n_unmatched:
         texts.append(f"{counted.n_unmatched:,} labels have no prediction; the first is {counted.first_unmatched!r}.")
     if counted.n_repeated:

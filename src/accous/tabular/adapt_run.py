@@ -179,7 +179,8 @@ class AdaptRun:
         )
         if scoring is not None:
             history = self._table_model.history
-            estimated = history.risk_at(np.array([history.n_rounds]))
+            changes = [event.round for event in self._table_model.model.drift_events_]
+            estimated = history.risk_at(np.array([history.n_rounds]), changes=changes)
             scoring.observe(rows.frame, batch, start, stop, estimated)
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import CheckpointError
 from accous.tabular.chosen_rounds import is_chosen
+from accous.tabular.nearest_readings import nearest_readings
 
 __all__ = ["LENGTH_BINS", "MOST_POINTS", "History"]
 
@@ -19,15 +21,20 @@ LENGTH_BINS = 32
 # Verdicts of the first format, by their numbers in it.
 _VERDICTS_1 = ("good", "thin", "no overlap")
 
-_FORMAT = 2
+# The second format did not know in which round the risk was read last.
+_FORMAT = 3
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
 # The risk costs as much as several rounds: it is read in one of 64 rounds at most, and in each of the first rounds.
 _RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 64, 4, 16
+# Labels in the stream are compared with a risk that is at most this old, and not from before a change of the inputs.
+_OLDEST_FOR_LABELS = 8
+# An estimate further away from a round than this says nothing about it.
+_FARTHEST_RISK = 64
 _COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 _RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
 _MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
-_LASTS = ("n_out_of_bound", "time")
+_LASTS = ("n_out_of_bound", "time", "risk_round")
 # Readings in the order of the first format, which kept those of the last round of a point only.
 _READINGS_1 = ("effective_sample_size", *_RISKS, "verdict", "n_out_of_bound", "largest_weight")
 
@@ -47,7 +54,7 @@ class _Points:
         Sums of the weights of the learners, over as many readings as the effective sample size has.
     worst : array of shape (n_points, 1)
         Largest number of a verdict; NaN if none was read.
-    lasts : array of shape (n_points, 2)
+    lasts : array of shape (n_points, 3)
         Latest value of what only grows; NaN if there is none.
     """
 
@@ -93,8 +100,8 @@ class History:
 
     Counts are sums over a point's rounds. Readings of the model are means over several rounds of the point, spread
     irregularly so that a periodic stream shows no waves that are not there. The verdict is the worst one that was
-    read. Which rounds are read depends on their number alone: a run that was interrupted has the same history as one
-    that was not.
+    read. Which rounds are read depends on their numbers, on the labels in them and on the drift events: a run that was
+    interrupted has the same history as one that was not.
 
     Attributes
     ----------
@@ -137,7 +144,7 @@ class History:
             self._open.lasts[0, _LASTS.index("time")] = time
         if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
             self._read(model)
-        if self._reads_risk():
+        if self._reads_risk() or (n_scored and self._is_risk_old(model)):
             self._read_risk(model)
         if self.n_rounds % self.stride == 0:
             self._points = self._points.followed_by(self._open)
@@ -169,16 +176,32 @@ class History:
         """Mean weight of the learners whose interval is 2^k rounds long, for every point."""
         return self._points.lengths / np.maximum(self._points.tallies[:, :1], 1)
 
-    def risk_at(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the estimated error and the ends of its interval as they were last read up to each of these rounds.
+    def risk_at(
+        self,
+        rounds: NDArray[np.int64],
+        *,
+        changes: Sequence[int] = (),
+        latest: tuple[int, Sequence[float]] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return the estimated error and the ends of its interval, as they were read closest to each of these rounds.
 
-        Rounds before the first reading get that one. NaN if there is no reading.
+        Parameters
+        ----------
+        rounds : array of int
+        changes : sequence of int
+            Rounds of drift events, in order: what was read on the other side of one does not count.
+        latest : tuple of (int, (float, float, float)), optional
+            One more reading: its round, the estimate and the ends of its interval.
+
+        Returns
+        -------
+        array of shape (n_rounds, 3)
+            NaN where no reading is within 64 rounds.
         """
-        read = np.flatnonzero(~np.isnan(self.column("risk")))
-        if not len(read):
-            return np.full((len(rounds), 3), np.nan)
-        places = np.maximum(np.searchsorted(self.rounds[read], rounds, side="right") - 1, 0)
-        return np.stack([self.column(name)[read[places]] for name in ("risk", "risk_low", "risk_high")], axis=1)
+        read_at, readings = self._risk_readings()
+        if latest is not None and latest[1][0] == latest[1][0]:
+            read_at, readings = np.append(read_at, latest[0]), np.vstack((readings, latest[1]))
+        return nearest_readings(rounds, read_at, readings, changes, farthest=_FARTHEST_RISK)
 
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
@@ -196,7 +219,7 @@ class History:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Undo ``to_plain``, also that of the first format."""
+        """Undo ``to_plain``, also that of earlier formats."""
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
         if "format" not in plain:
@@ -207,11 +230,33 @@ class History:
         history._points, history._open = (
             _Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(_Points))) for prefix in ("", "open_")
         )
+        for points in (history._points, history._open):
+            n_missing = len(_LASTS) - points.lasts.shape[1]
+            points.lasts = np.pad(points.lasts, ((0, 0), (0, n_missing)), constant_values=np.nan)
         return history
 
     def _reads_risk(self) -> bool:
         is_early = self.n_rounds <= _EARLY_ROUNDS
         return is_early or is_chosen(self.n_rounds, max(_RISK_EVERY, _RISK_STRIDES * self.stride))
+
+    def _is_risk_old(self, model: Any) -> bool:
+        """Whether labels need a new reading of the risk."""
+        read_at = self._points.followed_by(self._open).lasts[:, _LASTS.index("risk_round")]
+        last_read = np.nanmax(read_at, initial=0.0)
+        last_change = max((event.round for event in model.drift_events_), default=0)
+        return bool(last_read < last_change or self.n_rounds - last_read > _OLDEST_FOR_LABELS)
+
+    def _risk_readings(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the rounds in which the risk was read last in each point, and what was read there on average."""
+        points = self._points.followed_by(self._open)
+        numbers = [_MEANS.index(name) for name in ("risk", "risk_low", "risk_high")]
+        tallies = points.tallies[:, numbers]
+        is_read = tallies[:, 0] > 0
+        ends = np.minimum(np.arange(1, len(tallies) + 1) * self.stride, self.n_rounds)
+        read_at = points.lasts[:, _LASTS.index("risk_round")]
+        rounds = np.where(np.isnan(read_at), ends, read_at).astype(np.int64)
+        means = np.where(tallies > 0, points.sums[:, numbers] / np.maximum(tallies, 1), np.nan)
+        return rounds[is_read], means[is_read]
 
     def _read(self, model: Any) -> None:
         self._take(effective_sample_size=model.effective_sample_size_, largest_weight=model.reference_weight_.max())
@@ -228,6 +273,7 @@ class History:
             risk_fixed_low=risk.fixed_low,
             risk_fixed_high=risk.fixed_high,
         )
+        self._open.lasts[0, _LASTS.index("risk_round")] = self.n_rounds
         verdict = float(VERDICTS.index(model.trust_.verdict))
         self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], verdict)
 

@@ -28,6 +28,7 @@ MOST_COUNTED = 1 << 20
 
 # An odd number that spreads rounds over all numbers of 64 bits.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_N_LABEL_BITS, _LABEL_BITS = np.uint64(8), np.uint64(0xFF)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,8 @@ class LabelsCounted:
         Labels that were counted now.
     n_before : int
         Labels that an earlier call has counted.
+    n_differing : int
+        How many of those have another class now; what was counted stays.
     n_unmatched : int
         Labels without a prediction; ``first_unmatched`` is the place of one.
     n_missing, n_repeated : int
@@ -86,6 +89,7 @@ class LabelsCounted:
     n_read: int
     n_counted: int
     n_before: int
+    n_differing: int
     n_unmatched: int
     first_unmatched: str
     n_missing: int
@@ -142,18 +146,21 @@ class LabelJob:
         )
         self._require_matches(table, matched)
         numbers = self._numbers(matched)
-        is_new = ~np.isin(numbers, table_model.counted_labels)
+        before = table_model.counted_labels
+        is_new = ~np.isin(numbers | _LABEL_BITS, before | _LABEL_BITS)
+        n_differing = int((~is_new & ~np.isin(numbers, before)).sum())
         new = matched.filter(pl.Series(is_new))
         X = self._rows(new, table.place_column)
         if new.height:
             self._observe(new, X)
-            table_model.counted_labels = np.concatenate((table_model.counted_labels, numbers[is_new]))[-MOST_COUNTED:]
+            table_model.counted_labels = np.concatenate((before, numbers[is_new]))[-MOST_COUNTED:]
             save_table_model(table_model, request.model, is_last=True)
         unmatched = table.rows.join(matched, on="place", how="anti")["place"]
         return LabelsCounted(
             n_read=table.n_read,
             n_counted=new.height,
             n_before=matched.height - new.height,
+            n_differing=n_differing,
             n_unmatched=len(unmatched),
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
@@ -170,6 +177,7 @@ class LabelJob:
             "labels": counted.n_read,
             "counted": counted.n_counted,
             "counted_before": counted.n_before,
+            "differing": counted.n_differing,
             "unmatched": counted.n_unmatched,
             "without_label": counted.n_missing,
             "repeated": counted.n_repeated,
@@ -209,14 +217,18 @@ class LabelJob:
             )
 
     def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
-        """Return numbers that rows are remembered by, whatever they were joined by: file, round and place in it.
+        """Return numbers that rows are remembered by, whatever they were joined by: file, round, place in it and label.
 
-        Rounds go on over all runs of a model, so a run that replaces the file of another has other numbers.
+        Rounds go on over all runs of a model, so a run that replaces the file of another has other numbers. The last
+        eight bits are the number of the label's class.
         """
         digest = hashlib.blake2b(absolute(self._predictions).encode("utf-8", "surrogateescape"), digest_size=8).digest()
         rounds = matched["round"].fill_null(0).to_numpy().astype(np.uint64)
         places = matched["number"].to_numpy().astype(np.uint64)
-        return places + rounds * _SPREAD + np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+        rows = (places + rounds * _SPREAD + np.frombuffer(digest, dtype="<u8").astype(np.uint64)) << _N_LABEL_BITS
+        classes = {str(each): number % 255 for number, each in enumerate(self.table_model.model.classes_)}
+        labels = matched["label"].replace_strict(classes, default=255, return_dtype=pl.UInt64)
+        return rows | labels.to_numpy()
 
     def _rows(self, new: pl.DataFrame, place_column: str | None) -> NDArray[np.float64] | None:
         if self._job is None or not new.height:
@@ -233,12 +245,15 @@ class LabelJob:
         model.observe(X, labels, predicted=predicted, estimated=self._estimates(new["round"]))
 
     def _estimates(self, rounds: pl.Series) -> NDArray[np.float64]:
-        """Return the estimated error of the round in which each row was predicted, or of now if that is not known."""
-        risk = self.table_model.model.risk_
-        estimates = np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (len(rounds), 1))
-        is_known = rounds.is_not_null().to_numpy()
-        then = self.table_model.history.risk_at(rounds.drop_nulls().to_numpy().astype(np.int64))
-        estimates[is_known] = np.where(np.isnan(then[:, :1]), estimates[is_known], then)
+        """Return the estimated error around the round in which each row was predicted; NaN if it is not known."""
+        model = self.table_model.model
+        estimates = np.full((len(rounds), 3), np.nan)
+        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
+        estimates[rounds.is_not_null().to_numpy()] = self.table_model.history.risk_at(
+            rounds.drop_nulls().to_numpy().astype(np.int64),
+            changes=[event.round for event in model.drift_events_],
+            latest=(model.n_rounds_, now),
+        )
         return estimates
 
 
