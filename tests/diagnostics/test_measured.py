@@ -80,7 +80,7 @@ def test_a_few_wrong_predictions_contradict_nothing_and_many_do():
 def test_it_prints_its_sentence():
     found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
     assert str(found) == found.sentence
-    assert str(found).startswith("The error on 100 labelled rows is ")
+    assert str(found).startswith("By the latest of 100 labels, the error is ")
 
 
 def test_an_error_far_below_the_estimate_contradicts_it_too():

@@ -203,7 +203,6 @@ class LabelJob:
         if not table.rows.height:
             raise DataError(f"{self._request.labels} holds no label.")
         classes = [str(each) for each in self.table_model.model.classes_]
-        known = ", ".join(classes[:5])
         if not table.rows["label"].cast(pl.String).is_in(classes).any():
             raise DataError(
                 f"None of the labels in {self._request.labels} is a class of the reference "
