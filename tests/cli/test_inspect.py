@@ -139,10 +139,10 @@ def test_conditions_that_do_not_hold_print_nothing(capsys):
 
 def test_json_is_the_state_with_a_list_of_alerts(capsys):
     state = json.loads(shown(capsys, "--json"))
-    code, out, _ = checked(capsys, "--json", "--fail-if", "overlap == 100%", "--fail-if", "drift")
+    code, out, _ = checked(capsys, "--json", "--fail-if", "effective_rows > 1", "--fail-if", "drift")
     assert code == 3
     found = json.loads(out)
-    assert [alert["alert"] for alert in found.pop("alerts")] == ["overlap == 100%"]
+    assert [alert["alert"] for alert in found.pop("alerts")] == ["effective_rows > 1"]
     assert found == state
 
 
