@@ -212,7 +212,7 @@ class AdaptiveClassifier(
             ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
-            is_ordered = order is True or isinstance(order, Backtest)
+            is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
             warn_of_traps(self.reference_, self.labels_, self.classes_, self._names, is_ordered=is_ordered)
             self.erm_ = self._make_erm(self.classes_[self.labels_])
             estimator = self.erm_.fit(self.base_weight_, None)

@@ -124,7 +124,7 @@ def answer_adaptation(
         return Answer("not known", "No shift is visible, so the fixed model makes the predictions.", numbers)
     if is_held:
         is_worse = difference > CLEAR_STANDARD_ERRORS * standard_error
-        worse = "The adapted model is worse on the weighted reference, so the fixed model makes the predictions."
+        worse = "The adapted model is worse on the weighted reference, and the fixed model is in use."
         return Answer("no", worse, numbers) if is_worse else Answer("not known", guard, numbers)
     if evidence is None:
         return Answer("not known", "No labelled history in order of time shows whether adaptation helps.", numbers)
