@@ -100,7 +100,7 @@ def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a
     assert "No shift" in verdict_of(exponent=0.0).adaptation.sentence
     assert verdict_of(is_vetoed=True).adaptation.sentence == "It says so."
     worse = verdict_of(is_vetoed=True, excess=(0.03, 0.01)).adaptation
-    assert "so the fixed model makes the predictions" in worse.sentence
+    assert "the fixed model is in use" in worse.sentence
     assert "effective rows" in verdict_of(excess=(-0.2, 0.07)).reason
 
 
