@@ -77,7 +77,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
         return Answer("not known", few) if no_overlap is None else Answer("no", no_overlap)
     share = coverage.share_outside
     evidence = {"share_outside": share, "drift_strength": coverage.drift_strength}
-    far = f"{share:.0%} of the recent rows are unlike any row of the reference."
+    far = f"{share:.0%} of the recent rows lie unusually far from the reference (5% would be normal)."
     against = [far] if share > NOT_COVERED else []
     against += [] if no_overlap is None else [no_overlap]
     against += [each.sentence for each in coverage.columns if each.share - each.expected > COVERED]
