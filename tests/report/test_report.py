@@ -3,19 +3,19 @@
 import json
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
+import accous
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
 from accous.diagnostics.drift import DriftEvent
 from accous.report.answers import answers_section
 from accous.report.page import render_page
-from accous.report.subject import Subject
+from accous.report.subject import Subject, subject_of_pipeline
 from accous.report.words import judge_in_words
-from accous.tabular.columns.marks import Mark
 from accous.tabular.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow
@@ -116,33 +116,39 @@ def test_a_change_has_its_date():
     assert f"<td>{event.round}</td><td>1970-" in render_page(subject)
 
 
-def test_seasonal_changes_are_counted_apart():
-    subject = follow(2.0, n_rounds=200)
-    first = next(event for event in subject.model.drift_events_ if event.kind == "shift")
-    others = tuple(event for event in subject.events if event.round != first.round)
-    table = SimpleNamespace(
-        trust=subject.trust, coverage=subject.coverage, drift_events=others, seasonal_events=(first,)
-    )
-    page = render_page(replace(subject, table=table))
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A table model whose first feature has jumped, in rounds that have times."""
+    monkeypatch.chdir(tmp_path)
+    reference, _ = make_tables()
+    half = reference.with_columns(pl.when(pl.int_range(pl.len()) % 5 > 0).then(pl.col("x1")).alias("x1"))
+    half.write_csv("reference.csv")
+    assert main(["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "model", "-q"]) == 0
+    table, random = accous.load("model"), np.random.default_rng(0)
+    width = len(table.encoder.feature_names)
+    for number in range(120):
+        rows = random.normal(size=(5, width)) + np.eye(width)[-1] * 3.0 * (number > 40)
+        table.play_round(rows, times=86_400.0 * (number + np.arange(5) / 5))
+    return table
+
+
+def test_seasonal_changes_are_counted_apart(table):
+    first = next(event for event in table.drift_events if event.kind == "shift")
+    assert f"<td>{first.round}</td>" in render_page(subject_of_pipeline(table, "model"))
+    table.seasons = replace(table.seasons, seasonal=(first.round,))
+    page = render_page(subject_of_pipeline(table, "model"))
     assert "1 more change was what the same hours did on the days before" in page
-    assert f"<td>{first.round}</td>" not in page
-    assert f"<td>{first.round}</td>" in render_page(subject)
+    assert not re.search(rf"<td>{first.round}</td>(<td>[^<]*</td>)?<td>shift</td>", page)
 
 
-def test_missing_values_have_their_share_before_and_now_if_it_is_known():
-    subject = follow(1.0)
-    event = DriftEvent(32, 0.0, ("age",), None, "missing")
-    marks = [Mark("plan", "missing", 400, 200), Mark("age", "missing", 400, 80)]
-    table = SimpleNamespace(
-        trust=subject.trust,
-        coverage=subject.coverage,
-        drift_events=(event, replace(event, features=("income",))),
-        seasonal_events=(),
-        encoder=SimpleNamespace(marks=marks),
-    )
-    page = render_page(replace(subject, table=table))
-    assert "<td>32</td><td>missing</td><td>20% → 0% of the rows</td><td>age</td><td>–</td>" in page
-    assert "<td>32</td><td>missing</td><td>–</td><td>income</td><td>–</td>" in page
+def test_missing_values_have_their_share_before_and_now_if_it_is_known(table):
+    events = tuple(DriftEvent(32, 0.0, (name,), None, "missing") for name in ("x1", "gone"))
+    table.watch = replace(table.watch, columns=replace(table.watch.columns, events=events))
+    page = render_page(subject_of_pipeline(table, "model"))
+    before = pl.read_csv("reference.csv")["x1"].is_null().mean()
+    assert before > 0.15
+    assert f"<td>missing</td><td>{before:.0%} → 0% of the rows</td><td>x1</td><td>–</td>" in page
+    assert "<td>missing</td><td>–</td><td>gone</td><td>–</td>" in page
 
 
 def test_the_tile_of_changes_has_a_second_line_only_for_seasonal_ones(page):
