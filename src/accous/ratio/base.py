@@ -177,6 +177,16 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         return False
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether the ratio holds itself back as far as past batches are evidence against it."""
+        return False
+
+    @property
+    def share_in_use(self) -> float:
+        """How far the ratio in use counts, between 0 (ratio 1) and 1."""
+        return 1.0
+
+    @property
     def reads_numbers(self) -> bool:
         """Whether rows are read as numbers; a transformer receives frames unconverted."""
         return isinstance(getattr(self, "feature_map", "identity"), str)

@@ -236,13 +236,17 @@ class LinearRatio(RatioEstimator):
             mapped = self.mapped_batch_ = self.features_.map_rows(X)
             batch, n_out_of_bound = self.features_.finish(mapped)
         ratios = np.empty(0)
-        if self.keeps_record:
+        if self.keeps_record and not self.is_pooled:
             ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
         step_size = self._resolve_step_size(batch.shape[0])
-        self.state_ = self.rounds_.play(self.state_, batch, step_size)
+        self._learn(batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
         return ratios
+
+    def _learn(self, batch: FloatArray, step_size: float) -> None:
+        """Play a round on the features of a batch."""
+        self.state_ = self.rounds_.play(self.state_, batch, step_size)
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
         """Return the rows of the round just played as numbers; a transformer does not map them a second time."""

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
+from accous.blas import one_blas_thread
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.meta import MetaState
+from accous.core.pool.pool import UNCUT, PoolState, RatioPool
 from accous.core.rounds import AnyStack, choose_rounds
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
@@ -123,6 +125,7 @@ class OnlineDensityRatio(LinearRatio):
 
     state_: EnsembleState
     rounds_: PaperRounds
+    pool_: PoolState | None
 
     def __init__(
         self,
@@ -140,6 +143,8 @@ class OnlineDensityRatio(LinearRatio):
         start: str = "auto",
         meta_range: str = "auto",
         max_ratio: float = 100.0,
+        pool: str = "auto",
+        memory: int = 4,
         max_reference: int | None = None,
         dtype: str = "float64",
         metric: str = "auto",
@@ -159,6 +164,8 @@ class OnlineDensityRatio(LinearRatio):
         self.start = start
         self.meta_range = meta_range
         self.max_ratio = max_ratio
+        self.pool = pool
+        self.memory = memory
         self.max_reference = max_reference
         self.dtype = dtype
         self.metric = metric
@@ -205,6 +212,55 @@ class OnlineDensityRatio(LinearRatio):
         )
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
+        self.pooling_ = self.pool_ = None
+        if self._has_pool():
+            self.pooling_ = RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), int(self.memory))
+            self.pool_ = self.pooling_.start(neutral)
+
+    def _has_pool(self) -> bool:
+        """Whether the ratio in use is pooled: not if the settings are those of the paper."""
+        is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
+        return self.pool == "auto" and not is_paper
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the ratio in use is a mixture of candidates that holds itself back."""
+        return self.pool_ is not None
+
+    @property
+    def share_in_use(self) -> float:
+        """Share of the pool on other candidates than the ratio 1; 1 without a pool."""
+        return 1.0 if self.pool_ is None else 1.0 - float(self.pool_.filters.proportions[0])
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Current ratio of every reference row, cut at ``max_ratio``."""
+        return super().reference_ratio_ if self.pool_ is None else self.pool_.reference_ratios
+
+    def play(self, X: Any) -> FloatArray:
+        """Run one round on rows returned by ``read``, and return their ratios from before the round."""
+        return super().play(X)
+
+    def _learn(self, batch: FloatArray, step_size: float) -> None:
+        if self.pooling_ is None:
+            super()._learn(batch, step_size)
+            return
+        filters = self.pooling_.judge(self.pool_, batch)
+        super()._learn(batch, step_size)
+        self.pool_ = self.pooling_.settle(self.pool_, filters, self.state_.coef, self._uncut_ratios())
+
+    def _uncut_ratios(self) -> FloatArray:
+        if self.gradient_reference_ is not self.whole_reference_:
+            return self.whole_reference_.ratios(self.state_.coef, UNCUT)
+        return self.rounds_.reference_ratios(self.state_, UNCUT)
+
+    def _ratio(self, X: Any) -> FloatArray:
+        pool = self.pool_
+        if self.pooling_ is None or pool is None:
+            return super()._ratio(X)
+        with one_blas_thread():
+            features, _ = self.features_.transform(X)
+            return self.pooling_.ratios(pool, features)
 
     def _current_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:

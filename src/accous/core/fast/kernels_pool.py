@@ -1,0 +1,304 @@
+"""Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of the reference."""
+
+from __future__ import annotations
+
+import math
+
+from numba import float64, types
+
+from accous.arrays import FloatArray
+from accous.core.fast.compiled import IN1, IN2, OUT1, OUT2, inlined, inlined_sums, kernel
+
+__all__ = ["filter_batch", "mix_shapes", "pool_reference"]
+
+_SMALLEST = 1e-300
+_FILTERS = (IN1, IN2, IN2)
+_NEW_FILTERS = (OUT1, OUT2, OUT2, OUT1)
+_RATES = (IN1, IN1, float64, float64, float64)
+
+
+@kernel(types.void, IN1, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
+def filter_batch(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    floor: float,
+    filter_share: float,
+    prior_count: float,
+    likelihoods: FloatArray,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+    proportions: FloatArray,
+) -> None:
+    """Update all filters by the likelihoods of a batch's rows, and mix their predictions for the next round.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_batch,)
+        The ratio whose shapes are candidates.
+    slot_ratios : array of shape (n_slots, n_batch)
+        The ratios at the theta of each slot.
+    cuts, normalisers : arrays of shape (n_shapes,)
+        Where each shape is cut, and its mean over the reference.
+    slot_shapes : array of shape (n_slots, n_shapes)
+        What each slot multiplies the shapes of its ratio by.
+    prior : array of shape (n_candidates,)
+    weights, posteriors, counts : arrays
+        The filters before the batch: see `accous.core.pool.filters.Filters`.
+    switching, decays : arrays
+        Rate of each filter of either kind.
+    floor, filter_share, prior_count : float
+        Constants of `accous.core.pool.filters`.
+    likelihoods : array of shape (n_batch, n_candidates)
+        Workspace.
+    room : array of shape (n_candidates,)
+        Workspace.
+    new_weights, new_posteriors, new_counts, proportions : arrays
+        The filters after the batch, and the proportions of the candidates for the next round.
+    """
+    _score(ratios, slot_ratios, cuts, normalisers, slot_shapes, floor, likelihoods, room)
+    n_switching = switching.shape[0]
+    for f in range(n_switching):
+        gain = _switch(likelihoods, prior, posteriors[f], switching[f], room, new_posteriors[f])
+        new_weights[f] = math.log(max(weights[f], _SMALLEST)) + gain
+    for f in range(decays.shape[0]):
+        gain = _decay(likelihoods, prior, counts[f], decays[f], prior_count, room, new_counts[f])
+        new_weights[n_switching + f] = math.log(max(weights[n_switching + f], _SMALLEST)) + gain
+    _normalise(new_weights)
+    n_filters = new_weights.shape[0]
+    for f in range(n_filters):
+        new_weights[f] = (1.0 - filter_share) * new_weights[f] + filter_share / n_filters
+    for c in range(proportions.shape[0]):
+        proportions[c] = 0.0
+    for f in range(n_switching):
+        for c in range(proportions.shape[0]):
+            proportions[c] += new_weights[f] * new_posteriors[f, c]
+    for f in range(decays.shape[0]):
+        total = 0.0
+        for c in range(proportions.shape[0]):
+            total += new_counts[f, c]
+        total += prior_count
+        for c in range(proportions.shape[0]):
+            proportions[c] += new_weights[n_switching + f] * (new_counts[f, c] + prior_count * prior[c]) / total
+
+
+@kernel(types.void, IN1, IN1, IN1, IN2, OUT1, OUT1)
+def pool_reference(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: FloatArray,
+    slots: FloatArray,
+    normalisers: FloatArray,
+    pooled: FloatArray,
+) -> None:
+    """Write the mean of each shape over the rows to ``normalisers``, and the mixture of all candidates to ``pooled``.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_reference,)
+        The ratio whose shapes are candidates.
+    cuts : array of shape (n_shapes,)
+    proportions : array of shape (n_candidates,)
+        Shapes first, then slots.
+    slots : array of shape (n_slots, n_reference)
+        The ratio of each slot.
+    normalisers : array of shape (n_shapes,)
+    pooled : array of shape (n_reference,)
+    """
+    _average_shapes(ratios, cuts, normalisers)
+    n_shapes = cuts.shape[0]
+    _mix(ratios, cuts, proportions, normalisers, pooled)
+    for k in range(slots.shape[0]):
+        share = proportions[n_shapes + k]
+        if share > 0.0:
+            for i in range(pooled.shape[0]):
+                pooled[i] += share * slots[k, i]
+
+
+@kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
+def mix_shapes(
+    ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray
+) -> None:
+    """Write the mean of each shape over the rows to ``normalisers``, and the mixture of the shapes to ``mixed``."""
+    _average_shapes(ratios, cuts, normalisers)
+    _mix(ratios, cuts, shares, normalisers, mixed)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+@inlined_sums
+def _average_shapes(ratios: FloatArray, cuts: FloatArray, means: FloatArray) -> None:
+    c1, c2, c3, c4, c5 = cuts[1], cuts[2], cuts[3], cuts[4], cuts[5]
+    c6, c7, c8, c9, c10, c11 = cuts[6], cuts[7], cuts[8], cuts[9], cuts[10], cuts[11]
+    s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = 0.0
+    for i in range(ratios.shape[0]):
+        whole = ratios[i]
+        half = math.sqrt(whole)
+        square = whole * whole
+        fourth = square * square
+        s1 += half if half < c1 else c1
+        s2 += whole if whole < c2 else c2
+        s3 += whole if whole < c3 else c3
+        s4 += whole if whole < c4 else c4
+        s5 += whole if whole < c5 else c5
+        s6 += square if square < c6 else c6
+        s7 += square if square < c7 else c7
+        s8 += square if square < c8 else c8
+        s9 += fourth if fourth < c9 else c9
+        s10 += fourth if fourth < c10 else c10
+        s11 += fourth if fourth < c11 else c11
+    n = ratios.shape[0]
+    means[0] = 1.0
+    means[1], means[2], means[3], means[4], means[5] = s1 / n, s2 / n, s3 / n, s4 / n, s5 / n
+    means[6], means[7], means[8], means[9], means[10], means[11] = s6 / n, s7 / n, s8 / n, s9 / n, s10 / n, s11 / n
+    for j in range(means.shape[0]):
+        means[j] = means[j] if means[j] > _SMALLEST else _SMALLEST
+
+
+@inlined
+def _mix(
+    ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray
+) -> None:
+    c1, c2, c3, c4, c5 = cuts[1], cuts[2], cuts[3], cuts[4], cuts[5]
+    c6, c7, c8, c9, c10, c11 = cuts[6], cuts[7], cuts[8], cuts[9], cuts[10], cuts[11]
+    a0 = shares[0]
+    a1, a2, a3 = shares[1] / normalisers[1], shares[2] / normalisers[2], shares[3] / normalisers[3]
+    a4, a5, a6 = shares[4] / normalisers[4], shares[5] / normalisers[5], shares[6] / normalisers[6]
+    a7, a8, a9 = shares[7] / normalisers[7], shares[8] / normalisers[8], shares[9] / normalisers[9]
+    a10, a11 = shares[10] / normalisers[10], shares[11] / normalisers[11]
+    for i in range(ratios.shape[0]):
+        whole = ratios[i]
+        half = math.sqrt(whole)
+        square = whole * whole
+        fourth = square * square
+        total = a0 + a1 * (half if half < c1 else c1) + a2 * (whole if whole < c2 else c2)
+        total += a3 * (whole if whole < c3 else c3) + a4 * (whole if whole < c4 else c4)
+        total += a5 * (whole if whole < c5 else c5) + a6 * (square if square < c6 else c6)
+        total += a7 * (square if square < c7 else c7) + a8 * (square if square < c8 else c8)
+        total += a9 * (fourth if fourth < c9 else c9) + a10 * (fourth if fourth < c10 else c10)
+        mixed[i] = total + a11 * (fourth if fourth < c11 else c11)
+
+
+@inlined
+def _shape(whole: float, j: int, cut: float) -> float:
+    """Return one shape of a ratio; the order is that of `accous.core.pool.shapes`."""
+    value = 1.0
+    if j == 1:
+        value = math.sqrt(whole)
+    elif j >= 2:
+        value = whole
+        if j >= 6:
+            value = whole * whole
+        if j >= 9:
+            value = value * value
+    return value if value < cut else cut
+
+
+@inlined
+def _score(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    floor: float,
+    likelihoods: FloatArray,
+    logs: FloatArray,
+) -> None:
+    """Write the likelihood of every row under every candidate, raised to the floor, to ``likelihoods``."""
+    n_shapes = cuts.shape[0]
+    for i in range(ratios.shape[0]):
+        for j in range(n_shapes):
+            value = _shape(ratios[i], j, cuts[j]) / normalisers[j]
+            likelihoods[i, j] = (1.0 - floor) * value + floor
+        for k in range(slot_ratios.shape[0]):
+            value = 0.0
+            for j in range(n_shapes):
+                if slot_shapes[k, j] > 0.0:
+                    value += slot_shapes[k, j] * _shape(slot_ratios[k, i], j, cuts[j])
+            likelihoods[i, n_shapes + k] = (1.0 - floor) * value + floor
+
+
+# --- filters ------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def _switch(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    posterior: FloatArray,
+    rate: float,
+    logs: FloatArray,
+    new_posterior: FloatArray,
+) -> float:
+    """Update one switching filter; return the log likelihood of the batch under its prediction."""
+    gain = 0.0
+    for i in range(likelihoods.shape[0]):
+        total = 0.0
+        for c in range(prior.shape[0]):
+            total += posterior[c] * likelihoods[i, c]
+        gain += math.log(total)
+    for c in range(prior.shape[0]):
+        log = -math.inf
+        if posterior[c] > 0.0:
+            log = math.log(posterior[c])
+            for i in range(likelihoods.shape[0]):
+                log += math.log(likelihoods[i, c])
+        new_posterior[c] = log
+    _normalise(new_posterior)
+    for c in range(prior.shape[0]):
+        new_posterior[c] = (1.0 - rate) * new_posterior[c] + rate * prior[c]
+    return gain
+
+
+@inlined
+def _decay(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    counts: FloatArray,
+    decay: float,
+    prior_count: float,
+    shares: FloatArray,
+    new_counts: FloatArray,
+) -> float:
+    """Update one filter of decayed responsibilities; return the log likelihood of the batch under its prediction."""
+    total = prior_count
+    for c in range(prior.shape[0]):
+        total += counts[c]
+    for c in range(prior.shape[0]):
+        shares[c] = (counts[c] + prior_count * prior[c]) / total
+        new_counts[c] = decay * counts[c]
+    gain = 0.0
+    for i in range(likelihoods.shape[0]):
+        mixed = 0.0
+        for c in range(prior.shape[0]):
+            mixed += shares[c] * likelihoods[i, c]
+        gain += math.log(mixed)
+        for c in range(prior.shape[0]):
+            new_counts[c] += shares[c] * likelihoods[i, c] / mixed
+    return gain
+
+
+@inlined
+def _normalise(logs: FloatArray) -> None:
+    """Replace logarithms by their exponentials, scaled to sum 1."""
+    largest = -math.inf
+    for c in range(logs.shape[0]):
+        largest = logs[c] if logs[c] > largest else largest
+    total = 0.0
+    for c in range(logs.shape[0]):
+        logs[c] = math.exp(logs[c] - largest)
+        total += logs[c]
+    for c in range(logs.shape[0]):
+        logs[c] /= total
