@@ -208,7 +208,8 @@ def check(rules: RoundRules, fit: Fit, veto: Veto, weights: FloatArray, this_rou
     return fit, replace(next_veto(rules.guard, *excess, this_round, fit.n_refits), shrinkage=shrinkage, weights=weights)
 
 
-SHR = True
+import os
+SHR = os.environ.get("ACC_SHR", "1") == "1"
 
 def shrink(weights, base, n0):
     ess = effective_sample_size(weights)

@@ -230,7 +230,7 @@ class OnlineDensityRatio(LinearRatio):
     @property
     def share_in_use(self) -> float:
         """Share of the pool on other candidates than the ratio 1; 1 without a pool."""
-        return 1.0 if self.pool_ is None else 1.0 - float(self.pool_.filters.proportions[0])
+        return 1.0 if self.pool_ is None else 1.0 - float(self.pool_.proportions[0])
 
     @property
     def reference_ratio_(self) -> FloatArray:

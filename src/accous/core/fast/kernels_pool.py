@@ -12,12 +12,12 @@ from accous.core.fast.compiled import IN1, IN2, OUT1, OUT2, inlined, inlined_sum
 __all__ = ["filter_batch", "mix_shapes", "pool_reference"]
 
 _SMALLEST = 1e-300
-_FILTERS = (IN1, IN2, IN2)
+_FILTERS = (IN1, IN2, IN2, IN1)
 _NEW_FILTERS = (OUT1, OUT2, OUT2, OUT1)
 _RATES = (IN1, IN1, float64, float64, float64)
 
 
-@kernel(types.void, IN1, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
+@kernel(float64, IN1, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
 def filter_batch(
     ratios: FloatArray,
     slot_ratios: FloatArray,
@@ -28,6 +28,7 @@ def filter_batch(
     weights: FloatArray,
     posteriors: FloatArray,
     counts: FloatArray,
+    before: FloatArray,
     switching: FloatArray,
     decays: FloatArray,
     floor: float,
@@ -39,7 +40,7 @@ def filter_batch(
     new_posteriors: FloatArray,
     new_counts: FloatArray,
     proportions: FloatArray,
-) -> None:
+) -> float:
     """Update all filters by the likelihoods of a batch's rows, and mix their predictions for the next round.
 
     Parameters
@@ -53,7 +54,7 @@ def filter_batch(
     slot_shapes : array of shape (n_slots, n_shapes)
         What each slot multiplies the shapes of its ratio by.
     prior : array of shape (n_candidates,)
-    weights, posteriors, counts : arrays
+    weights, posteriors, counts, before : arrays
         The filters before the batch: see `accous.core.pool.filters.Filters`.
     switching, decays : arrays
         Rate of each filter of either kind.
@@ -65,8 +66,19 @@ def filter_batch(
         Workspace.
     new_weights, new_posteriors, new_counts, proportions : arrays
         The filters after the batch, and the proportions of the candidates for the next round.
+
+    Returns
+    -------
+    float
+        Mean log likelihood of the rows under the proportions before the batch.
     """
     _score(ratios, slot_ratios, cuts, normalisers, slot_shapes, floor, likelihoods, room)
+    surprise = 0.0
+    for i in range(likelihoods.shape[0]):
+        total = 0.0
+        for c in range(prior.shape[0]):
+            total += before[c] * likelihoods[i, c]
+        surprise += math.log(total)
     n_switching = switching.shape[0]
     for f in range(n_switching):
         gain = _switch(likelihoods, prior, posteriors[f], switching[f], room, new_posteriors[f])
@@ -90,6 +102,7 @@ def filter_batch(
         total += prior_count
         for c in range(proportions.shape[0]):
             proportions[c] += new_weights[n_switching + f] * (new_counts[f, c] + prior_count * prior[c]) / total
+    return surprise / likelihoods.shape[0]
 
 
 @kernel(types.void, IN1, IN1, IN1, IN2, OUT1, OUT1)

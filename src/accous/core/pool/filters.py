@@ -25,8 +25,9 @@ from accous.core.pool.shapes import N_SHAPES
 
 __all__ = ["DECAYS", "FILTER_SHARE", "FLOOR", "PRIOR_COUNT", "SWITCHING", "Filters", "prior_of", "start_filters"]
 
-SWITCHING = np.array((1 / 32, 1 / 128, 1 / 512))
-DECAYS = 0.5 ** (1.0 / np.array((16.0, 64.0)))
+import os
+SWITCHING = 1.0 / np.array(eval(os.environ.get("ACC_SW", "(32.0, 128.0, 512.0)")))
+DECAYS = 0.5 ** (1.0 / np.array(eval(os.environ.get("ACC_HL", "(16.0, 64.0)"))))
 FLOOR = 0.01
 FILTER_SHARE = 0.005
 PRIOR_COUNT = 1.0

@@ -75,6 +75,7 @@ class Look:
     ratios: FloatArray
     proportions: FloatArray
     before: FloatArray
+    log_likelihood: float = 0.0
 
 
 def start_slots(n_slots: int, n_columns: int) -> Slots:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from typing import NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray
@@ -65,10 +66,31 @@ class PoolState:
     normalisers: FloatArray
     prior: FloatArray
     filters: Filters
+    cautious: Filters
+    excess: float
     slots: Slots
     look: Look
     slot_ratios: FloatArray = field(compare=False, repr=False)
     reference_ratios: FloatArray = field(compare=False, repr=False)
+
+    @property
+    def hold(self) -> float:
+        return min(max((self.excess - LOW) / (HIGH - LOW), 0.0), 1.0)
+
+    @property
+    def proportions(self) -> FloatArray:
+        return self.filters.proportions + self.hold * (self.cautious.proportions - self.filters.proportions)
+
+import os
+LOW, HIGH = eval(os.environ.get("ACC_HOLD", "0.6,1.2"))
+CAUTIOUS_PRIOR = np.zeros(N_SHAPES + 64)
+CAUTIOUS_PRIOR[:3] = 0.5, 0.25, 0.25
+CAUTIOUS_PRIOR.setflags(write=False)
+
+class Judgement(NamedTuple):
+    filters: Filters
+    cautious: Filters
+    log_likelihood: float
 
 
 class RatioPool:
@@ -102,13 +124,15 @@ class RatioPool:
             normalisers=np.ones(N_SHAPES),
             prior=prior,
             filters=start_filters(prior),
+            cautious=start_filters(CAUTIOUS_PRIOR[: len(prior)]),
+            excess=0.0,
             slots=slots,
             look=start_look(n_columns, n_rows, len(prior)),
             slot_ratios=np.zeros((self._n_slots, n_rows)),
             reference_ratios=np.ones(n_rows),
         )
 
-    def judge(self, state: PoolState, batch: FloatArray) -> Filters:
+    def judge(self, state: PoolState, batch: FloatArray) -> Judgement:
         """Return the filters after a batch, which the estimator has not learned from yet.
 
         Parameters
@@ -117,13 +141,18 @@ class RatioPool:
         batch : array of shape (n_batch, d)
             Features of the batch.
         """
-        filters, prior = state.filters, state.prior
-        n_rows, n_candidates = len(batch), len(prior)
+        ratios = self._reference.batch_ratios(state.coef, batch, UNCUT)
+        slot_ratios = self._slot_ratios(state, batch)
+        filters, log_likelihood = self._filter(state, state.filters, state.prior, ratios, slot_ratios)
+        cautious, _ = self._filter(state, state.cautious, CAUTIOUS_PRIOR[: len(state.prior)], ratios, slot_ratios)
+        return Judgement(filters, cautious, log_likelihood)
+
+    def _filter(self, state, filters, prior, ratios, slot_ratios):
         new = np.empty_like(filters.weights), np.empty_like(filters.posteriors), np.empty_like(filters.counts)
-        proportions = np.empty(n_candidates)
-        filter_batch(
-            self._reference.batch_ratios(state.coef, batch, UNCUT),
-            self._slot_ratios(state, batch),
+        proportions = np.empty(len(prior))
+        log_likelihood = filter_batch(
+            ratios,
+            slot_ratios,
             self._cuts,
             state.normalisers,
             state.slots.factors,
@@ -131,40 +160,48 @@ class RatioPool:
             filters.weights,
             filters.posteriors,
             filters.counts,
+            filters.proportions,
             SWITCHING,
             DECAYS,
             FLOOR,
             FILTER_SHARE,
             PRIOR_COUNT,
-            np.empty((n_rows, n_candidates)),
-            np.empty(n_candidates),
+            np.empty((len(ratios), len(prior))),
+            np.empty(len(prior)),
             *new,
             proportions,
         )
-        return Filters(*new, proportions)
+        return Filters(*new, proportions), log_likelihood
 
-    def settle(self, state: PoolState, filters: Filters, coef: FloatArray, ratios: FloatArray) -> PoolState:
+    def settle(self, state: PoolState, judgement: Judgement, coef: FloatArray, ratios: FloatArray) -> PoolState:
         """Return the state after a round, once the estimator has learned from the batch.
 
         Parameters
         ----------
         state : PoolState
             Before the round.
-        filters : Filters
+        judgement : Judgement
             What ``judge`` returned for the batch.
         coef : array of shape (d,)
             The estimator's theta after the round.
         ratios : array of shape (n_reference,)
             Its ratios of the reference, at most ``UNCUT``.
         """
+        filters, cautious, log_likelihood = judgement
         normalisers, pooled = np.empty(N_SHAPES), np.empty(len(ratios))
         pool_reference(ratios, self._cuts, filters.proportions, state.slot_ratios, normalisers, pooled)
+        in_use = pooled
+        if state.hold > 0.0:
+            held = np.empty(len(ratios))
+            pool_reference(ratios, self._cuts, cautious.proportions, state.slot_ratios, normalisers, held)
+            in_use = pooled + state.hold * (held - pooled)
         look = state.look
         look = Look(
             coefs=look.coefs + coef,
             ratios=look.ratios + pooled,
             proportions=look.proportions + filters.proportions,
             before=look.before,
+            log_likelihood=look.log_likelihood + log_likelihood,
         )
         after = PoolState(
             n_rounds=state.n_rounds + 1,
@@ -172,16 +209,26 @@ class RatioPool:
             normalisers=normalisers,
             prior=state.prior,
             filters=filters,
+            cautious=cautious,
+            excess=state.excess,
             slots=state.slots,
             look=look,
             slot_ratios=state.slot_ratios,
-            reference_ratios=pooled,
+            reference_ratios=in_use,
         )
-        return after if after.n_rounds % ROUNDS_PER_LOOK or not self._n_slots else self._remember(after)
+        if after.n_rounds % ROUNDS_PER_LOOK:
+            return after
+        mean = look.ratios / ROUNDS_PER_LOOK
+        divergence = float((mean * np.log(np.maximum(mean, 1e-12))).mean())
+        new = look.log_likelihood / ROUNDS_PER_LOOK - divergence
+        after = replace(after, excess=0.5 * (after.excess + new))
+        return self._remember(after)
 
     def _remember(self, state: PoolState) -> PoolState:
         """Remember the ratio of the last look if it has settled."""
         look, slots = state.look, state.slots
+        if not self._n_slots:
+            return replace(state, look=start_look(len(look.coefs), len(look.ratios), len(look.proportions)))
         slots = replace(slots, use=decayed_use(slots, look.proportions, ROUNDS_PER_LOOK))
         coef = look.coefs / ROUNDS_PER_LOOK
         shares = look.proportions[:N_SHAPES] / look.proportions[:N_SHAPES].sum()
@@ -204,7 +251,7 @@ class RatioPool:
     def ratios(self, state: PoolState, features: FloatArray) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
         ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
-        proportions = state.filters.proportions
+        proportions = state.proportions
         pooled = shape_values(ratios, self._cuts) @ (proportions[:N_SHAPES] / state.normalisers)
         factors = state.slots.factors
         for k, ratios in enumerate(self._slot_ratios(state, features)):
