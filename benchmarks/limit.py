@@ -3,6 +3,9 @@
 ``python -m benchmarks.limit --seeds 0-4 --rounds 10000 --batch-size 1`` prints the mean exact risk of each method under
 each shift, with both shares. The oracle knows alpha of every round; the limit knows the densities of both parts and
 infers alpha from past rows (`accous_bench.limit`).
+
+Every seventh round is scored. Squ and Sin repeat after a multiple of the square root of the number of rounds: choose a
+number with no factor in common with it, so that the scored rounds are spread over the whole wave.
 """
 
 from __future__ import annotations
@@ -120,7 +123,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=seed_numbers, default="0-4", help="first and last seed (default 0-4)")
     parser.add_argument("--rounds", type=int, default=10_000, help="rounds of each stream (default 10000)")
     parser.add_argument("--batch-size", type=int, default=1, help="rows in each batch (default 1)")
-    parser.add_argument("--score-every", type=int, default=1, help="rounds between two scorings (default 1)")
+    parser.add_argument("--score-every", type=int, default=7, help="rounds between two scorings (default 7)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     given = parser.parse_args()
     risks = measure(

@@ -162,7 +162,7 @@ class Limit(Oracle):
         return self
 
     def adapt(self, X: Any) -> None:
-        """Learn from a batch and refit for the next round."""
+        """Learn from a batch; the weights are for the next round."""
         stream = self._known_stream()
         # Densities divided by that of the reference.
         self.filter_.learn(stream.true_ratio(X, alpha=0.0), stream.true_ratio(X, alpha=1.0))

@@ -107,11 +107,13 @@ def test_beliefs_and_weights_stay_distributions_and_swapped_parts_mirror_them(ro
     assert mirrored.mean == pytest.approx(1.0 - tracker.mean, abs=1e-9)
 
 
-def test_rows_that_no_jumpless_kernel_expected_leave_everything_finite() -> None:
+def test_many_rows_that_no_jumpless_kernel_expected_leave_everything_finite() -> None:
     tracker = AlphaFilter()
-    certain, excluded = np.full(400, 1.0), np.full(400, 0.0)
+    certain, excluded = np.full(400, 1e-3), np.full(400, 0.0)  # their product is below the smallest number
     for _ in range(5):
         tracker.learn(excluded, certain)
+    assert tracker.mean > 0.9
+    assert tracker.probabilities.min() > 0.0  # otherwise, no later rows could change the mind of a jumpless kernel
     tracker.learn(certain, excluded)
     assert np.isfinite(tracker.probabilities).all()
     assert np.isfinite(tracker.weights).all()
