@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.datasets import ImagePool
 from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
+from accous_bench.contenders import Contender
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
+from benchmarks.limit import measure, seed_numbers, shares, streams
+from benchmarks.limit import play as play_method
 from benchmarks.problems import SHIFTS, TABLES, TableProblem
 from benchmarks.refits import run_policy
 from benchmarks.trust_cost import PlainRounds
@@ -21,6 +24,13 @@ from benchmarks.wide_metrics import embedded_pools, make_pools, make_stream, mea
 from benchmarks.wide_rows import MAPS
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
 from tests.classifiers import drifting_batches, labelled_rows, play
+
+
+class NoWeights(AdaptiveClassifier):
+    """A classifier that never adapts, written without the registry."""
+
+    def __init__(self) -> None:
+        super().__init__(ratio=NoShift(), standardize=False, fallback="none")
 
 
 def resolved(estimator: OnlineDensityRatio) -> list[float]:
@@ -206,3 +216,30 @@ def test_the_shortened_rows_that_are_measured_are_those_of_the_default() -> None
     (rows, _), _ = make_pools(300)
     shortened, default = (OnlineDensityRatio(each).fit(rows[:50]) for each in (MAPS["shortened"], "auto"))
     np.testing.assert_allclose(shortened.reference_features_, default.reference_features_, rtol=1e-9, atol=1e-12)
+
+
+def test_shares_of_the_limit_and_the_oracle_come_from_exact_risks() -> None:
+    (stream,) = streams("Squ", [3], n_rounds=40, batch_size=2)
+    assert (stream.random_state, stream.n_rounds, stream.batch_size) == (3, 40, 2)
+    model = NoWeights().fit(*stream.reference())
+    expected = [stream.risk(model.estimator_, alpha) for alpha in stream.alphas]
+    np.testing.assert_allclose(play_method("FIX", stream), expected, rtol=1e-9)
+    np.testing.assert_allclose(play_method("FIX", stream, score_every=5), expected[4::5], rtol=1e-9)
+
+
+def test_a_method_is_measured_against_both_bounds() -> None:
+    mine = Contender("mine", lambda _: NoWeights())
+    methods = ["FIX", mine, "limit", "oracle"]
+    risks = measure(methods, ["Squ"], [0, 1], n_rounds=200, batch_size=5, n_jobs=1)["Squ"]
+    means = [play_method("limit", stream).mean() for stream in streams("Squ", [0, 1], 200, 5)]
+    assert risks["limit"] == pytest.approx(np.mean(means), rel=1e-12)
+    found = shares(risks)
+    assert found["mine"].of_oracle == pytest.approx(0.0, abs=1e-6)
+    assert found["limit"].of_limit == found["oracle"].of_oracle == 1.0
+    assert 0.5 < found["limit"].of_oracle < 1.0 < found["oracle"].of_limit
+    assert found["limit"].of_oracle * found["oracle"].of_limit == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("300-301", [300, 301])])
+def test_seeds_are_read_as_a_range(text: str, seeds: list[int]) -> None:
+    assert seed_numbers(text) == seeds

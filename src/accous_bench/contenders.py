@@ -1,4 +1,4 @@
-"""The contenders by name: the paper's eight, two variants of Accous, the oracle, and those that users register.
+"""The contenders by name: the paper's eight, two variants of Accous, two bounds, and those that users register.
 
 A factory makes a contender. It learns from ``fit(X, y)`` and ``adapt(X_batch)``, and predicts with ``predict(X)``.
 
@@ -32,9 +32,11 @@ from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.ratio.single import SingleLearnerRatio
 from accous.ratio.ulsif import ULSIF
+from accous_bench.limit import Limit
 from accous_bench.oracle import Oracle
 
 __all__ = [
+    "LIMIT",
     "ORACLE",
     "PAPER_CONTENDERS",
     "Contender",
@@ -61,6 +63,9 @@ class Contender:
     is_told_ratio : bool, default=False
         Whether ``adapt_to`` passes it the true ratio of the reference rows instead of the batch. Such an entry is a
         bound, not a real contender.
+    knows_parts : bool, default=False
+        Whether ``know_parts`` passes it the stream before ``fit``, for the densities of the two parts. This is a bound
+        too.
     needs_module : str or None, default=None
         A module of the extra ``deep`` that it needs to run.
     """
@@ -69,6 +74,7 @@ class Contender:
     make: Callable[[Any], Any]
     learns_first: bool = False
     is_told_ratio: bool = False
+    knows_parts: bool = False
     needs_module: str | None = None
 
     def __call__(self, random_state: Any = 0) -> Any:
@@ -110,13 +116,14 @@ _CONTENDERS = {
     )
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
-ORACLE = "oracle"
+LIMIT, ORACLE = "limit", "oracle"
 _CONTENDERS |= {
     contender.name: contender
     for contender in (
         # The method as published, without the fallback; and with the fallback, but learning from the batch first.
         Contender("Accous (paper)", _weighted_by(OnlineDensityRatio), learns_first=False),
         Contender("Accous (batch first)", _weighted_by(OnlineDensityRatio, "auto"), learns_first=True),
+        Contender(LIMIT, lambda _: Limit(), learns_first=False, knows_parts=True),
         Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True),
     )
 }
@@ -124,7 +131,7 @@ _BUILT_IN = tuple(_CONTENDERS)
 
 
 def contender_names() -> tuple[str, ...]:
-    """Return all names: first the paper's in its order, then variants and the oracle, then registered ones."""
+    """Return all names: first the paper's in its order, then variants and the two bounds, then registered ones."""
     return tuple(_CONTENDERS)
 
 

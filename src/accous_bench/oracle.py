@@ -16,6 +16,8 @@ __all__ = ["Oracle"]
 class Oracle:
     """The built-in regression on the reference, weighted with the ratios that ``adapt_to`` receives.
 
+    It is fitted when somebody asks for it: rounds that are not scored cost no fit.
+
     Parameters
     ----------
     C : float, default=1.0
@@ -34,7 +36,9 @@ class Oracle:
     """
 
     erm_: LogisticErm
-    estimator_: LinearPredictor
+    weights_: NDArray[np.float64]
+    _fitted: LinearPredictor | None
+    _is_fitted_to_weights: bool
 
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
@@ -46,14 +50,23 @@ class Oracle:
         """Fit on the unweighted reference."""
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.erm_ = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, self.classes_, self.C)
-        self._weigh(np.ones(len(labels)), None)
+        self.weights_ = np.ones(len(labels))
+        self._fitted, self._is_fitted_to_weights = None, False
         return self
 
     def adapt_to(self, ratio: NDArray[np.float64]) -> None:
-        """Refit with these ratios of the reference rows as weights."""
+        """Take these ratios of the reference rows as weights."""
         weights = ratio / ratio.mean()
         if not np.array_equal(weights, self.weights_):
-            self._weigh(weights, self.estimator_)
+            self.weights_, self._is_fitted_to_weights = weights, False
+
+    @property
+    def estimator_(self) -> LinearPredictor:
+        """The regression with the current weights."""
+        if self._fitted is None or not self._is_fitted_to_weights:
+            self._fitted = self.erm_.fit(self.weights_, self._fitted)
+            self._is_fitted_to_weights = True
+        return self._fitted
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most probable class of each row."""
@@ -63,7 +76,3 @@ class Oracle:
     def effective_sample_size_(self) -> float:
         """Effective number of rows under the true ratio."""
         return effective_sample_size(self.weights_)
-
-    def _weigh(self, weights: NDArray[np.float64], start: LinearPredictor | None) -> None:
-        self.weights_ = weights
-        self.estimator_ = self.erm_.fit(weights, start)

@@ -23,7 +23,7 @@ from accous_bench.problem import Problem, Setting, Stream
 from accous_bench.provenance import commit, machine, versions
 from accous_bench.scores import RoundScores, expected_excess_loss
 
-__all__ = ["Measures", "Run", "play"]
+__all__ = ["Measures", "Run", "fit_on", "play", "rounds"]
 
 FORMAT = 1
 N_FRESH_ROWS = 2000
@@ -148,9 +148,9 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
     scorer = _Scorer(stream, run.measures)
-    model.fit(X, y)
+    fit_on(stream, run.contender, model)
     started = time.perf_counter()
-    for batch in _rounds(run.contender, model, stream):
+    for batch in rounds(run.contender, model, stream):
         scores.add_errors(batch.round, np.asarray(model.predict(batch.X)) != batch.y)
         if batch.round % run.measures.score_every == 0:
             scorer.score(model, batch, scores)
@@ -170,7 +170,14 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     }
 
 
-def _rounds(contender: Contender, model: Any, stream: Any) -> Iterator[Any]:
+def fit_on(stream: Any, contender: Contender, model: Any) -> None:
+    """Fit the contender's model on the reference of the stream, after telling it what this contender may know."""
+    if contender.knows_parts:
+        model.know_parts(stream)
+    model.fit(*stream.reference())
+
+
+def rounds(contender: Contender, model: Any, stream: Any) -> Iterator[Any]:
     """Yield each batch when it is time to predict it.
 
     The theory of the online methods fixes the model of a round before its batch arrives, so they learn from the batch

@@ -19,6 +19,7 @@ from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, MovingGaussianStream
 from accous_bench import problems
 from accous_bench.contenders import Contender, get_contender
+from accous_bench.oracle import Oracle
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.run import Measures, Run, play
 from accous_bench.scores import RoundScores, expected_excess_loss
@@ -130,6 +131,27 @@ def test_the_oracle_gets_the_true_ratio_and_does_better() -> None:
     oracle, fixed = (play(make_run(name, n_rounds=60, options={"n_reference": 2000})) for name in ("oracle", "FIX"))
     assert oracle["risk"] < fixed["risk"] - 0.01
     assert oracle["ratio_error"] is None
+
+
+def test_the_oracle_is_fitted_only_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = GaussianStream(SHIFTS["Sin"], n_features=3, n_reference=80, n_rounds=40, random_state=1)
+    eager, lazy = Oracle().fit(*stream.reference()), Oracle().fit(*stream.reference())
+    n_fits, fit = 0, lazy.erm_.fit
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal n_fits
+        n_fits += 1
+        return fit(*arguments)
+
+    monkeypatch.setattr(lazy.erm_, "fit", counted)
+    for batch in stream:
+        for oracle in (eager, lazy):
+            oracle.adapt_to(stream.reference_ratio(batch.alpha))
+        coefs = eager.estimator_.coefs
+        if batch.round % 10 == 0:
+            np.testing.assert_allclose(lazy.estimator_.coefs, coefs, atol=1e-3)
+            assert lazy.estimator_ is lazy.estimator_
+    assert n_fits == 4
 
 
 @needs_data

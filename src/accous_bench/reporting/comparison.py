@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
+from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Panel
 from accous_bench.reporting.significance import PairedTest, holm, paired_test
 
 __all__ = ["LEVEL", "TIE", "AgainstOurs", "Gap", "Tally", "against_ours", "best_contenders", "gap_closed", "tally"]
@@ -38,13 +38,14 @@ class Gap(NamedTuple):
 
 
 def best_contenders(cell: Cell) -> list[str]:
-    """Return the contenders with the lowest error, without the oracle; ties to two decimals of a per cent all count.
+    """Return the contenders with the lowest error; ties to two decimals of a per cent all count.
 
-    Only contenders that ran on all of the cell's streams take part, with their means over these streams.
+    The limit and the oracle do not count, and neither do contenders that did not run on all of the cell's streams.
+    Means are over these streams.
     """
     means = {}
     for name, entry in cell.entries.items():
-        errors = entry.values("error", cell.seeds) if name != ORACLE and cell.is_complete(name) else []
+        errors = entry.values("error", cell.seeds) if name not in TOLD and cell.is_complete(name) else []
         if errors and len(errors) == len(cell.seeds):
             means[name] = round(100.0 * fmean(errors), 2)
     return [name for name, mean in means.items() if mean == min(means.values())]

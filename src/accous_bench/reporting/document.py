@@ -21,7 +21,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table; the bounds (unweighted and oracle) are set off from the contenders."""
+    """A row of a table; the bounds (unweighted, limit and oracle) are set off from the contenders."""
 
     cells: list[Text]
     is_bound: bool = False

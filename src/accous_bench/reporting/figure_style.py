@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED
+from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, UNWEIGHTED
 
 __all__ = ["Drawing", "drawing", "line_style", "marker_style", "new_figure", "tidy"]
 
@@ -22,6 +22,7 @@ _LINES: dict[str, dict[str, Any]] = {
     "Accous (batch first)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
     "OLRE": {"color": _ORANGE, "linewidth": 1.4, "linestyle": (0, (4, 1, 1, 1)), "zorder": 6},
     UNWEIGHTED: {"color": _RED, "linewidth": 1.5, "linestyle": (0, (1, 1)), "zorder": 4},
+    LIMIT: {"color": "#444444", "linewidth": 1.2, "linestyle": (0, (1, 2)), "zorder": 7},
     ORACLE: {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 7},
     "DANN": {"color": _PINK, "linewidth": 1.0, "linestyle": "-"},
     "KMM": {"color": _GREEN, "linewidth": 1.0, "linestyle": "-"},
@@ -41,6 +42,7 @@ _MARKERS = {
     "uLSIF": "8",
     "LR": "X",
     UNWEIGHTED: "P",
+    LIMIT: "D",
     ORACLE: "*",
 }
 _SETTINGS: Any = {

@@ -9,7 +9,7 @@ from statistics import fmean, median, mode
 import numpy as np
 from scipy import stats
 
-from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Panel
+from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Panel
 from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.paper import is_papers_length, paper_result
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
@@ -149,7 +149,7 @@ def _hurt(panel: Panel) -> str:
     """Return the contenders that do worse than without weighting, grouped by shifts."""
     worse: dict[str, list[str]] = {}
     for name in panel.contenders:
-        if name not in (UNWEIGHTED, ORACLE, OURS):
+        if name not in (UNWEIGHTED, OURS, *TOLD):
             pairs = _differences(panel, name)
             shifts = [shift for shift, (fixed, other) in pairs.items() if other - fixed > TIE]
             worse.setdefault(_under(shifts, panel), []).append(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous_bench.reporting.cells import OURS, Panel, in_order, make_panels, split_regret
+from accous_bench.reporting.cells import LIMIT, OURS, Panel, in_order, make_panels, split_regret
 from accous_bench.reporting.comparison import tally
 from accous_bench.reporting.document import Block, Bullets, Heading, Paragraph, Picture
 from accous_bench.reporting.figures import Figures, draw_figures
@@ -28,6 +28,10 @@ _LEGEND = (
     "neither do contenders that did not run on all of the table's seeds and rounds. FIX (never weighted) and the "
     "oracle (weighted by the true ratio) are the bounds between which weighting can help. All contenders get the same "
     "seeds and streams."
+)
+_LEGEND_OF_LIMIT = (
+    " The limit does not count either: it knows the densities of both parts and infers only their weights from past "
+    "rows."
 )
 
 
@@ -195,7 +199,8 @@ def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
     if findings:
         yield Bullets(findings)
     order = f" {listed(in_order(learning_first))} learn from a batch before they predict it, the others after."
-    yield Paragraph(_LEGEND + (order if learning_first else ""))
+    has_limit = any(LIMIT in panel.contenders for panel in panels)
+    yield Paragraph(_LEGEND + (_LEGEND_OF_LIMIT if has_limit else "") + (order if learning_first else ""))
     by_error, by_risk = tally(panels), tally(panels, "risk")
     if not by_error:
         yield Paragraph(f"No contender shares a stream with {OURS}, so nothing is compared.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Entry, Panel
+from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
 from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
 from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
@@ -73,7 +73,7 @@ def _error_row(panel: Panel, name: str, with_paper: Sequence[str], notes: Notes)
         if shift in with_paper:
             published = paper_result(panel.dataset, shift, panel.batch_size, name)
             cells.append(Text(DASH if published is None else f"{published.mean:.2f} ± {published.std:.2f}"))
-    return Row([*cells, Text(_milliseconds(panel, name))], is_bound=name in (UNWEIGHTED, ORACLE))
+    return Row([*cells, Text(_milliseconds(panel, name))], is_bound=name in (UNWEIGHTED, *TOLD))
 
 
 def _error_text(cell: Cell, name: str, notes: Notes) -> Text:
@@ -116,7 +116,7 @@ def gap_table(panel: Panel) -> Table | None:
     rows = []
     for name in panel.contenders:
         cells = [_gap_text(cell, name, notes) for cell in panel.cells.values()]
-        rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, ORACLE)))
+        rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, *TOLD)))
     rows.append(Row([Text("gap, points"), *(_width_text(gap, notes) for gap in widths)], is_bound=True))
     has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
     what = "Exact risk in %, of each round's model on the distribution of its round" if has_risk else "Error in %"

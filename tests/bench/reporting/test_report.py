@@ -213,6 +213,16 @@ def test_one_seed_has_neither_spread_nor_test(tmp_path: Path) -> None:
     assert "| LR | 35.00 | 36.21 ± 0.46 |" in text
 
 
+def test_the_limit_is_explained_where_it_takes_part(tmp_path: Path) -> None:
+    names = ("FIX", "LR", "Accous", "limit", "oracle")
+    sentence = "The limit does not count either"
+    with_limit, without = tmp_path / "with", tmp_path / "without"
+    for folder in (with_limit, without):
+        folder.mkdir()
+    assert sentence in report_on(with_limit, [make_row(name, 0) for name in names])
+    assert sentence not in report_on(without, [make_row(name, 0) for name in names if name != "limit"])
+
+
 def test_contenders_that_the_paper_does_not_know_have_a_dash(tmp_path: Path) -> None:
     text = report_on(tmp_path, [make_row(name, seed) for name in ("mine", "Accous") for seed in (0, 1)])
     assert re.search(r"\| mine \| 30.00 ± 0.00 \| – \|", text)
