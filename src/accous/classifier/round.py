@@ -167,7 +167,7 @@ def _fit_and_check(
     rules: RoundRules, before: AdaptationState, this_round: int, ratio: Any, exponent: float, weights: FloatArray
 ) -> tuple[Fit, Veto]:
     """Refit if due, and compare with the fixed predictor if due."""
-    if rules.has_fallback and exponent == 0.0:
+    if rules.has_fallback and (exponent == 0.0 or before.ratio.is_pooled and weight_distance(weights, rules.base_weight) < SNAP):
         # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         return fixed, next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
@@ -186,9 +186,9 @@ def _fit_and_check(
 def check(rules: RoundRules, fit: Fit, veto: Veto, weights: FloatArray, this_round: int) -> tuple[Fit, Veto]:
     shrinkage = veto.shrinkage
     ess = effective_sample_size(weights)
-    if SHR and ess < 400 and weight_distance(weights, rules.base_weight) > 0.05 and rules.erm.has_small:
+    if SHR and ess < float(os.environ.get("ACC_ESS", "400")) and weight_distance(weights, rules.base_weight) > 0.05 and rules.erm.has_small:
         fits = []
-        for strength in (12.0, 48.0, 192.0):
+        for strength in STRENGTHS:
             if strength == veto.shrinkage:
                 f = fit
             else:
@@ -197,18 +197,40 @@ def check(rules: RoundRules, fit: Fit, veto: Veto, weights: FloatArray, this_rou
             p = rules.erm.cross_fitted_probabilities(f.weights, f.estimator)
             if p is None: break
             fits.append((strength, f, 1.0 - p[np.arange(len(p)), rules.labels]))
-        if len(fits) == 3:
+        if len(fits) == len(STRENGTHS):
+            RULE = os.environ.get("ACC_RULE", "R0")
             best = fits[0]
-            for other in fits[1:]:
-                d, se = _mean_and_error(other[2] - best[2], weights)
-                if d < -se:
-                    best = other
+            if RULE == "R0":
+                for other in fits[1:]:
+                    d, se = _mean_and_error(other[2] - best[2], weights)
+                    if d < -se:
+                        best = other
+            elif RULE[0] == "F":
+                z = float(RULE[1:])
+                if not hasattr(rules.fixed, "_pf"):
+                    pf = rules.erm.cross_fitted_probabilities(rules.base_weight, rules.fixed.estimator)
+                    rules.fixed._pf = 1.0 - pf[np.arange(len(pf)), rules.labels]
+                means = [_mean_and_error(f[2], weights)[0] for f in fits]
+                best = fits[int(np.argmin(means))]
+                d, se = _mean_and_error(best[2] - rules.fixed._pf, weights)
+                if not d < -z * se:
+                    best = fits[-1]
+            else:
+                means = [_mean_and_error(f[2], weights)[0] for f in fits]
+                best = fits[int(np.argmin(means))]
+                z = float(RULE[1:])
+                for other in fits:
+                    d, se = _mean_and_error(other[2] - best[2], weights)
+                    if d <= z * se and other[0] > best[0]:
+                        best = other
             shrinkage, fit = best[0], best[1]
     excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
     return fit, replace(next_veto(rules.guard, *excess, this_round, fit.n_refits), shrinkage=shrinkage, weights=weights)
 
 
 import os
+STRENGTHS = eval(os.environ.get("ACC_N0", "(12.0, 48.0, 192.0)"))
+SNAP = float(os.environ.get("ACC_SNAP", "0.06"))
 SHR = os.environ.get("ACC_SHR", "1") == "1"
 
 def shrink(weights, base, n0):
