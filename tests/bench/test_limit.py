@@ -109,9 +109,9 @@ def test_beliefs_and_weights_stay_distributions_and_swapped_parts_mirror_them(ro
 
 def test_many_rows_that_no_jumpless_kernel_expected_leave_everything_finite() -> None:
     tracker = AlphaFilter()
-    certain, excluded = np.full(400, 1e-3), np.full(400, 0.0)  # their product is below the smallest number
-    for _ in range(5):
-        tracker.learn(excluded, certain)
+    # So many rows leave one value of alpha only, and the product of their densities is below the smallest number.
+    certain, excluded = np.full(80_000, 1e-3), np.full(80_000, 0.0)
+    tracker.learn(excluded, certain)
     assert tracker.mean > 0.9
     assert tracker.probabilities.min() > 0.0  # otherwise, no later rows could change the mind of a jumpless kernel
     tracker.learn(certain, excluded)
