@@ -148,7 +148,6 @@ class LogisticErm:
         rows = X if self._scales is None else X / self._scales[:-1]
         self._problem: LogisticProblem = make_problem(rows, labels, len(classes), C)
         self._classes = classes
-        self.has_small = self._problem.has_small_hessian
         # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
         self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))

@@ -77,8 +77,6 @@ class Veto:
     standard_error: float
     n_rounds: int
     n_refits: int
-    shrinkage: float = 12.0
-    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

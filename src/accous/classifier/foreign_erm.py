@@ -24,7 +24,6 @@ class ForeignErm:
     """Any classifier, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
 
     refit_distance: ClassVar[float] = 0.16
-    has_small = False
     limits_blas: ClassVar[bool] = False
     # Two fits on half of the rows for every five fits on all rows.
     refits_between_checks: ClassVar[int] = 5

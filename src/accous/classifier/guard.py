@@ -15,8 +15,7 @@ CAUTIONS = ("high", "normal", "low")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
 LARGEST_LOSS = 0.002
 QUIET_DRIFT = 0.08
-import os
-VETO_STANDARD_ERRORS = float(os.environ.get("ACC_Z", "1.5"))
+VETO_STANDARD_ERRORS = 1.5
 GAIN_STANDARD_ERRORS = 2.0
 
 

@@ -41,12 +41,7 @@ def is_refit_due(
     return this_round - before.last_refit >= int(refit)
 
 
-def is_comparison_due(veto: Veto, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:
+def is_comparison_due(veto: Veto, erm: WeightedErm, this_round: int, n_refits: int) -> bool:
     """Whether to compare with the fixed predictor again: enough rounds and enough refits have passed."""
     has_refits = n_refits - veto.n_refits >= (erm.refits_between_checks if veto.n_rounds else 1)
-    if not has_refits:
-        return False
-    n = this_round - veto.n_rounds
-    if n >= erm.rounds_between_checks:
-        return True
-    return n >= erm.rounds_between_checks / 16 and (veto.weights is None or weight_distance(weights, veto.weights) > 0.2)
+    return has_refits and this_round - veto.n_rounds >= erm.rounds_between_checks

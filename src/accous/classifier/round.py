@@ -6,7 +6,7 @@ Every step is a pure function. `play_round` calls them in order and returns the 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,8 +24,7 @@ from accous.classifier.state import AdaptationState
 from accous.core.fast.kernels_weights import normalise_weights
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
-from accous.diagnostics.weights import effective_sample_size, temper, weight_distance
-from accous.diagnostics.risk import _mean_and_error
+from accous.diagnostics.weights import Tempering, temper
 
 __all__ = ["RoundRules", "play_round", "weigh"]
 
@@ -117,14 +116,11 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
     tempering = before.fallback.tempering
-    if ratio.is_pooled:
-        tempering = replace(tempering, exponent=ratio.share_in_use)
-    elif ratio.keeps_record:
+    if ratio.keeps_record:
         tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
     exponent = tempering.exponent
-    is_tempered = rules.has_fallback and not ratio.is_pooled
-    weights = weigh(rules, temper(ratios, exponent) if is_tempered else ratios, before.weights)
-    fit, veto = _fit_and_check(rules, before, this_round, ratio, exponent, weights)
+    weights = weigh(rules, temper(ratios, exponent) if rules.has_fallback else ratios, before.weights)
+    fit, veto = _fit_and_veto(rules, before, this_round, tempering, weights)
     watch = watch_round(
         before.watch,
         this_round=this_round,
@@ -163,76 +159,21 @@ def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArr
     return weights if normalise_weights(rules.base_weight, ratios, weights) else before
 
 
-def _fit_and_check(
-    rules: RoundRules, before: AdaptationState, this_round: int, ratio: Any, exponent: float, weights: FloatArray
+def _fit_and_veto(
+    rules: RoundRules, before: AdaptationState, this_round: int, tempering: Tempering, weights: FloatArray
 ) -> tuple[Fit, Veto]:
     """Refit if due, and compare with the fixed predictor if due."""
-    if rules.has_fallback and (exponent == 0.0 or before.ratio.is_pooled and weight_distance(weights, rules.base_weight) < SNAP):
+    if rules.has_fallback and tempering.exponent == 0.0:
         # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         return fixed, next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
+    if is_refit_due(rules.refit, rules.erm, before, weights, this_round):
+        fit = Fit(rules.erm.fit(weights, before.estimator), weights, before.n_refits + 1, this_round)
     veto = before.fallback.veto
-    shrunk = shrink(weights, rules.base_weight, veto.shrinkage) if rules.has_fallback else weights
-    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round):
-        fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
     has_record = rules.has_fallback and before.ratio.keeps_record
-    if has_record and is_comparison_due(veto, rules.erm, this_round, fit.n_refits, weights):
+    if has_record and is_comparison_due(veto, rules.erm, this_round, fit.n_refits):
         with one_blas_thread():
-            return check(rules, fit, veto, weights, this_round)
+            excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
+        veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
     return fit, veto
-
-
-def check(rules: RoundRules, fit: Fit, veto: Veto, weights: FloatArray, this_round: int) -> tuple[Fit, Veto]:
-    shrinkage = veto.shrinkage
-    ess = effective_sample_size(weights)
-    if SHR and ess < float(os.environ.get("ACC_ESS", "400")) and weight_distance(weights, rules.base_weight) > 0.05 and rules.erm.has_small:
-        fits = []
-        for strength in STRENGTHS:
-            if strength == veto.shrinkage:
-                f = fit
-            else:
-                shrunk = shrink(weights, rules.base_weight, strength)
-                f = Fit(rules.erm.fit(shrunk, fit.estimator), shrunk, fit.n_refits, this_round)
-            p = rules.erm.cross_fitted_probabilities(f.weights, f.estimator)
-            if p is None: break
-            fits.append((strength, f, 1.0 - p[np.arange(len(p)), rules.labels]))
-        if len(fits) == len(STRENGTHS):
-            RULE = os.environ.get("ACC_RULE", "R0")
-            best = fits[0]
-            if RULE == "R0":
-                for other in fits[1:]:
-                    d, se = _mean_and_error(other[2] - best[2], weights)
-                    if d < -se:
-                        best = other
-            elif RULE[0] == "F":
-                z = float(RULE[1:])
-                if not hasattr(rules.fixed, "_pf"):
-                    pf = rules.erm.cross_fitted_probabilities(rules.base_weight, rules.fixed.estimator)
-                    rules.fixed._pf = 1.0 - pf[np.arange(len(pf)), rules.labels]
-                means = [_mean_and_error(f[2], weights)[0] for f in fits]
-                best = fits[int(np.argmin(means))]
-                d, se = _mean_and_error(best[2] - rules.fixed._pf, weights)
-                if not d < -z * se:
-                    best = fits[-1]
-            else:
-                means = [_mean_and_error(f[2], weights)[0] for f in fits]
-                best = fits[int(np.argmin(means))]
-                z = float(RULE[1:])
-                for other in fits:
-                    d, se = _mean_and_error(other[2] - best[2], weights)
-                    if d <= z * se and other[0] > best[0]:
-                        best = other
-            shrinkage, fit = best[0], best[1]
-    excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
-    return fit, replace(next_veto(rules.guard, *excess, this_round, fit.n_refits), shrinkage=shrinkage, weights=weights)
-
-
-import os
-STRENGTHS = eval(os.environ.get("ACC_N0", "(12.0, 48.0, 192.0)"))
-SNAP = float(os.environ.get("ACC_SNAP", "0.06"))
-SHR = os.environ.get("ACC_SHR", "1") == "1"
-
-def shrink(weights, base, n0):
-    ess = effective_sample_size(weights)
-    return (ess * weights + n0 * base) / (ess + n0)

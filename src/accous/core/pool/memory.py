@@ -1,18 +1,23 @@
-"""Memory of regimes: settled ratios are remembered in slots and take part in the pool as candidates."""
+"""Memory of regimes: settled ratios are remembered in slots, and take part in the pool as candidates.
+
+Every 16 rounds the pool looks back at the mean theta and the mean pooled ratio of these rounds. If the ratio has
+settled and differs from the reference, it is averaged into the slot that holds the same regime already, or takes a free
+slot, or the slot that was used least. Distances are total variations over the reference.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.pool.shapes import N_SHAPES
 
 __all__ = ["ROUNDS_PER_LOOK", "Look", "Slots", "distance", "start_look", "start_slots"]
 
 ROUNDS_PER_LOOK = 16
+MOST_VISITS = 100
 _LARGEST_MOVE = 0.3
 _SMALLEST_SHAPE_SHARE = 0.05
 _NEAR_ONE = 0.1
@@ -20,41 +25,93 @@ _FAR_FROM_POOLED = 0.3
 _SAME_REGIME = 0.3
 _MOST_MERGED = 8
 _USE_DECAY = 0.999**ROUNDS_PER_LOOK
+_IN_FORCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """Remembered ratios.
+    """Remembered ratios: mixtures of the shapes of a log-linear ratio.
 
     Attributes
     ----------
     coefs : array of shape (n_slots, d)
         Theta of each.
     shares : array of shape (n_slots, n_shapes)
-        Mixture of the shapes of the ratio at that theta.
-    normalisers : array of shape (n_slots, n_shapes)
-        Means of these shapes over the reference.
+        Proportions of the shapes of the ratio at that theta.
+    factors : array of shape (n_slots, n_shapes)
+        The same, divided by the means of the shapes over the reference; zeros in a free slot.
     n_merged : array of shape (n_slots,)
         Number of looks averaged into each; 0 for a free slot.
     use : array of shape (n_slots,)
         Decayed share of the pool that each slot has had.
+    visits : array of shape (n_visits, 3)
+        Slot, first and last round of each time in which a regime was in force, the latest last.
     """
 
     coefs: FloatArray
     shares: FloatArray
-    normalisers: FloatArray
+    factors: FloatArray
     n_merged: IntArray
     use: FloatArray
+    visits: IntArray
 
     @property
-    def is_used(self) -> NDArray[np.bool_]:
+    def is_used(self) -> BoolArray:
         """Which slots hold a ratio."""
         return np.asarray(self.n_merged > 0)
 
-    @property
-    def factors(self) -> FloatArray:
-        """What each slot multiplies the shapes of its ratio by."""
-        return self.shares / self.normalisers
+    def find(self, ratios: FloatArray, settled: FloatArray) -> tuple[int, bool]:
+        """Return the slot for a settled ratio, and whether that slot holds the same regime already.
+
+        Parameters
+        ----------
+        ratios : array of shape (n_slots, n_reference)
+            Ratios of the slots.
+        settled : array of shape (n_reference,)
+        """
+        used = np.flatnonzero(self.is_used)
+        if len(used):
+            distances = 0.5 * np.abs(ratios[used] - settled).mean(axis=1)
+            nearest = int(np.argmin(distances))
+            if distances[nearest] <= _SAME_REGIME:
+                return int(used[nearest]), True
+        free = np.flatnonzero(~self.is_used)
+        return (int(free[0]) if len(free) else int(np.argmin(self.use))), False
+
+    def put(self, slot: int, coef: FloatArray, shares: FloatArray, *, is_same: bool) -> Slots:
+        """Return the slots with a settled ratio: averaged with what the slot holds, or in its place."""
+        coefs, all_shares, n_merged, use = (a.copy() for a in (self.coefs, self.shares, self.n_merged, self.use))
+        n_merged[slot] = n_merged[slot] + 1 if is_same else 1
+        gain = 1.0 / min(int(n_merged[slot]), _MOST_MERGED)
+        coefs[slot] += gain * (coef - coefs[slot])
+        all_shares[slot] += gain * (shares - all_shares[slot])
+        visits = self.visits
+        if not is_same:
+            use[slot] = 1.0
+            visits = visits[visits[:, 0] != slot]
+        return replace(self, coefs=coefs, shares=all_shares, n_merged=n_merged, use=use, visits=visits)
+
+    def with_factors(self, slot: int, means: FloatArray) -> Slots:
+        """Return the slots after the means of one slot's shapes over the reference were computed."""
+        factors = self.factors.copy()
+        factors[slot] = self.shares[slot] / means
+        return replace(self, factors=factors)
+
+    def after_look(self, proportions: FloatArray, put: int | None, this_round: int) -> Slots:
+        """Return the slots with their use and the visits brought up to date.
+
+        Parameters
+        ----------
+        proportions : array of shape (n_candidates,)
+            Means over the look.
+        put : int or None
+            The slot that the look's ratio went to.
+        this_round : int
+        """
+        of_slots = proportions[N_SHAPES:]
+        slot = put if put is not None else int(np.argmax(of_slots)) if (of_slots > _IN_FORCE).any() else None
+        visits = self.visits if slot is None else _visited(self.visits, slot, this_round)
+        return replace(self, use=_USE_DECAY * self.use + of_slots, visits=visits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +120,49 @@ class Look:
 
     Attributes
     ----------
-    coefs : array of shape (d,)
+    coef : array of shape (d,)
     ratios : array of shape (n_reference,)
         Of the pooled ratio.
     proportions : array of shape (n_candidates,)
+    log_likelihood : float
+        Of the batches under the pooled ratio before each round.
     before : array of shape (n_reference,)
         Mean pooled ratio of the look before.
     """
 
-    coefs: FloatArray
+    coef: FloatArray
     ratios: FloatArray
     proportions: FloatArray
+    log_likelihood: float
     before: FloatArray
-    log_likelihood: float = 0.0
+
+    def mean(self) -> Look:
+        """Return the means over a whole look."""
+        coef, ratios, proportions = (
+            each / ROUNDS_PER_LOOK for each in (self.coef, self.ratios, self.proportions)
+        )
+        mean = self.log_likelihood / ROUNDS_PER_LOOK
+        return Look(coef=coef, ratios=ratios, proportions=proportions, log_likelihood=mean, before=self.before)
+
+    def shape_shares(self) -> FloatArray:
+        """Return the proportions of the shapes among themselves."""
+        shares = self.proportions[:N_SHAPES]
+        return np.asarray(shares / shares.sum())
+
+    def is_worth_keeping(self, settled: FloatArray) -> bool:
+        """Whether these means show a regime that has settled, differs from the reference and is not only remembered.
+
+        Parameters
+        ----------
+        settled : array of shape (n_reference,)
+            The ratio that a slot would hold.
+        """
+        return (
+            distance(self.ratios, self.before) <= _LARGEST_MOVE
+            and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
+            and distance(settled, np.ones_like(settled)) > _NEAR_ONE
+            and distance(settled, self.ratios) <= _FAR_FROM_POOLED
+        )
 
 
 def start_slots(n_slots: int, n_columns: int) -> Slots:
@@ -83,61 +170,42 @@ def start_slots(n_slots: int, n_columns: int) -> Slots:
     return Slots(
         coefs=np.zeros((n_slots, n_columns)),
         shares=np.zeros((n_slots, N_SHAPES)),
-        normalisers=np.ones((n_slots, N_SHAPES)),
+        factors=np.zeros((n_slots, N_SHAPES)),
         n_merged=np.zeros(n_slots, dtype=np.int64),
         use=np.zeros(n_slots),
+        visits=np.zeros((0, 3), dtype=np.int64),
     )
 
 
-def start_look(n_columns: int, n_rows: int, n_candidates: int, before: FloatArray | None = None) -> Look:
-    """Return sums of nothing."""
-    before = np.ones(n_rows) if before is None else before
+def start_look(n_columns: int, n_candidates: int, before: FloatArray) -> Look:
+    """Return sums of nothing, after a look with this mean pooled ratio."""
     return Look(
-        coefs=np.zeros(n_columns), ratios=np.zeros(n_rows), proportions=np.zeros(n_candidates), before=before
+        coef=np.zeros(n_columns),
+        ratios=np.zeros(len(before)),
+        proportions=np.zeros(n_candidates),
+        log_likelihood=0.0,
+        before=before,
     )
 
 
 def distance(ratios: FloatArray, others: FloatArray) -> float:
-    """Return the total variation between two ratios with mean 1 over the same rows."""
+    """Return the total variation between two ratios with mean 1 over the same rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.core.pool.memory import distance
+    >>> distance(np.array([1.0, 1.0]), np.array([2.0, 0.0]))
+    0.5
+    """
     return float(0.5 * np.abs(ratios - others).mean())
 
 
-def find_slot(slots: Slots, slot_ratios: FloatArray, settled: FloatArray) -> tuple[int, bool]:
-    """Return the slot for a settled ratio, and whether it holds the same regime already."""
-    used = np.flatnonzero(slots.is_used)
-    if len(used):
-        distances = [distance(slot_ratios[k], settled) for k in used]
-        nearest = int(np.argmin(distances))
-        if distances[nearest] <= _SAME_REGIME:
-            return int(used[nearest]), True
-    free = np.flatnonzero(~slots.is_used)
-    return (int(free[0]) if len(free) else int(np.argmin(slots.use))), False
-
-
-def is_worth_keeping(look: Look, settled: FloatArray, n_rounds: int) -> bool:
-    """Whether a look shows a regime that has settled, differs from the reference, and is not only a memory."""
-    mean = look.ratios / n_rounds
-    shapes = look.proportions[1:N_SHAPES].sum() / n_rounds
-    return (
-        distance(mean, look.before) <= _LARGEST_MOVE
-        and shapes >= _SMALLEST_SHAPE_SHARE
-        and distance(settled, np.ones_like(settled)) > _NEAR_ONE
-        and distance(settled, mean) <= _FAR_FROM_POOLED
-    )
-
-
-def put(slots: Slots, k: int, coef: FloatArray, shares: FloatArray, *, is_same: bool) -> Slots:
-    """Return the slots with a settled ratio in slot k: averaged with what is there, or in its place."""
-    coefs, all_shares, n_merged, use = (a.copy() for a in (slots.coefs, slots.shares, slots.n_merged, slots.use))
-    n_merged[k] = n_merged[k] + 1 if is_same else 1
-    gain = 1.0 / min(int(n_merged[k]), _MOST_MERGED)
-    coefs[k] += gain * (coef - coefs[k])
-    all_shares[k] += gain * (shares - all_shares[k])
-    if not is_same:
-        use[k] = 1.0
-    return replace(slots, coefs=coefs, shares=all_shares, n_merged=n_merged, use=use)
-
-
-def decayed_use(slots: Slots, proportions: FloatArray, n_rounds: int) -> FloatArray:
-    """Return the use of the slots after a look with these sums of proportions."""
-    return np.asarray(_USE_DECAY * slots.use + proportions[N_SHAPES:] / n_rounds)
+def _visited(visits: IntArray, slot: int, this_round: int) -> IntArray:
+    """Return the visits with the last look added: it prolongs the latest visit, or begins another."""
+    visits = visits.copy()
+    if len(visits) and visits[-1, 0] == slot and visits[-1, 2] == this_round - ROUNDS_PER_LOOK:
+        visits[-1, 2] = this_round
+        return visits
+    first = this_round - ROUNDS_PER_LOOK + 1
+    return np.concatenate((visits, np.array([[slot, first, this_round]])))[-MOST_VISITS:]

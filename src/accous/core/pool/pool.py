@@ -6,38 +6,27 @@ proportions q, and
 
 .. math:: \hat r(x) = \sum_c q_c\, r_c(x)
 
-is a ratio with mean 1 itself.
+has mean 1 itself. Where the reference does not support this ratio (`accous.core.pool.support`), a second set of filters
+takes over, whose only candidates are 1, the square root of the estimate, and the estimate.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-
 from typing import NamedTuple
+
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_pool import filter_batch, mix_shapes, pool_reference
+from accous.core.fast.kernels_pool import pool_reference
 from accous.core.paper.losses import Loss
 from accous.core.paper.reference import Reference
-from accous.core.pool.filters import DECAYS, FILTER_SHARE, FLOOR, PRIOR_COUNT, SWITCHING, Filters, prior_of, start_filters
-from accous.core.pool.memory import (
-    ROUNDS_PER_LOOK,
-    Look,
-    Slots,
-    decayed_use,
-    find_slot,
-    is_worth_keeping,
-    put,
-    start_look,
-    start_slots,
-)
-from accous.core.pool.shapes import N_SHAPES, shape_cuts
+from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
+from accous.core.pool.memory import ROUNDS_PER_LOOK, Look, Slots, start_look, start_slots
+from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts, shape_values
+from accous.core.pool.support import excess_after, hold_for
 
-__all__ = ["UNCUT", "PoolState", "RatioPool"]
-
-UNCUT = 1e30
-"""The pool cuts ratios itself; it takes them up to this value."""
+__all__ = ["PoolState", "RatioPool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +38,13 @@ class PoolState:
     n_rounds : int
     coef : array of shape (d,)
         Theta whose shapes are candidates.
-    normalisers : array of shape (n_shapes,)
+    means : array of shape (n_shapes,)
         Means of these shapes over the reference.
     prior : array of shape (n_candidates,)
-    filters : Filters
+    filters, cautious : Filters
+        Over all candidates, and over the first three.
+    excess : float
+        How much better the pool explains the stream than the reference's rows can.
     slots : Slots
     look : Look
     slot_ratios : array of shape (n_slots, n_reference)
@@ -63,7 +55,7 @@ class PoolState:
 
     n_rounds: int
     coef: FloatArray
-    normalisers: FloatArray
+    means: FloatArray
     prior: FloatArray
     filters: Filters
     cautious: Filters
@@ -75,19 +67,21 @@ class PoolState:
 
     @property
     def hold(self) -> float:
-        return min(max((self.excess - LOW) / (HIGH - LOW), 0.0), 1.0)
+        """How far the pool is held back, between 0 and 1."""
+        return hold_for(self.excess)
 
     @property
     def proportions(self) -> FloatArray:
-        return self.filters.proportions + self.hold * (self.cautious.proportions - self.filters.proportions)
+        """Proportions of the candidates in use."""
+        hold = self.hold
+        if hold == 0.0:
+            return self.filters.proportions
+        return (1.0 - hold) * self.filters.proportions + hold * self.cautious.proportions
 
-import os
-LOW, HIGH = eval(os.environ.get("ACC_HOLD", "0.6,1.2"))
-CAUTIOUS_PRIOR = np.zeros(N_SHAPES + 64)
-CAUTIOUS_PRIOR[:3] = 0.5, 0.25, 0.25
-CAUTIOUS_PRIOR.setflags(write=False)
 
 class Judgement(NamedTuple):
+    """What a batch says about the candidates, before the estimator learns from it."""
+
     filters: Filters
     cautious: Filters
     log_likelihood: float
@@ -110,24 +104,24 @@ class RatioPool:
 
     def __init__(self, reference: Reference, loss: Loss, max_ratio: float, n_slots: int) -> None:
         self._reference, self._loss, self._n_slots = reference, loss, n_slots
-        self._cuts = shape_cuts(max_ratio)
-        self._max_ratio = max_ratio
+        self._max_ratio, self._cuts = max_ratio, shape_cuts(max_ratio)
+        self._cautious_prior = cautious_prior(n_slots)
 
     def start(self, neutral: FloatArray) -> PoolState:
-        """Return the state before the first round."""
+        """Return the state before the first round: the prior, and ratio 1 as far as all shapes of ratio 1 are 1."""
         n_rows, n_columns = self._reference.features.shape
         slots = start_slots(self._n_slots, n_columns)
         prior = prior_of(slots.is_used)
         return PoolState(
             n_rounds=0,
             coef=neutral,
-            normalisers=np.ones(N_SHAPES),
+            means=np.ones(N_SHAPES),
             prior=prior,
             filters=start_filters(prior),
-            cautious=start_filters(CAUTIOUS_PRIOR[: len(prior)]),
+            cautious=start_filters(self._cautious_prior),
             excess=0.0,
             slots=slots,
-            look=start_look(n_columns, n_rows, len(prior)),
+            look=start_look(n_columns, len(prior), np.ones(n_rows)),
             slot_ratios=np.zeros((self._n_slots, n_rows)),
             reference_ratios=np.ones(n_rows),
         )
@@ -142,36 +136,11 @@ class RatioPool:
             Features of the batch.
         """
         ratios = self._reference.batch_ratios(state.coef, batch, UNCUT)
-        slot_ratios = self._slot_ratios(state, batch)
-        filters, log_likelihood = self._filter(state, state.filters, state.prior, ratios, slot_ratios)
-        cautious, _ = self._filter(state, state.cautious, CAUTIOUS_PRIOR[: len(state.prior)], ratios, slot_ratios)
+        shapes = self._cuts, state.means
+        slots = self._slot_ratios(state.slots, batch), state.slots.factors
+        filters, log_likelihood = state.filters.after_batch(state.prior, ratios, shapes, slots)
+        cautious, _ = state.cautious.after_batch(self._cautious_prior, ratios, shapes, slots)
         return Judgement(filters, cautious, log_likelihood)
-
-    def _filter(self, state, filters, prior, ratios, slot_ratios):
-        new = np.empty_like(filters.weights), np.empty_like(filters.posteriors), np.empty_like(filters.counts)
-        proportions = np.empty(len(prior))
-        log_likelihood = filter_batch(
-            ratios,
-            slot_ratios,
-            self._cuts,
-            state.normalisers,
-            state.slots.factors,
-            prior,
-            filters.weights,
-            filters.posteriors,
-            filters.counts,
-            filters.proportions,
-            SWITCHING,
-            DECAYS,
-            FLOOR,
-            FILTER_SHARE,
-            PRIOR_COUNT,
-            np.empty((len(ratios), len(prior))),
-            np.empty(len(prior)),
-            *new,
-            proportions,
-        )
-        return Filters(*new, proportions), log_likelihood
 
     def settle(self, state: PoolState, judgement: Judgement, coef: FloatArray, ratios: FloatArray) -> PoolState:
         """Return the state after a round, once the estimator has learned from the batch.
@@ -187,94 +156,104 @@ class RatioPool:
         ratios : array of shape (n_reference,)
             Its ratios of the reference, at most ``UNCUT``.
         """
-        filters, cautious, log_likelihood = judgement
-        normalisers, pooled = np.empty(N_SHAPES), np.empty(len(ratios))
-        pool_reference(ratios, self._cuts, filters.proportions, state.slot_ratios, normalisers, pooled)
-        in_use = pooled
-        if state.hold > 0.0:
-            held = np.empty(len(ratios))
-            pool_reference(ratios, self._cuts, cautious.proportions, state.slot_ratios, normalisers, held)
-            in_use = pooled + state.hold * (held - pooled)
-        look = state.look
-        look = Look(
-            coefs=look.coefs + coef,
-            ratios=look.ratios + pooled,
-            proportions=look.proportions + filters.proportions,
-            before=look.before,
-            log_likelihood=look.log_likelihood + log_likelihood,
-        )
+        filters, look = judgement.filters, state.look
+        means, pooled = self._pooled(ratios, filters, state)
         after = PoolState(
             n_rounds=state.n_rounds + 1,
             coef=coef,
-            normalisers=normalisers,
+            means=means,
             prior=state.prior,
             filters=filters,
-            cautious=cautious,
+            cautious=judgement.cautious,
             excess=state.excess,
             slots=state.slots,
-            look=look,
+            look=Look(
+                coef=look.coef + coef,
+                ratios=look.ratios + pooled,
+                proportions=look.proportions + filters.proportions,
+                log_likelihood=look.log_likelihood + judgement.log_likelihood,
+                before=look.before,
+            ),
             slot_ratios=state.slot_ratios,
-            reference_ratios=in_use,
+            reference_ratios=pooled,
         )
-        if after.n_rounds % ROUNDS_PER_LOOK:
-            return after
-        mean = look.ratios / ROUNDS_PER_LOOK
-        divergence = float((mean * np.log(np.maximum(mean, 1e-12))).mean())
-        new = look.log_likelihood / ROUNDS_PER_LOOK - divergence
-        after = replace(after, excess=0.5 * (after.excess + new))
-        return self._remember(after)
+        if after.n_rounds % ROUNDS_PER_LOOK == 0:
+            after = self._look_back(after)
+        return self._hold_back(after, ratios) if after.hold else after
 
-    def _remember(self, state: PoolState) -> PoolState:
-        """Remember the ratio of the last look if it has settled."""
-        look, slots = state.look, state.slots
-        if not self._n_slots:
-            return replace(state, look=start_look(len(look.coefs), len(look.ratios), len(look.proportions)))
-        slots = replace(slots, use=decayed_use(slots, look.proportions, ROUNDS_PER_LOOK))
-        coef = look.coefs / ROUNDS_PER_LOOK
-        shares = look.proportions[:N_SHAPES] / look.proportions[:N_SHAPES].sum()
-        mean = look.ratios / ROUNDS_PER_LOOK
-        fresh = start_look(len(coef), len(mean), len(look.proportions), mean)
-        settled, _ = self._mixed(coef, shares)
-        if not is_worth_keeping(look, settled, ROUNDS_PER_LOOK):
-            return replace(state, slots=slots, look=fresh)
-        k, is_same = find_slot(slots, state.slot_ratios, settled)
-        slots = put(slots, k, coef, shares, is_same=is_same)
-        slot_ratios, normalisers = state.slot_ratios.copy(), slots.normalisers.copy()
-        slot_ratios[k], normalisers[k] = self._mixed(slots.coefs[k], slots.shares[k])
-        slots = replace(slots, normalisers=normalisers)
-        prior = prior_of(slots.is_used)
-        filters = state.filters if is_same else state.filters.without(N_SHAPES + k, prior)
-        return replace(
-            state, slots=slots, look=fresh, slot_ratios=slot_ratios, prior=prior, filters=filters
-        )
+    def on_reference(self, state: PoolState, ratios: FloatArray) -> PoolState:
+        """Return the state on this pool's reference, if it comes from another reference or from a file.
+
+        Parameters
+        ----------
+        state : PoolState
+        ratios : array of shape (n_reference,)
+            Ratios of the reference at the state's theta, at most ``UNCUT``.
+        """
+        slots, slot_ratios = state.slots, np.zeros((self._n_slots, len(ratios)))
+        for slot in np.flatnonzero(slots.is_used).tolist():
+            slot_ratios[slot], of_slot = self._mixed(slots.coefs[slot], slots.shares[slot])
+            slots = slots.with_factors(slot, of_slot)
+        state = replace(state, slots=slots, slot_ratios=slot_ratios)
+        means, pooled = self._pooled(ratios, state.filters, state)
+        look = state.look
+        if len(look.ratios) != len(ratios):
+            look = replace(look, ratios=pooled * (state.n_rounds % ROUNDS_PER_LOOK), before=pooled)
+        state = replace(state, means=means, look=look, reference_ratios=pooled)
+        return self._hold_back(state, ratios) if state.hold else state
 
     def ratios(self, state: PoolState, features: FloatArray) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
         ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
-        proportions = state.proportions
-        pooled = shape_values(ratios, self._cuts) @ (proportions[:N_SHAPES] / state.normalisers)
-        factors = state.slots.factors
-        for k, ratios in enumerate(self._slot_ratios(state, features)):
-            pooled = pooled + proportions[N_SHAPES + k] * (shape_values(ratios, self._cuts) @ factors[k])
+        proportions, factors = state.proportions, state.slots.factors
+        pooled = shape_values(ratios, self._cuts) @ (proportions[:N_SHAPES] / state.means)
+        for slot, of_slot in enumerate(self._slot_ratios(state.slots, features)):
+            pooled += proportions[N_SHAPES + slot] * (shape_values(of_slot, self._cuts) @ factors[slot])
         return np.minimum(pooled, self._max_ratio)
 
-    def _slot_ratios(self, state: PoolState, batch: FloatArray) -> FloatArray:
-        """Return the ratios of a batch at the theta of every slot."""
-        if not state.slots.n_merged.any():
-            return np.zeros((self._n_slots, len(batch)))
-        return np.ascontiguousarray(self._loss.ratio(np.einsum("kd,nd->kn", state.slots.coefs, batch), UNCUT))
+    def _look_back(self, state: PoolState) -> PoolState:
+        """Remember the ratio of the last look if it has settled, and see whether the reference supports it."""
+        look = state.look.mean()
+        slots, put, filters, prior = state.slots, None, state.filters, state.prior
+        slot_ratios = state.slot_ratios
+        shares = look.shape_shares()
+        settled, _ = self._mixed(look.coef, shares)
+        if self._n_slots and look.is_worth_keeping(settled):
+            put, is_same = slots.find(slot_ratios, settled)
+            slots = slots.put(put, look.coef, shares, is_same=is_same)
+            slot_ratios = slot_ratios.copy()
+            slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
+            slots = slots.with_factors(put, means)
+            prior = prior_of(slots.is_used)
+            filters = filters if is_same else filters.without(N_SHAPES + put, prior)
+        return replace(
+            state,
+            prior=prior,
+            filters=filters,
+            excess=excess_after(state.excess, look),
+            slots=slots.after_look(look.proportions, put, state.n_rounds),
+            look=start_look(len(look.coef), len(prior), look.ratios),
+            slot_ratios=slot_ratios,
+        )
+
+    def _hold_back(self, state: PoolState, ratios: FloatArray) -> PoolState:
+        """Replace the ratio in use by that of the cautious filters, as far as the hold goes."""
+        _, cautious = self._pooled(ratios, state.cautious, state)
+        in_use = (1.0 - state.hold) * state.reference_ratios + state.hold * cautious
+        return replace(state, reference_ratios=in_use)
+
+    def _pooled(self, ratios: FloatArray, filters: Filters, state: PoolState) -> tuple[FloatArray, FloatArray]:
+        """Return the means of the shapes, and the mixture of all candidates for the reference."""
+        means, pooled = np.empty(N_SHAPES), np.empty(len(ratios))
+        pool_reference(ratios, self._cuts, filters.proportions, state.slot_ratios, means, pooled)
+        return means, pooled
+
+    def _slot_ratios(self, slots: Slots, features: FloatArray) -> FloatArray:
+        """Return the ratios of some rows at the theta of every slot."""
+        if not slots.n_merged.any():
+            return np.zeros((self._n_slots, len(features)))
+        return np.ascontiguousarray(self._loss.ratio(np.einsum("kd,nd->kn", slots.coefs, features), UNCUT))
 
     def _mixed(self, coef: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a mixture of the shapes at a theta for the reference, and the means of the shapes."""
-        ratios = self._reference.ratios(coef, UNCUT)
-        normalisers, mixed = np.empty(N_SHAPES), np.empty(len(ratios))
-        mix_shapes(ratios, self._cuts, shares, normalisers, mixed)
-        return mixed, normalisers
-
-
-def shape_values(ratios: FloatArray, cuts: FloatArray) -> FloatArray:
-    """Return all shapes of some ratios, (n_rows, n_shapes)."""
-    with np.errstate(over="ignore"):
-        squares = ratios * ratios
-        powers = (np.ones_like(ratios), np.sqrt(ratios), *(ratios,) * 4, *(squares,) * 3, *(squares * squares,) * 3)
-    return np.minimum(np.stack(powers, axis=1), cuts)
+        return mixed_shapes(self._reference.ratios(coef, UNCUT), self._cuts, shares)
