@@ -12,9 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.auditing import Auditing
 from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import LogisticErm, WeightedErm, column_scales
+from accous.classifier.estimating import Estimating
 from accous.classifier.events import log_events
 from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
@@ -24,6 +26,7 @@ from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.predicting import Predicting
+from accous.classifier.predicting_sets import PredictingSets
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
     AdaptationState,
@@ -56,7 +59,10 @@ class AdaptiveClassifier(
     LateLabelling,
     Extending,
     Predicting,
+    PredictingSets,
     Monitoring,
+    Estimating,
+    Auditing,
     Covering,
     ClassifierMixin,
     BaseEstimator,
