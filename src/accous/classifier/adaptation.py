@@ -137,8 +137,9 @@ class AdaptiveClassifier(
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     backtest_ : Backtest or None
-        The replay of the reference; None if ``fit`` was given no order, if the reference has fewer than 100 rows, or if
-        a replay failed, for example because ``estimator`` could not be fitted on a part of the reference.
+        The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
+        reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
+        on a part of the reference.
     measured_ : MeasuredError or None
         The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)

@@ -26,6 +26,7 @@ class Monitoring:
     state_: Any
     base_weight_: FloatArray
     rules_: Any
+    unverified_: str
 
     if TYPE_CHECKING:
 
@@ -71,7 +72,12 @@ class Monitoring:
             excess=self._excess(state),
             guard=self.rules_.guard.sentence,
             interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
-            checks=Checks(coverage=coverage, evidence=self._evidence, measured=self._measured(state)),
+            checks=Checks(
+                coverage=coverage,
+                evidence=self._evidence,
+                measured=self._measured(state),
+                unverified=self.unverified_,
+            ),
         )
 
     @property

@@ -11,12 +11,16 @@ from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.blas import one_blas_thread
-from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
+from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
 from accous.classifier.erm import LogisticErm, column_scales
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
 
 __all__ = ["TimeHalves", "Verification"]
+
+_NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
+_TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
+_NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
 
 
 class TimeHalves:
@@ -62,6 +66,7 @@ class Verification:
     """The part of `accous.AdaptiveClassifier` that replays its reference."""
 
     backtest_: Backtest | None
+    unverified_: str
     time_order_: IntArray | None
     halves_: TimeHalves | None
     reference_: Any
@@ -79,6 +84,7 @@ class Verification:
     def _verify(self, X: Any, y: Any, order: Any) -> None:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
+        self.unverified_ = ""
         n_rows = len(self.labels_)
         if order is None or (isinstance(order, (bool, np.bool_)) and not order):
             self._split_in_halves()
@@ -93,12 +99,23 @@ class Verification:
         elif n_rows >= FEWEST_ROWS:
             self._replay(X, y, self.time_order_)
 
-    def _replay(self, X: Any, y: Any, order: IntArray) -> None:
+    def _verify_again(self, y: NDArray[Any]) -> None:
+        """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
+        had_order, self.backtest_ = self.backtest_ is not None or self.unverified_ != "", None
+        if self.time_order_ is None:
+            self.unverified_ = _NO_ORDER if had_order else ""
+        elif len(self.labels_) < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self.unverified_ = ""
+            self._replay(self.reference_, y, self.time_order_, cuts=QUICK_CUTS)
+
+    def _replay(self, X: Any, y: Any, order: IntArray, *, cuts: tuple[float, ...] = CUTS) -> None:
         try:
-            self.backtest_ = backtest(self, X, y, order=order.argsort())
+            self.backtest_ = backtest(self, X, y, order=order.argsort(), sample_weight=self.base_weight_, cuts=cuts)
         except ValueError:
             # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
-            self.backtest_ = None
+            self.backtest_, self.unverified_ = None, _NO_REPLAY
 
     def _split_in_halves(self) -> None:
         if self.time_order_ is None or self.estimator is not None:
@@ -108,22 +125,30 @@ class Verification:
             parts = (self.reference_, self.labels_, self.classes_, float(self.C), scales, self.time_order_)
             self.halves_ = TimeHalves(*parts)
 
-    def _extend_order(self, n_rows: int, kept: IntArray) -> None:
+    def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None:
         """Take up rows that joined the reference, as the latest, and forget those that left."""
         if self.time_order_ is None:
             return
-        order = np.concatenate((self.time_order_, np.arange(len(self.time_order_), n_rows)))
+        if isinstance(order_of_new, (bool, np.bool_)) and not order_of_new:
+            self.time_order_ = None
+            return
+        n_before = len(self.time_order_)
+        n_new = n_rows - n_before
+        is_given = isinstance(order_of_new, (bool, np.bool_))
+        new = np.arange(n_new) if is_given else read_order(order_of_new, n_new)
+        order = np.concatenate((self.time_order_, n_before + new))
         places = np.full(n_rows, -1)
         places[kept] = np.arange(len(kept))
         self.time_order_ = places[order][places[order] >= 0]
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
-        return {"order": self.time_order_, "backtest": to_plain(self.backtest_)}
+        return {"order": self.time_order_, "backtest": to_plain(self.backtest_), "unverified": self.unverified_}
 
     def verification_from_plain(self, plain: dict[str, Any] | None) -> None:
         """Undo ``verification_to_plain``; models saved by earlier versions have none."""
         plain = plain or {"order": None, "backtest": None}
         self.time_order_ = plain["order"]
         self.backtest_ = from_plain(Backtest | None, plain["backtest"])
+        self.unverified_ = plain.get("unverified", "")
         self._split_in_halves()
