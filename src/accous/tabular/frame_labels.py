@@ -116,7 +116,7 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
     if order["column"] not in table.columns:
         raise DataError(
             f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
-            "whether the rows are in order."
+            "whether the rows are in order (order, or --ordered and --unordered)."
         )
     ordered = put_in_order(table, RowOrder("time", order["column"]))
     if ordered.is_bad.any():

@@ -17,7 +17,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
 from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
-from accous.tabular.stream_rows import read_stream_rows
+from accous.tabular.stream_rows import StreamRows, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
 
@@ -97,37 +97,38 @@ class LabelJob:
     Parameters
     ----------
     request : LabelRequest
+    table_model : TableModel, optional
+        The model, if it is loaded already.
 
     Attributes
     ----------
     table_model : TableModel
     """
 
-    def __init__(self, request: LabelRequest) -> None:
+    def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
         self._request = request
-        self.table_model: TableModel = load_table_model(request.model)
+        self.table_model: TableModel = load_table_model(request.model) if table_model is None else table_model
         self._predictions = self._find_predictions()
         job = self.table_model.job
         # The job whose stream the predictions are about; None if they are another run's.
         self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
         options = {} if self._job is None else self._job.spec.options
         self._usual_key = options.get("key") or None
+
+    def run(self) -> LabelsCounted:
+        """Count the labels and save the model."""
         if self._job is not None and self._job.n_scored:
             raise DataError(
                 f"The run that wrote {self._predictions} has counted the labels of its stream already (accous adapt "
                 "--label): they must not count twice."
             )
-
-    def run(self) -> LabelsCounted:
-        """Count the labels and save the model."""
-        table, matched = self._match()
-        self._require_matches(table, matched)
+        table, matched = self.match()
         numbers, before = self._numbers(matched), self.table_model.counted_labels
         is_new, n_differing = find_new(numbers, before)
         new = matched.filter(pl.Series(is_new))
-        X = self._rows(new, table.place_column)
+        rows = self.rows(new, table.place_column)
         if new.height:
-            self._observe(new, X)
+            self._observe(new, None if rows is None else rows.X)
             self.table_model.counted_labels = remember(before, numbers[is_new])
             save_table_model(self.table_model, self._request.model, is_last=True)
         unmatched = table.rows.join(matched, on="place", how="anti")["place"]
@@ -141,11 +142,17 @@ class LabelJob:
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
             joined_by=_joined_by(table.place_column, matched),
-            has_rows=X is not None,
+            has_rows=rows is not None,
         )
 
-    def _match(self) -> tuple[LabelTable, pl.DataFrame]:
-        """Read the labels; return them, and the predictions that they belong to."""
+    def match(self) -> tuple[LabelTable, pl.DataFrame]:
+        """Read the labels; return them, and the predictions that they belong to.
+
+        Raises
+        ------
+        DataError
+            If no label is a class of the reference, or none belongs to a prediction.
+        """
         request, job = self._request, self._job
         table = read_label_table(
             request.labels,
@@ -159,7 +166,9 @@ class LabelJob:
         )
         can_count = job is not None and job.n_rejected == 0
         n_rows = None if job is None else job.n_rows
-        return table, match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
+        matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
+        self._require_matches(table, matched)
+        return table, matched
 
     def summary(self, counted: LabelsCounted) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -212,7 +221,8 @@ class LabelJob:
         places = matched["number"].to_numpy().astype(np.uint64)
         return numbers_of_rows(absolute(self._predictions), places, matched["label"], matched["round"])
 
-    def _rows(self, new: pl.DataFrame, place_column: str | None) -> NDArray[np.float64] | None:
+    def rows(self, new: pl.DataFrame, place_column: str | None) -> StreamRows | None:
+        """Return the rows of predictions, read again from the stream; None if that cannot be."""
         if self._job is None or not new.height:
             return None
         return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-__all__ = ["MOST_REMEMBERED", "find_new", "numbers_of_rows", "numbers_of_texts", "remember"]
+__all__ = ["MOST_REMEMBERED", "find_new", "numbers_of_lines", "numbers_of_rows", "numbers_of_texts", "remember"]
 
 MOST_REMEMBERED = 1 << 20
 """Rows that a model remembers; the oldest are forgotten first."""
@@ -47,6 +47,15 @@ def numbers_of_texts(texts: pl.Series) -> Numbers:
     return np.array([_digest(text) for text in texts.to_list()], dtype=np.uint64)
 
 
+def numbers_of_lines(lines: NDArray[np.int64], X: NDArray[np.float64]) -> Numbers:
+    """Return a number for each row of a file, from its line and its content: a file that is replaced has others."""
+    content = np.ascontiguousarray(X)
+    return np.array(
+        [_digest_bytes(b"%d:" % line + row.tobytes()) for line, row in zip(lines.tolist(), content, strict=True)],
+        dtype=np.uint64,
+    )
+
+
 def find_new(numbers: Numbers, before: Numbers) -> tuple[NDArray[np.bool_], int]:
     """Return which rows are not remembered, and how many of the others have another label now.
 
@@ -65,5 +74,9 @@ def remember(before: Numbers, numbers: Numbers) -> Numbers:
 
 
 def _digest(text: str) -> np.uint64:
-    digest = hashlib.blake2b(str(text).encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return np.frombuffer(digest, dtype="<u8").astype(np.uint64)[0]
+    return _digest_bytes(str(text).encode("utf-8", "surrogateescape"))
+
+
+def _digest_bytes(content: bytes) -> np.uint64:
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))

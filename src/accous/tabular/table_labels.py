@@ -197,7 +197,7 @@ class TableLabels:
                 return self
             rows = np.flatnonzero(is_new)
             values = class_values(labels[rows], self.model.classes_, most=MOST_CLASSES)
-            self._require_columns_of_run(values)
+            new_classes = self._new_classes(values)
             self.model.extend(
                 X[rows],
                 values,
@@ -209,18 +209,22 @@ class TableLabels:
             n_reference, n_joined = len(self.model.labels_), self.settings.get("n_joined", 0) + len(rows)
             self.encoder = self.encoder.joined_by(marks[rows], n_reference)
             self.settings = self.settings | {"n_joined": n_joined}
+            if new_classes:
+                earlier = self.settings.get("new_classes", [])
+                self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
             if numbers is not None:
                 self.joined_rows = remember(self.joined_rows, numbers[is_new])
         return self
 
-    def _require_columns_of_run(self, values: NDArray[Any]) -> None:
-        """Raise a DataError for new classes while a run is unfinished: its output has no column for them."""
+    def _new_classes(self, values: NDArray[Any]) -> list[str]:
+        """Return the names of new classes; raise a DataError for some while a run has no column for them."""
         new = sorted(set(map(str, values.tolist())) - set(map(str, self.model.classes_.tolist())))
         if new and self.job is not None and not self.job.is_finished and self.job.n_rounds:
             raise DataError(
                 f"The run on {self.job.spec.stream} is unfinished, and its predictions have no column for the new "
                 f"class {listed(new)}: finish the run first, or abandon it with accous adapt --new."
             )
+        return new
 
     def _known_values(self, texts: pl.Series) -> NDArray[Any]:
         """Return classes of the model by their names; other names stay text."""
