@@ -90,7 +90,7 @@ def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
 
 def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
     accuracy, joined = record["reference_accuracy"], record["joined_rows"]
-    later = f", {joined:,} joined later" if joined else ""
+    later = f" after {joined:,} joined" if joined else ""
     lines = [
         ("reference", f"{record['reference']}, {record['reference_rows']:,} rows{later}, label {record['label']}"),
         ("classes", ", ".join(record["classes"])),
