@@ -15,7 +15,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.auditing import Auditing
 from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
-from accous.classifier.erm import LogisticErm, WeightedErm, column_scales
+from accous.classifier.erm import LogisticErm, WeightedErm, deviations_of_columns
 from accous.classifier.estimating import Estimating
 from accous.classifier.events import log_events
 from accous.classifier.extending import Extending
@@ -333,7 +333,7 @@ class AdaptiveClassifier(
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
         if self.estimator is None:
-            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
+            scales = deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None
             return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C), scales)
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
 

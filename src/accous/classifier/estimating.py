@@ -14,7 +14,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
-from accous.classifier.verification import TimeHalves
+from accous.classifier.time_halves import TimeHalves
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
@@ -33,6 +33,7 @@ class Estimating:
     base_weight_: FloatArray
     fallback: str
     halves_: TimeHalves | None
+    rules_: Any
 
     if TYPE_CHECKING:
 
@@ -78,10 +79,11 @@ class Estimating:
 
     def _disagreement(self, state: Any) -> float:
         """Share of recent rows on which the halves of the reference disagree; NaN if unknown."""
-        rows = None if self.halves_ is None else state.recent.last()
-        if rows is None or self.halves_ is None:
+        halves = self.halves_
+        if halves is None or state.n_rows == 0:
             return float("nan")
-        return self.halves_.disagreement(rows)
+        rows = state.recent.last() if halves.takes_numbers and self.rules_.cover.has_columns else None
+        return halves.disagreement_on_reference(state.weights) if rows is None else halves.disagreement(rows)
 
     def sampling_risk(self) -> RiskEstimate:
         """Return the same estimates with intervals that account for sampling alone.

@@ -1,65 +1,24 @@
-"""What labelled history says about a model: the backtest of its reference, and predictors of the reference's halves."""
+"""What labelled history says about a model: the backtest of its reference, repeated when rows join it."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.blas import one_blas_thread
 from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
-from accous.classifier.erm import LogisticErm, column_scales
+from accous.classifier.erm import deviations_of_columns
+from accous.classifier.time_halves import ReferenceParts, TimeHalves
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
 
-__all__ = ["TimeHalves", "Verification"]
+__all__ = ["Verification"]
 
 _NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
 _TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
 _NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
-
-
-class TimeHalves:
-    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
-
-    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
-    the rows lie outside what either half has seen.
-    """
-
-    def __init__(
-        self,
-        X: FloatArray,
-        labels: IntArray,
-        classes: NDArray[Any],
-        C: float,
-        scales: FloatArray | None,
-        order: IntArray,
-    ) -> None:
-        self._parts = (X, labels, classes, C, scales, order)
-
-    @cached_property
-    def _predictors(self) -> list[Any]:
-        halves = np.array_split(self._parts[-1], 2)
-        with one_blas_thread():
-            return [self._fit(rows) for rows in halves]
-
-    def _fit(self, rows: IntArray) -> Any:
-        """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        X, labels, classes, C, scales, _ = self._parts
-        numbers, part = np.unique(labels[rows], return_inverse=True)
-        if len(numbers) == 1:
-            return DummyClassifier().fit(X[rows], classes[labels[rows]])
-        erm = LogisticErm(X[rows], part, classes[numbers], C, scales)
-        return erm.fit(np.ones(len(rows)), None)
-
-    def disagreement(self, rows: FloatArray) -> float:
-        """Share of the rows on which the two predictors disagree."""
-        first, second = (predictor.predict(rows) for predictor in self._predictors)
-        return float(np.mean(first != second))
 
 
 class Verification:
@@ -118,12 +77,22 @@ class Verification:
             self.backtest_, self.unverified_ = None, _NO_REPLAY
 
     def _split_in_halves(self) -> None:
-        if self.time_order_ is None or self.estimator is not None:
+        if self.time_order_ is None:
             self.halves_ = None
-        else:
-            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
-            parts = (self.reference_, self.labels_, self.classes_, float(self.C), scales, self.time_order_)
-            self.halves_ = TimeHalves(*parts)
+            return
+        scales = None
+        if self.estimator is None and self.standardize:
+            scales = deviations_of_columns(self.reference_, self.base_weight_)
+        parts = ReferenceParts(
+            self.reference_,
+            self.labels_,
+            self.classes_,
+            self.base_weight_,
+            estimator=self.estimator,
+            C=float(self.C),
+            scales=scales,
+        )
+        self.halves_ = TimeHalves(parts, self.time_order_)
 
     def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None:
         """Take up rows that joined the reference, as the latest, and forget those that left."""
