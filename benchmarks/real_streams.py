@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 from accous import AdaptiveClassifier, backtest
 from accous.blas import one_blas_thread
@@ -26,6 +28,7 @@ from benchmarks.real_stream_tables import STREAMS, prepare, read_stream
 __all__ = ["Run", "main", "play"]
 
 ROWS_BETWEEN_LOOKS = 500
+ESTIMATORS = {"built-in": None, "bayes": GaussianNB(), "tree": DecisionTreeClassifier(max_depth=4, random_state=0)}
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,14 @@ class Run:
     batch_size: int
     is_ordered: bool = True
     caution: str = "normal"
+    estimator: str = "built-in"
 
     @property
     def name(self) -> str:
         """Name of the file that keeps the results."""
         order = "ordered" if self.is_ordered else "unordered"
-        return f"{self.stream}-{self.n_reference}-{self.batch_size}-{order}-{self.caution}.json"
+        own = "" if self.estimator == "built-in" else f"-{self.estimator}"
+        return f"{self.stream}-{self.n_reference}-{self.batch_size}-{order}-{self.caution}{own}.json"
 
 
 def play(run: Run, most_rows: int = 12_000) -> dict[str, Any] | None:
@@ -53,7 +58,7 @@ def play(run: Run, most_rows: int = 12_000) -> dict[str, Any] | None:
         return None
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
-        model = AdaptiveClassifier(caution=run.caution, standardize=False)
+        model = AdaptiveClassifier(ESTIMATORS[run.estimator], caution=run.caution, standardize=False)
         X = prepare(rows[:n])(rows)
         model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else None)
         is_wrong = {
@@ -116,11 +121,12 @@ def main() -> None:
     parser.add_argument("--batches", nargs="*", type=int, default=[10])
     parser.add_argument("--caution", default="normal")
     parser.add_argument("--unordered", action="store_true", help="Do not say that the reference is in order of time.")
+    parser.add_argument("--estimator", choices=list(ESTIMATORS), default="built-in")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     runs = [
-        Run(stream, n_reference, batch_size, not options.unordered, options.caution)
+        Run(stream, n_reference, batch_size, not options.unordered, options.caution, options.estimator)
         for batch_size in options.batches
         for n_reference in options.references
         for stream in options.streams

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import accous
 from accous import AdaptiveClassifier
-from accous.classifier.erm import column_scales
+from accous.classifier.erm import deviations_of_columns
 from accous.exceptions import ParameterError
 
 # Columns by the compiled Newton steps, by plain ones, and by descent in principal axes.
@@ -134,7 +134,7 @@ def test_the_scales_are_those_of_the_standard_scaler():
     random = np.random.default_rng(0)
     X = random.normal(size=(50, 6)) * [1e-8, 1.0, 1e8, 0.0, 1e-14, 1e-3] + [0.0, 5.0, 0.0, 3.3, 1e5, 1e6]
     for weights in (np.ones(50), np.arange(50.0)):
-        scales = column_scales(X, weights)
+        scales = deviations_of_columns(X, weights)
         np.testing.assert_allclose(scales, StandardScaler().fit(X, sample_weight=weights).scale_, rtol=1e-7)
         assert scales[3] == 1.0
 

@@ -210,3 +210,16 @@ def test_the_gap_is_over_the_rows_that_both_models_predicted():
     weights = 0.5 ** (np.arange(49, -1, -1) / LABEL_HALF_LIFE)
     assert found.gap == pytest.approx(np.average([True] * 5 + [False] * 45, weights=weights))
     assert found.error > 0.5
+
+
+def test_labels_of_earlier_predictors_are_not_exact_any_more():
+    is_wrong = [number % 4 == 0 for number in range(4_000)]
+    labels = LateLabels().after(judged(is_wrong))
+    before, after = (result(each) for each in (labels, labels.after_refit(frozenset())))
+    assert before.is_exact
+    assert not after.is_exact
+    assert after.error == pytest.approx(before.error)
+    low, high = wilson_interval(after.error, 50.0)
+    assert (after.error_low, after.error_high) == pytest.approx((low, high))
+    few = LateLabels().after(judged(is_wrong[:30]))
+    assert result(few.after_refit(frozenset())).error_low == result(few).error_low

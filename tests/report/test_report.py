@@ -133,7 +133,7 @@ def table(tmp_path, monkeypatch):
 
 
 def test_seasonal_changes_are_counted_apart(table):
-    first = next(event for event in table.drift_events if event.kind == "shift")
+    first = next(event for event in table.drift_events_ if event.kind == "shift")
     assert f"<td>{first.round}</td>" in render_page(subject_of_pipeline(table, "model"))
     table.seasons = replace(table.seasons, seasonal=(first.round,))
     page = render_page(subject_of_pipeline(table, "model"))

@@ -328,5 +328,5 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         assert not shifts or table_model.seasons.event_round == shifts[-1]
         kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}
     assert kinds_of_the_last == {"shift", "outside"}
-    assert {event.kind for event in table_model.seasonal_events} <= {"shift"}
-    assert len(table_model.drift_events) + len(table_model.seasonal_events) == len(model.drift_events_)
+    assert {event.kind for event in table_model.seasonal_events_} <= {"shift"}
+    assert len(table_model.drift_events_) + len(table_model.seasonal_events_) == len(model.drift_events_)

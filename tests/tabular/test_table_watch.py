@@ -91,25 +91,25 @@ KINDS = {
 def test_a_change_is_named_and_has_one_event(folder: Path, name: str) -> None:
     column, make, sentence = CHANGES[name]
     model = played(accous.load(folder), **{column: make})
-    found = [each for each in model.coverage.columns if each.kind == KINDS[name]]
+    found = [each for each in model.coverage_.columns if each.kind == KINDS[name]]
     assert [each.column for each in found] == [column]
     assert sentence in found[0].sentence
-    events = [event for event in model.drift_events if event.kind == KINDS[name]]
+    events = [event for event in model.drift_events_ if event.kind == KINDS[name]]
     assert [event.features for event in events] == [(column,)]
 
 
 def test_a_quiet_stream_shows_nothing(folder: Path) -> None:
     model = played(accous.load(folder))
-    assert model.coverage.columns == ()
-    assert [event for event in model.drift_events if event.kind != "shift"] == []
-    assert model.coverage.share_outside < 0.15
+    assert model.coverage_.columns == ()
+    assert [event for event in model.drift_events_ if event.kind != "shift"] == []
+    assert model.coverage_.share_outside < 0.15
 
 
 def test_a_frame_need_not_have_the_constant_columns(folder: Path) -> None:
     model = accous.load(folder)
     for number in range(1, 31):
         model.step(rows(number, 10).drop("c", "country", "note"))
-    assert model.coverage.columns == ()
+    assert model.coverage_.columns == ()
 
 
 def test_a_saved_model_goes_on_with_the_same_marks(folder: Path, tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_a_saved_model_goes_on_with_the_same_marks(folder: Path, tmp_path: Path)
         if number % 7 == 0:
             accous.save(saved, tmp_path / "other")
             saved = accous.load(tmp_path / "other")
-        assert repr(saved.coverage) == repr(model.coverage)  # NaN does not equal NaN
-        assert saved.drift_events == model.drift_events
-    assert {finding.column for finding in model.coverage.columns} == {"c", "city"}
+        assert repr(saved.coverage_) == repr(model.coverage_)  # NaN does not equal NaN
+        assert saved.drift_events_ == model.drift_events_
+    assert {finding.column for finding in model.coverage_.columns} == {"c", "city"}
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -137,9 +137,9 @@ def test_the_command_line_sees_constant_columns_of_every_format(folder: Path, tm
         main(["adapt", str(folder), str(path), "-o", str(tmp_path / "out.csv"), "--quiet", "--batch-size", "10"]) == 0
     )
     table_model = load_table_model(folder)
-    assert table_model.coverage.sentences == ["Column 'c' was always 1 in the reference and is 2 in all recent rows."]
+    assert table_model.coverage_.sentences == ["Column 'c' was always 1 in the reference and is 2 in all recent rows."]
     assert repr(table_model.watch.to_plain()) == repr(by_step.watch.to_plain())
-    assert table_model.drift_events == by_step.drift_events
+    assert table_model.drift_events_ == by_step.drift_events_
 
 
 def test_findings_are_in_the_summary(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_nested_values_of_a_column_that_is_only_watched_are_missing(folder: Path
     lines = rows(1, 80).with_columns(c=pl.Series([[1, 2]] * 80))
     lines.write_ndjson(tmp_path / "s.jsonl")
     assert main(["adapt", str(folder), str(tmp_path / "s.jsonl"), "-o", str(tmp_path / "out.csv"), "--quiet"]) == 0
-    (finding,) = load_table_model(folder).coverage.columns
+    (finding,) = load_table_model(folder).coverage_.columns
     assert (finding.column, finding.kind) == ("c", "missing")
 
 
@@ -194,13 +194,17 @@ def test_dropped_columns_are_not_watched() -> None:
 
 def test_alerts_and_the_summary_see_what_the_table_sees(folder: Path) -> None:
     model = played(load_table_model(folder), country=lambda _: ["FR"] * 10)
-    conditions = [f"inputs == {model.trust.inputs.answer!r}", f"verdict == {model.trust.verdict!r}", "drift within 60"]
+    conditions = [
+        f"inputs == {model.trust_.inputs.answer!r}",
+        f"verdict == {model.trust_.verdict!r}",
+        "drift within 60",
+    ]
     # The classifier does not read the column, which was constant.
-    assert model.trust.inputs.answer == "no" != model.model.trust_.inputs.answer
+    assert model.trust_.inputs.answer == "no" != model.model.trust_.inputs.answer
     assert not Alerts(conditions).check(model.model)
     found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
-    last = model.drift_events[-1].round
-    assert found == dict(zip(conditions, ("no", model.trust.verdict, last), strict=True))
+    last = model.drift_events_[-1].round
+    assert found == dict(zip(conditions, ("no", model.trust_.verdict, last), strict=True))
     assert summarize_table_model(model)["state"]["last_drift_round"] == last
 
 
@@ -220,7 +224,7 @@ def test_a_seasonal_change_raises_no_alert(folder: Path) -> None:
 def test_the_onset_in_a_column_of_the_table_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="accous")
     model = played(load_table_model(folder), country=lambda _: ["FR"] * 10)
-    onsets = [event.round for event in model.drift_events if event.features == ("country",)]
+    onsets = [event.round for event in model.drift_events_ if event.features == ("country",)]
     messages = [record.getMessage() for record in caplog.records if "column country" in record.getMessage()]
     assert messages == [
         f"Round {onset}: column country has values that the reference does not have in 100.0 % of the recent rows."

@@ -12,9 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.auditing import Auditing
 from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
-from accous.classifier.erm import LogisticErm, WeightedErm, column_scales
+from accous.classifier.erm import LogisticErm, WeightedErm, deviations_of_columns
+from accous.classifier.estimating import Estimating
 from accous.classifier.events import log_events
 from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
@@ -24,6 +26,7 @@ from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.predicting import Predicting
+from accous.classifier.predicting_sets import PredictingSets
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
     AdaptationState,
@@ -56,7 +59,10 @@ class AdaptiveClassifier(
     LateLabelling,
     Extending,
     Predicting,
+    PredictingSets,
     Monitoring,
+    Estimating,
+    Auditing,
     Covering,
     ClassifierMixin,
     BaseEstimator,
@@ -131,8 +137,9 @@ class AdaptiveClassifier(
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     backtest_ : Backtest or None
-        The replay of the reference; None if ``fit`` was given no order, if the reference has fewer than 100 rows, or if
-        a replay failed, for example because ``estimator`` could not be fitted on a part of the reference.
+        The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
+        reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
+        on a part of the reference.
     measured_ : MeasuredError or None
         The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)
@@ -326,7 +333,7 @@ class AdaptiveClassifier(
 
     def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
         if self.estimator is None:
-            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
+            scales = deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None
             return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C), scales)
         return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
 

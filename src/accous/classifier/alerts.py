@@ -29,28 +29,26 @@ class Subject:
 
     def __init__(self, model: Any) -> None:
         # Copies stay in one round, even if another thread learns meanwhile.
-        self._model = copy(model)
-        self._has_table = hasattr(model, "model")
-        if self._has_table:
-            self._model.model = copy(model.model)
-        self.classifier = self._model.model if self._has_table else self._model
+        has_table = hasattr(model, "model")
+        self._model = model.at_one_round() if has_table else copy(model)
+        self.classifier = self._model.model if has_table else self._model
 
     @cached_property
     def trust(self) -> Trust:
         """The three answers and the verdict."""
-        trust: Trust = self._model.trust if self._has_table else self._model.trust_
+        trust: Trust = self._model.trust_
         return trust
 
     @cached_property
     def coverage(self) -> Coverage:
         """How well the reference covers the recent rows."""
-        coverage: Coverage = self._model.coverage if self._has_table else self._model.coverage_
+        coverage: Coverage = self._model.coverage_
         return coverage
 
     @property
     def last_drift_round(self) -> int | None:
         """Round of the last change of the inputs; 0 before the first, None if the ratio does not show changes."""
-        events = self._model.drift_events if self._has_table else self._model.drift_events_
+        events = self._model.drift_events_
         if events:
             return int(events[-1].round)
         return None if self.classifier.state_.watch.log is None else 0

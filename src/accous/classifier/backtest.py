@@ -13,12 +13,14 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import column_or_1d
 
-from accous.arrays import IntArray
+from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
+from accous.classifier.labels import read_base_weights
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
+from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
 from accous.validation import count_rows
@@ -26,6 +28,8 @@ from accous.validation import count_rows
 __all__ = ["Backtest", "backtest", "read_order"]
 
 CUTS = (0.4, 0.6, 0.8)
+# For a reference that has grown: half of the rows are played once, which gives the five looks that a verdict needs.
+QUICK_CUTS = (0.5,)
 FEWEST_ROWS = 100
 _SMALLEST_BLOCK = 100
 
@@ -118,6 +122,7 @@ def backtest(
     y: Any,
     order: Any = None,
     *,
+    sample_weight: Any = None,
     batch_size: int = 10,
     cuts: Sequence[float] = CUTS,
     prepare: Callable[[Any], Callable[[Any], Any]] | None = None,
@@ -135,6 +140,9 @@ def backtest(
     y : array of shape (n_rows,)
     order : array of shape (n_rows,), optional
         Times, or anything that sorts like them. None means that the rows are in order of time.
+    sample_weight : array of shape (n_rows,), optional
+        Base weights, as for ``AdaptiveClassifier.fit``. They weigh the reference of a replay, and the errors that are
+        measured on the rows played after it.
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
@@ -152,14 +160,8 @@ def backtest(
     require_integer("batch_size", batch_size, at_least=1)
     if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
         raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
-    labels = column_or_1d(y, warn=True)
-    n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
-    if len(labels) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
-    if n_rows < FEWEST_ROWS:
-        raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
-    rows = np.arange(n_rows) if order is None else read_order(order, n_rows)
-    X, labels = _safe_indexing(X, rows), labels[rows]
+    X, labels, weights = _read_history(X, y, sample_weight, order)
+    n_rows = len(labels)
     looks: list[Look] = []
     with one_blas_thread():
         for number, cut in enumerate(cuts):
@@ -167,7 +169,7 @@ def backtest(
             if first < n_rows and len(np.unique(labels[:first])) >= 2:
                 part = _safe_indexing(X, np.arange(first))
                 features = X if prepare is None else prepare(part)(X)
-                for look in _replay(model, features, labels, first, batch_size):
+                for look in _replay(model, _History(features, labels, weights), first, batch_size):
                     looks.append(look)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)
@@ -191,41 +193,74 @@ def read_order(order: Any, n_rows: int) -> IntArray:
     return rows
 
 
-def _replay(model: Any, X: Any, y: NDArray[Any], first: int, batch_size: int) -> Iterator[Look]:
+@dataclass(frozen=True)
+class _History:
+    """Labelled rows in order of time, as the replayed model reads them, with their base weights."""
+
+    X: Any
+    y: NDArray[Any]
+    weights: FloatArray
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Some of the rows."""
+        return _safe_indexing(self.X, np.arange(start, stop))
+
+    def error(self, is_wrong: BoolArray, start: int, stop: int) -> float:
+        """Weighted share of wrong rows in a block; NaN if none of its rows has a weight."""
+        weights = self.weights[start:stop]
+        return float(np.average(is_wrong, weights=weights)) if weights.any() else float("nan")
+
+
+def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, NDArray[Any], FloatArray]:
+    """Return rows, labels and base weights in order of time."""
+    labels = column_or_1d(y, warn=True)
+    n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    if n_rows < FEWEST_ROWS:
+        raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
+    weights = read_base_weights(sample_weight, n_rows)
+    rows = np.arange(n_rows) if order is None else read_order(order, n_rows)
+    return _safe_indexing(X, rows), labels[rows], weights[rows]
+
+
+def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[Look]:
     """Fit on the first rows, play the others, and look after every block."""
+    y = history.y
     with warnings.catch_warnings():
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
-        part = clone(model).fit(_safe_indexing(X, np.arange(first)), y[:first])
+        part = clone(model).fit(history.rows(0, first), y[:first], sample_weight=history.weights[:first])
     part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
     start = first
     for stop in stops:
-        n_wrong = 0
+        is_wrong = np.zeros(stop - start, dtype=bool)
         for begin in range(start, stop, batch_size):
-            batch = np.arange(begin, min(begin + batch_size, stop))
-            rows = _safe_indexing(X, batch)
-            n_wrong += int((part.predict(rows) != y[batch]).sum())
+            end = min(begin + batch_size, stop)
+            rows = history.rows(begin, end)
+            is_wrong[begin - start : end - start] = part.predict(rows) != y[begin:end]
             part.adapt(rows)
-        yield _look(part, X, y, (start, stop), n_wrong / (stop - start))
+        yield _look(part, history, (start, stop), history.error(is_wrong, start, stop))
         start = stop
 
 
-def _look(part: Any, X: Any, y: NDArray[Any], block: tuple[int, int], error_adapted: float) -> Look:
+def _look(part: Any, history: _History, block: tuple[int, int], error_adapted: float) -> Look:
     start, stop = block
-    fixed = part.predict_fixed(_safe_indexing(X, np.arange(start, stop)))
-    risk = part.sampling_risk()
+    is_wrong_fixed = part.predict_fixed(history.rows(start, stop)) != history.y[start:stop]
+    risk, weights = part.sampling_risk(), history.weights[start:stop]
     return Look(
         n_reference=len(part.labels_),
         start=start,
         stop=stop,
-        error_fixed=float(np.mean(fixed != y[start:stop])),
+        error_fixed=history.error(is_wrong_fixed, start, stop),
         error_adapted=error_adapted,
         estimate_fixed=risk.fixed,
         estimate_adapted=risk.adapted,
         half_width_fixed=max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low),
         half_width_adapted=max(risk.adapted_high - risk.adapted, risk.adapted - risk.adapted_low),
         drift=part.coverage_.drift_strength,
+        n_effective=effective_sample_size(weights) if weights.any() else 0.0,
     )

@@ -79,7 +79,9 @@ class Covering:
     @property
     def coverage_(self) -> Coverage:
         """How well the reference covers the recent rows: jointly, and column by column."""
-        state = self.state_
+        return self._coverage(self.state_)
+
+    def _coverage(self, state: Any) -> Coverage:
         if "coverage" not in state.cache:
             state.cache["coverage"] = self.rules_.cover.judge(state.recent.last())
         coverage: Coverage = state.cache["coverage"]

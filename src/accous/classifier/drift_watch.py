@@ -14,12 +14,12 @@ from accous.diagnostics.attribution import ReferenceColumns, linear_parts, share
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
 from accous.diagnostics.weights import HALF_LIFE
 
-__all__ = ["Watch", "start_watch", "watch_round"]
+__all__ = ["LOOK_DECAY", "Watch", "shares_of_parts", "start_watch", "watch_round"]
 
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
 # Reached by a log ratio with a standard deviation of 1/7 in one look, or a smaller one in several looks.
 _SMALLEST_VARIANCE = 0.02
-_LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
+LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ class Watch:
     @property
     def column_shares(self) -> FloatArray:
         """Share of each column; zeros if the log ratio of recent rounds hardly varied."""
-        is_still = self.column_parts.sum() < _SMALLEST_VARIANCE
-        return np.zeros_like(self.column_parts) if is_still else shares(self.column_parts)
+        return shares_of_parts(self.column_parts)
 
     @property
     def share_out_of_bound(self) -> float:
@@ -59,6 +58,11 @@ class Watch:
     def on_other_reference(self) -> Watch:
         """Return the same watch without what was computed for the rows of an earlier reference."""
         return self if self.log is None else replace(self, log=replace(self.log, settled_weights=None))
+
+
+def shares_of_parts(parts: FloatArray) -> FloatArray:
+    """Return the share of each column; zeros if the parts are too small to speak of a shift."""
+    return np.zeros_like(parts) if parts.sum() < _SMALLEST_VARIANCE else shares(parts)
 
 
 def start_watch(ratio: Any, n_features: int) -> Watch:
@@ -100,7 +104,7 @@ def _look_at_scores(
 ) -> Watch:
     """Examine a ratio that is a function of scores: its theta shows what moved, and by how much."""
     assert watch.log is not None
-    parts = _LOOK_DECAY * watch.column_parts
+    parts = LOOK_DECAY * watch.column_parts
     change = exponent * (ratio.coef_ - ratio.neutral_coef_)
     if exponent:
         parts += _parts_of_coef(ratio, change, columns)
@@ -115,7 +119,7 @@ def _look_at_scores(
 
 def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: ReferenceColumns) -> Watch:
     """Examine any other ratio: which columns correlate with its values on the reference."""
-    parts = _LOOK_DECAY * watch.column_parts
+    parts = LOOK_DECAY * watch.column_parts
     if exponent:
         log_ratios = np.log(np.maximum(np.asarray(ratio.reference_ratio_, dtype=np.float64), 0.01))
         parts += exponent**2 * columns.parts(log_ratios)

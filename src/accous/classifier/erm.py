@@ -33,7 +33,7 @@ __all__ = [
     "LinearPredictor",
     "LogisticErm",
     "WeightedErm",
-    "column_scales",
+    "deviations_of_columns",
 ]
 
 _LARGEST_SCALE = 1e100  # of a column; its inverse is the smallest
@@ -211,7 +211,7 @@ class LogisticErm:
         return self._problem.part(rest).scores(coefs)
 
 
-def column_scales(X: FloatArray, weights: FloatArray) -> FloatArray:
+def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the weighted deviations of the columns, and 1 for a constant column, as ``StandardScaler`` has them."""
     largest = np.abs(X).max(axis=0)
     largest[largest == 0.0] = 1.0

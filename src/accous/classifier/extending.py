@@ -51,7 +51,9 @@ class Extending:
 
         def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
 
-        def _extend_order(self, n_rows: int, kept: IntArray) -> None: ...
+        def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None: ...
+
+        def _verify_again(self, y: NDArray[Any]) -> None: ...
 
         def _split_in_halves(self) -> None: ...
 
@@ -59,7 +61,14 @@ class Extending:
             ...
 
     def extend(
-        self, X: Any, y: Any, sample_weight: Any = None, *, max_reference: int | None = None, drop: str = "oldest"
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        order: Any = True,
+        max_reference: int | None = None,
+        drop: str = "oldest",
     ) -> Self:
         """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
 
@@ -73,8 +82,9 @@ class Extending:
         counts for 50 rows at most, because it is about earlier predictors. Labels may be new classes; predictions then
         have these classes too.
 
-        The backtest stays that of the first reference. If anything fails, the model stays as it was. Threads that learn
-        wait meanwhile; do not predict with the model from another thread.
+        A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
+        of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
+        model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
 
         Parameters
         ----------
@@ -84,6 +94,10 @@ class Extending:
             Of the type of ``classes_``.
         sample_weight : array of shape (n_rows,), optional
             Base weights of the new rows. None gives each the mean base weight of the reference.
+        order : bool or array of shape (n_rows,), default=True
+            The new rows count as later than all others. True says that they are in order of time, and an array gives
+            their times. False says that they have no order: then the reference has none any more, the backtest is
+            dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
         max_reference : int, optional
             Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
             the old rows leave sooner after an abrupt change.
@@ -109,10 +123,11 @@ class Extending:
             if drop == "least weight":
                 ages = base * np.asarray(ratio.on_reference(of_ratio).reference_ratio_, dtype=np.float64)
             kept = rows_to_keep(numbers, ages, limit)
-            self._extend_order(len(numbers), kept)
+            self._extend_order(len(numbers), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.labels_, self.base_weight_ = numbers[kept], base[kept]
             self._split_in_halves()
+            self._verify_again(self.classes_[self.labels_])
             self._fit_again(ratio.on_reference(_take(of_ratio, kept)))
         return self
 

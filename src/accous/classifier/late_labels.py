@@ -38,9 +38,7 @@ class LateLabelling:
 
     if TYPE_CHECKING:
 
-        @property
-        def risk_(self) -> RiskEstimate:  # noqa: D102
-            ...
+        def _risk(self, state: Any) -> RiskEstimate: ...
 
         def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
             ...
@@ -96,7 +94,7 @@ class LateLabelling:
                 is_wrong_fixed=is_wrong_fixed,
                 is_unseen=np.array([label not in known for label in labels], dtype=bool),
                 unseen_names=tuple(str(label) for label in labels if label not in known),
-                estimates=self._estimates(estimated, n_rows),
+                estimates=self._estimates(state, estimated, n_rows),
                 features=features,
             )
         )
@@ -105,7 +103,9 @@ class LateLabelling:
     @property
     def measured_(self) -> MeasuredError | None:
         """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
-        state = self.state_
+        return self._measured(self.state_)
+
+    def _measured(self, state: Any) -> MeasuredError | None:
         if state.late_labels is None:
             return None
         if "measured" not in state.cache:
@@ -133,9 +133,9 @@ class LateLabelling:
         )
         return np.array([one != other for one, other in zip(found, labels, strict=True)], dtype=bool)
 
-    def _estimates(self, estimated: Any, n_rows: int) -> FloatArray:
+    def _estimates(self, state: Any, estimated: Any, n_rows: int) -> FloatArray:
         if estimated is None:
-            risk = self.risk_
+            risk = self._risk(state)
             return np.tile((risk.adapted, risk.adapted_low, risk.adapted_high), (n_rows, 1))
         estimates = np.asarray(estimated, dtype=np.float64)
         if estimates.shape != (n_rows, 3):

@@ -1,67 +1,31 @@
-"""What labelled history says about a model: the backtest of its reference, and predictors of the reference's halves."""
+"""What labelled history says about a model: the backtest of its reference, repeated when rows join it."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.blas import one_blas_thread
-from accous.classifier.backtest import FEWEST_ROWS, Backtest, backtest, read_order
-from accous.classifier.erm import LogisticErm, column_scales
+from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
+from accous.classifier.erm import deviations_of_columns
+from accous.classifier.time_halves import ReferenceParts, TimeHalves
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
 
-__all__ = ["TimeHalves", "Verification"]
+__all__ = ["Verification"]
 
-
-class TimeHalves:
-    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
-
-    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
-    the rows lie outside what either half has seen.
-    """
-
-    def __init__(
-        self,
-        X: FloatArray,
-        labels: IntArray,
-        classes: NDArray[Any],
-        C: float,
-        scales: FloatArray | None,
-        order: IntArray,
-    ) -> None:
-        self._parts = (X, labels, classes, C, scales, order)
-
-    @cached_property
-    def _predictors(self) -> list[Any]:
-        halves = np.array_split(self._parts[-1], 2)
-        with one_blas_thread():
-            return [self._fit(rows) for rows in halves]
-
-    def _fit(self, rows: IntArray) -> Any:
-        """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        X, labels, classes, C, scales, _ = self._parts
-        numbers, part = np.unique(labels[rows], return_inverse=True)
-        if len(numbers) == 1:
-            return DummyClassifier().fit(X[rows], classes[labels[rows]])
-        erm = LogisticErm(X[rows], part, classes[numbers], C, scales)
-        return erm.fit(np.ones(len(rows)), None)
-
-    def disagreement(self, rows: FloatArray) -> float:
-        """Share of the rows on which the two predictors disagree."""
-        first, second = (predictor.predict(rows) for predictor in self._predictors)
-        return float(np.mean(first != second))
+_NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
+_TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
+_NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
 
 
 class Verification:
     """The part of `accous.AdaptiveClassifier` that replays its reference."""
 
     backtest_: Backtest | None
+    unverified_: str
     time_order_: IntArray | None
     halves_: TimeHalves | None
     reference_: Any
@@ -79,6 +43,7 @@ class Verification:
     def _verify(self, X: Any, y: Any, order: Any) -> None:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
+        self.unverified_ = ""
         n_rows = len(self.labels_)
         if order is None or (isinstance(order, (bool, np.bool_)) and not order):
             self._split_in_halves()
@@ -93,37 +58,66 @@ class Verification:
         elif n_rows >= FEWEST_ROWS:
             self._replay(X, y, self.time_order_)
 
-    def _replay(self, X: Any, y: Any, order: IntArray) -> None:
+    def _verify_again(self, y: NDArray[Any]) -> None:
+        """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
+        had_order, self.backtest_ = self.backtest_ is not None or self.unverified_ != "", None
+        if self.time_order_ is None:
+            self.unverified_ = _NO_ORDER if had_order else ""
+        elif len(self.labels_) < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self.unverified_ = ""
+            self._replay(self.reference_, y, self.time_order_, cuts=QUICK_CUTS)
+
+    def _replay(self, X: Any, y: Any, order: IntArray, *, cuts: tuple[float, ...] = CUTS) -> None:
         try:
-            self.backtest_ = backtest(self, X, y, order=order.argsort())
+            self.backtest_ = backtest(self, X, y, order=order.argsort(), sample_weight=self.base_weight_, cuts=cuts)
         except ValueError:
             # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
-            self.backtest_ = None
+            self.backtest_, self.unverified_ = None, _NO_REPLAY
 
     def _split_in_halves(self) -> None:
-        if self.time_order_ is None or self.estimator is not None:
+        if self.time_order_ is None:
             self.halves_ = None
-        else:
-            scales = column_scales(self.reference_, self.base_weight_) if self.standardize else None
-            parts = (self.reference_, self.labels_, self.classes_, float(self.C), scales, self.time_order_)
-            self.halves_ = TimeHalves(*parts)
+            return
+        scales = None
+        if self.estimator is None and self.standardize:
+            scales = deviations_of_columns(self.reference_, self.base_weight_)
+        parts = ReferenceParts(
+            self.reference_,
+            self.labels_,
+            self.classes_,
+            self.base_weight_,
+            estimator=self.estimator,
+            C=float(self.C),
+            scales=scales,
+        )
+        self.halves_ = TimeHalves(parts, self.time_order_)
 
-    def _extend_order(self, n_rows: int, kept: IntArray) -> None:
+    def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None:
         """Take up rows that joined the reference, as the latest, and forget those that left."""
         if self.time_order_ is None:
             return
-        order = np.concatenate((self.time_order_, np.arange(len(self.time_order_), n_rows)))
+        if isinstance(order_of_new, (bool, np.bool_)) and not order_of_new:
+            self.time_order_ = None
+            return
+        n_before = len(self.time_order_)
+        n_new = n_rows - n_before
+        is_given = isinstance(order_of_new, (bool, np.bool_))
+        new = np.arange(n_new) if is_given else read_order(order_of_new, n_new)
+        order = np.concatenate((self.time_order_, n_before + new))
         places = np.full(n_rows, -1)
         places[kept] = np.arange(len(kept))
         self.time_order_ = places[order][places[order] >= 0]
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
-        return {"order": self.time_order_, "backtest": to_plain(self.backtest_)}
+        return {"order": self.time_order_, "backtest": to_plain(self.backtest_), "unverified": self.unverified_}
 
     def verification_from_plain(self, plain: dict[str, Any] | None) -> None:
         """Undo ``verification_to_plain``; models saved by earlier versions have none."""
         plain = plain or {"order": None, "backtest": None}
         self.time_order_ = plain["order"]
         self.backtest_ = from_plain(Backtest | None, plain["backtest"])
+        self.unverified_ = plain.get("unverified", "")
         self._split_in_halves()

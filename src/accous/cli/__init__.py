@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli import adapt, backtest, fit, inspect, labels, report
+from accous.cli import adapt, backtest, extend, fit, inspect, labels, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous.extras import has_package, require_extra
@@ -23,6 +23,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     fit.fit: fit.EXAMPLES,
     adapt.adapt: adapt.EXAMPLES,
     labels.labels: labels.EXAMPLES,
+    extend.extend: extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
 }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accous.cli.adapt_run import run_adapt
+from accous.cli.locked_model import locked_model
 from accous.cli.options import (
     AsJson,
     Encoding,
+    ModelFolder,
     OnBadRow,
     Quiet,
     Rejects,
@@ -22,7 +23,7 @@ from accous.cli.options import (
     require_between,
     require_separator,
 )
-from accous.exceptions import CheckpointError, ParameterError
+from accous.exceptions import ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ Examples:
 """
 _ROUNDS, _RUN = "Rounds", "The run"
 _LARGEST_BATCH = 1_000_000
-_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _Stream = Annotated[
     str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -104,7 +104,7 @@ _UnknownCategory = Annotated[
 
 
 def adapt(
-    model: _Model,
+    model: ModelFolder,
     stream: _Stream,
     output: _Output = "-",
     batch_size: _BatchSize = 10,
@@ -138,7 +138,6 @@ def adapt(
     require_choice("--unknown-category", unknown_category, ("use", "bad"))
     if as_json and output == "-":
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    from accous.checkpoint.locks import exclusive_lock
     from accous.tabular.adapt_request import AdaptRequest
 
     request = AdaptRequest(
@@ -163,14 +162,10 @@ def adapt(
     )
     remarks = remarks_console(quiet=quiet)
     try:
-        with exclusive_lock(model, "accous adapt"):
+        with locked_model(model, "accous adapt"):
             return run_adapt(request, _save_rule(save_every), remarks, as_json=as_json)
     except BrokenPipeError:
         return _give_up_stdout()
-    except FileNotFoundError:
-        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first") from None
-    except PermissionError as error:
-        raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
 
 
 def _save_rule(text: str) -> SaveRule:

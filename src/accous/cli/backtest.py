@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accous.cli.fit import Categorical, Drop, KeepAsFeature, Label, ReferenceFile, Time
 from accous.cli.options import (
     AsJson,
+    Categorical,
+    Drop,
     Encoding,
     Force,
+    KeepAsFeature,
+    Label,
     Quiet,
+    ReferenceFile,
     Separator,
     TableFormat,
+    Time,
     remarks_console,
     require_between,
     require_separator,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accous.cli.options import AsJson, Quiet, results_console
+from accous.cli.options import AsJson, ModelFolder, Quiet, results_console
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -24,7 +24,6 @@ Examples:
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
 _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
-_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _FailIf = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,7 +32,7 @@ _FailIf = Annotated[
 ]  # fmt: skip
 
 
-def inspect(model: _Model, fail_if: _FailIf = None, quiet: Quiet = False, as_json: AsJson = False) -> int:
+def inspect(model: ModelFolder, fail_if: _FailIf = None, quiet: Quiet = False, as_json: AsJson = False) -> int:
     """Show what a model has learned so far, and the progress of its last run.
 
     With `--fail-if`, print one line of JSON for each condition that holds instead, and end with exit code 3 if there is
@@ -90,12 +89,16 @@ def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
 
 
 def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
-    accuracy = record["reference_accuracy"]
+    accuracy, joined = record["reference_accuracy"], record["joined_rows"]
+    later = f" after {joined:,} joined" if joined else ""
     lines = [
-        ("reference", f"{record['reference']}, {record['reference_rows']:,} rows, label {record['label']}"),
+        ("reference", f"{record['reference']}, {record['reference_rows']:,} rows{later}, label {record['label']}"),
         ("classes", ", ".join(record["classes"])),
         ("ratio", record["ratio"]),
-        ("accuracy on the reference", "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated"),
+        (
+            "accuracy on the reference",
+            "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated{later and ' by fit'}",
+        ),
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
         ("estimated error now", _estimate(record)),
         *_measured(record),

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from math import isnan
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from accous.cli.locked_model import locked_model
 from accous.cli.options import (
     AsJson,
     Encoding,
+    ModelFolder,
     Quiet,
     Separator,
     TableFormat,
     remarks_console,
     require_separator,
 )
-from accous.exceptions import CheckpointError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,6 @@ Examples:
 
 `accous labels model/ labels.csv --key id --predictions yesterday.csv`
 """
-_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _Labels = Annotated[
     str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -62,7 +61,7 @@ _Predictions = Annotated[
 
 
 def labels(
-    model: _Model,
+    model: ModelFolder,
     labels: _Labels,
     key: _Key = None,
     label: _Label = None,
@@ -78,7 +77,6 @@ def labels(
     Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
     also if you give it again. The model does not learn from it.
     """
-    from accous.checkpoint.locks import exclusive_lock
     from accous.tabular.label_job import LabelJob, LabelRequest
 
     request = LabelRequest(
@@ -91,14 +89,9 @@ def labels(
         encoding=encoding,
         separator=require_separator(separator),
     )
-    try:
-        with exclusive_lock(model, "accous labels"):
-            job = LabelJob(request)
-            counted = job.run()
-    except FileNotFoundError:
-        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first") from None
-    except PermissionError as error:
-        raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
+    with locked_model(model, "accous labels"):
+        job = LabelJob(request)
+        counted = job.run()
     _remark(counted, remarks_console(quiet=quiet))
     if as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))

@@ -1,7 +1,8 @@
-"""What the commands on tables share: options, consoles and checks."""
+"""What the commands on tables share: options, consoles, checks and lines."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,22 +12,77 @@ from accous.exceptions import ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accous.classifier.backtest import Backtest
+
 __all__ = [
+    "LARGEST_SEED",
     "AsJson",
+    "Categorical",
+    "Drop",
     "Encoding",
     "Force",
+    "KeepAsFeature",
+    "Label",
+    "ModelFolder",
     "OnBadRow",
+    "Ordered",
     "Quiet",
+    "ReferenceFile",
     "Rejects",
     "Separator",
     "TableFormat",
+    "Time",
+    "print_backtest",
     "remarks_console",
     "require_between",
+    "require_separator",
     "results_console",
 ]
 
 LARGEST_SEED = 2**32 - 1
 
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+ReferenceFile = Annotated[
+    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+]
+Label = Annotated[
+    str,
+    typer.Option(
+        "--label", metavar="COL|FILE", help="The label column, or a separate file: labels.npy, labels.csv:COL."
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", metavar="COL,...", help="Columns to leave out.", rich_help_panel="The table"),
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time", metavar="COL", help="Sort the rows by this column of dates or numbers.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+Ordered = Annotated[
+    bool | None,
+    typer.Option(
+        "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
+KeepAsFeature = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep-as-feature", metavar="COL,...", help="Columns to use even if they look like ids, counters or times.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
 TableFormat = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +135,31 @@ def results_console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False)
+
+
+def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool) -> None:
+    """Print what the replay of the reference showed, or why there is none.
+
+    Parameters
+    ----------
+    found : Backtest, optional
+    reason : str
+        Why there is none, if the model says so itself.
+    is_ordered : bool
+        Whether the reference has an order in time.
+    """
+    console = results_console()
+    if found is not None:
+        sentences: tuple[str, ...] = found.sentences
+    elif reason:
+        sentences = (f"Nothing is verified: {reason[0].lower()}{reason[1:]}",)
+    elif is_ordered:
+        sentences = ("Nothing is verified: the reference has too few rows to replay them.",)
+    else:
+        hint = "If its rows have one, use --time COL or --ordered."
+        sentences = (f"Nothing is verified: the reference has no order in time. {hint}",)
+    for sentence in filter(None, sentences):
+        console.print(sentence, markup=False, soft_wrap=True)
 
 
 def require_between(name: str, value: float, low: float, high: float) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli.options import Force, Quiet, remarks_console
+from accous.cli.options import Force, ModelFolder, Quiet, remarks_console
 from accous.exceptions import DataError, ParameterError
 
 __all__ = ["EXAMPLES", "report", "require_html", "write_page"]
@@ -19,11 +19,12 @@ Examples:
 
 `accous report model/ -o report.html --force --quiet && xdg-open report.html`
 """
-_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="An .html file.")]
 
 
-def report(model: _Model, output: _Output = Path("report.html"), force: Force = False, quiet: Quiet = False) -> int:
+def report(
+    model: ModelFolder, output: _Output = Path("report.html"), force: Force = False, quiet: Quiet = False
+) -> int:
     """Write a report that starts with the verdict and opens offline in any browser."""
     require_html(output)
     if output.exists() and not force:

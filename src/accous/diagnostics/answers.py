@@ -30,7 +30,7 @@ ANSWERS = ("yes", "not known", "no")
 FEWEST_RECENT_ROWS = 100
 # Labels that came more than so many rows ago say nothing about now.
 RECENT_ROWS = 500
-FEWEST_LABELS = 100
+FEWEST_TO_COMPARE = 100
 COVERED, NOT_COVERED = 0.15, 0.3
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
@@ -97,6 +97,7 @@ def answer_adaptation(
     guard: str,
     evidence: Evidence | None,
     measured: Any,
+    unverified: str = "",
 ) -> Answer:
     """Answer whether the adapted model is better than the fixed one.
 
@@ -114,6 +115,8 @@ def answer_adaptation(
         From a backtest.
     measured : MeasuredError, optional
         From labels that arrived late.
+    unverified : str
+        Why there is no evidence, if that has a reason of its own.
     """
     by_labels = _adaptation_by_labels(measured)
     if by_labels is not None:
@@ -127,7 +130,8 @@ def answer_adaptation(
         worse = "The adapted model is worse on the weighted reference, and the fixed model is in use."
         return Answer("no", worse, numbers) if is_worse else Answer("not known", guard, numbers)
     if evidence is None:
-        return Answer("not known", "No labelled history in order of time shows whether adaptation helps.", numbers)
+        none = "No labelled history in order of time shows whether adaptation helps."
+        return Answer("not known", unverified or none, numbers)
     numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
     is_clear = difference < -max(CLEAR_GAIN, CLEAR_STANDARD_ERRORS * standard_error)
     if is_clear and evidence.gain < 0.0 and evidence.held:
@@ -137,7 +141,7 @@ def answer_adaptation(
 
 def _adaptation_by_labels(measured: Any) -> Answer | None:
     """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
-    if measured is None or measured.n_labelled < FEWEST_LABELS or measured.age > RECENT_ROWS:
+    if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.age > RECENT_ROWS:
         return None
     gap = measured.gap
     if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
@@ -148,7 +152,12 @@ def _adaptation_by_labels(measured: Any) -> Answer | None:
 
 
 def answer_predictions(
-    interval: tuple[float, float, float], *, coverage: Any, evidence: Evidence | None, measured: Any
+    interval: tuple[float, float, float],
+    *,
+    coverage: Any,
+    evidence: Evidence | None,
+    measured: Any,
+    unverified: str = "",
 ) -> Answer:
     """Answer whether you can believe the estimated error.
 
@@ -161,6 +170,8 @@ def answer_predictions(
         From a backtest.
     measured : MeasuredError, optional
         From labels that arrived late.
+    unverified : str
+        Why there is no evidence, if that has a reason of its own.
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
@@ -171,7 +182,8 @@ def answer_predictions(
     if math.isnan(estimate):
         return Answer("not known", "The reference has too few rows of some class to estimate the error.")
     if evidence is None:
-        return Answer("not known", "No replay of the reference in order of time has checked the estimate.", numbers)
+        none = "No replay of the reference in order of time has checked the estimate."
+        return Answer("not known", unverified or none, numbers)
     shift = evidence.fixed.shift
     if shift >= LARGEST_SHIFT:
         return Answer("no", f"In the backtest the error was {100.0 * shift:.0f} points above the estimate.", numbers)

@@ -7,7 +7,7 @@ from scipy.stats import rankdata
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.solvers.logistic import make_problem, solve
-from accous.diagnostics.neighbours import column_scales, standardized
+from accous.diagnostics.neighbours import distance_scales, standardized
 
 __all__ = ["drift_strength"]
 
@@ -41,7 +41,7 @@ def drift_strength(reference: FloatArray, recent: FloatArray) -> float:
     rows = np.concatenate((chosen, recent))
     labels = np.repeat(np.array([0, 1], dtype=np.int64), (len(chosen), len(recent)))
     # A column that is constant in the reference is measured by how it moves now.
-    scale = column_scales(chosen)
+    scale = distance_scales(chosen)
     scale = np.where(scale > 0.0, scale, np.abs(rows - chosen[0]).max(axis=0))
     X = np.clip(standardized(rows, chosen.mean(axis=0), scale), -_LARGEST, _LARGEST)
     if X.shape[1] > _MAX_COLUMNS:

@@ -26,6 +26,7 @@ _DRIFT_UP, _DRIFT_DOWN = 0.2, 0.05
 _NEW_DRIFT, _DISAGREEMENT = 0.6, 0.5
 LARGEST_UNEXPLAINED = 0.04
 FEWEST_LOOKS, LARGEST_MEAN, LARGEST_SPREAD = 5, 0.05, 0.08
+_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted")
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
@@ -48,6 +49,9 @@ class Look:
     drift : float
         Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
         reference. NaN after fewer than 50 rows.
+    n_effective : float
+        Rows of the block that the measured errors rest on: fewer than it has if its rows have different base weights.
+        0 in looks that were saved before base weights counted.
     """
 
     n_reference: int
@@ -60,6 +64,7 @@ class Look:
     half_width_fixed: float
     half_width_adapted: float
     drift: float
+    n_effective: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +139,15 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
     n_reference : int
         Rows of the whole reference.
     """
-    known = [look for look in looks if math.isfinite(look.estimate_fixed) and math.isfinite(look.estimate_adapted)]
+    known = [look for look in looks if all(math.isfinite(getattr(look, name)) for name in _COMPARED)]
     if not known:
         return None
 
     def column(name: str) -> FloatArray:
         return np.array([getattr(look, name) for look in known], dtype=np.float64)
 
-    n_rows = column("stop") - column("start")
+    n_effective = column("n_effective")
+    n_rows = np.where(n_effective > 0.0, n_effective, column("stop") - column("start"))
     fixed, adapted = (
         _residuals(
             truth=column(f"error_{name}"),

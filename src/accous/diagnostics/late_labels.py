@@ -159,7 +159,8 @@ class LateLabels:
     def after_refit(self, classes: frozenset[str]) -> LateLabels:
         """Return what stays when both predictors were fitted on another reference.
 
-        Earlier labels count as 50 rows at most, the kept rows are forgotten, and the CUSUM starts again.
+        Earlier labels count as 50 rows at most, beside later ones and in the widths of intervals. The kept rows are
+        forgotten, and the CUSUM starts again.
 
         Parameters
         ----------
@@ -167,13 +168,19 @@ class LateLabels:
             Names of the classes that the new reference has.
         """
         share = min(1.0, _ROWS_AFTER_REFIT / self.sums[Sum.WEIGHT]) if self.sums[Sum.WEIGHT] else 1.0
+        sums = share * self.sums
+
+        def squares_of(squares: float, weight: float) -> float:
+            """Return the sum of squares that leaves 50 effective rows at most."""
+            return float(max(share**2 * squares, weight**2 / _ROWS_AFTER_REFIT))
+
         still_unseen = tuple((name, count) for name, count in self.n_unseen if name not in classes)
         return replace(
             self,
             n_unseen=still_unseen,
-            sums=share * self.sums,
-            squares=share**2 * self.squares,
-            squares_fixed=share**2 * self.squares_fixed,
+            sums=sums,
+            squares=squares_of(self.squares, sums[Sum.WEIGHT]),
+            squares_fixed=squares_of(self.squares_fixed, sums[Sum.WEIGHT_FIXED]),
             cusum=0.0,
             kept=(),
         )

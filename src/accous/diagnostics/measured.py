@@ -16,9 +16,9 @@ from accous.diagnostics.audits import Audit
 from accous.diagnostics.late_labels import LateLabels, Sum
 from accous.diagnostics.shares import wilson_interval
 
-__all__ = ["FEWEST_LABELS", "MeasuredError", "alarm_height", "measure"]
+__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
 
-FEWEST_LABELS = 20
+FEWEST_TO_CONTRADICT = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
 EXACT_LABELS, EXACT_WIDTH, CLOSE = 100, 0.1, 0.05
 
@@ -104,7 +104,7 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         _mean(sums[each], sums[Sum.WEIGHT_ESTIMATED]) for each in (Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH)
     )
     is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
-    is_apart = labels.n_labelled >= FEWEST_LABELS and (low > estimated_high or high < estimated_low)
+    is_apart = labels.n_labelled >= FEWEST_TO_CONTRADICT and (low > estimated_high or high < estimated_low)
     # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything.
     is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH
     excess = _mean(sums[Sum.WRONG_ESTIMATED] - sums[Sum.ESTIMATED], sums[Sum.WEIGHT_ESTIMATED])
@@ -163,7 +163,7 @@ def _gap_standard_error(labels: LateLabels) -> float:
 def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
     if has_unseen:
         return "yes"
-    if audit is None or audit.n_rows < FEWEST_LABELS:
+    if audit is None or audit.n_rows < FEWEST_TO_CONTRADICT:
         return "not known"
     return "yes" if audit.concept_changed else "no"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray
 
-__all__ = ["ReferenceNeighbours", "column_scales", "standardized"]
+__all__ = ["ReferenceNeighbours", "distance_scales", "standardized"]
 
 _MAX_REFERENCE = 2000
 _NEIGHBOUR = 5
@@ -33,7 +33,7 @@ class ReferenceNeighbours:
         order = rng.permutation(len(reference))[:_MAX_REFERENCE]
         self._constant = reference[0]
         self._is_constant = (reference == reference[0]).all(axis=0)
-        self._mean, self._scale = reference.mean(axis=0), column_scales(reference)
+        self._mean, self._scale = reference.mean(axis=0), distance_scales(reference)
         rows = self._prepare(reference[order])
         n_searched = (len(rows) + 1) // 2
         self._searched = rows[:n_searched]
@@ -63,7 +63,7 @@ class ReferenceNeighbours:
         return np.where(nearest > _ROUNDING * (1.0 + norms), nearest, 0.0)
 
 
-def column_scales(reference: FloatArray) -> FloatArray:
+def distance_scales(reference: FloatArray) -> FloatArray:
     """Return the deviation of each column; for a column of two values their difference, for a constant one 0.
 
     A mark such as ``colour = red`` has a tiny deviation if it is rare. Divided by it, one such mark would outweigh all

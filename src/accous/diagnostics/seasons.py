@@ -25,6 +25,7 @@ _ROUND_DECAY = 0.5 ** (1.0 / 8.0)
 _LEAST_KNOWN = 0.9
 _LARGEST_LEFT = 0.5
 _LARGEST_DEVIATION, _SMALLEST_DEVIATION = 3.0, 0.2
+_SMALLEST_DISTANCE = 1e-9
 
 
 def slots_of(times: FloatArray) -> tuple[IntArray, IntArray]:
@@ -105,6 +106,19 @@ class SeasonMeans:
                 n_known += stop - start
         return parts, expected, n_known
 
+    def average_day(self) -> FloatArray | None:
+        """Return the mean over the hours that were seen on two days, working days and weekends as in a week."""
+        kinds = [(_FIRST_COARSE, 5.0), (_FIRST_COARSE + 24, 2.0)]
+        known = [
+            (self.means[first : first + 24][is_known].mean(axis=0), weight)
+            for first, weight in kinds
+            if (is_known := self.n_days[first : first + 24] >= _FEWEST_DAYS).any()
+        ]
+        if not known:
+            return None
+        means, weights = zip(*known, strict=True)
+        return np.asarray(np.average(means, axis=0, weights=weights), dtype=np.float64)
+
     def _with_day_closed(self, slot: int, next_day: int) -> SeasonMeans:
         """Take the latest day of a slot into its mean; ``day``, ``sums`` and ``counts`` are this object's own."""
         parts = self._with_mean_of_day(slot) if self.counts[slot] else self
@@ -143,6 +157,9 @@ class SeasonWatch:
         Whether that change is still in progress.
     seasonal : tuple of int
         Rounds of the changes that are seasonal.
+    explained : array of shape (n_features,), optional
+        How much of what each column contributes to the log ratio the slots explain, summed over looks and discounted;
+        None before the first look.
     """
 
     slots: SeasonMeans
@@ -155,6 +172,7 @@ class SeasonWatch:
     event_round: int = 0
     is_open: bool = False
     seasonal: tuple[int, ...] = ()
+    explained: FloatArray | None = None
 
     def after(self, X: FloatArray, times: FloatArray) -> SeasonWatch:
         """Return the watch after the rows of a round.
@@ -200,6 +218,35 @@ class SeasonWatch:
         if not is_over:
             return watch
         return replace(watch, settled=self.recent, settled_expected=self.expected, settled_known=self.known)
+
+    def explain(self, parts: FloatArray, reference_means: FloatArray, *, decay: float) -> SeasonWatch:
+        """Return the watch after a look at the columns that moved.
+
+        Parameters
+        ----------
+        parts : array of shape (n_features,)
+            What each column contributes to the log ratio in this look.
+        reference_means : array of shape (n_features,)
+        decay : float
+            How much earlier looks count.
+        """
+        earlier = np.zeros_like(parts) if self.explained is None else decay * self.explained
+        return replace(self, explained=earlier + parts * self.share_explained(reference_means))
+
+    def share_explained(self, reference_means: FloatArray) -> FloatArray:
+        r"""Return how much of each column's distance from the reference is due to the time of the day or the week.
+
+        With d the distance of recent means from the reference, and s by how much the slots of the recent rows usually
+        differ from an average day, the share is :math:`1 - \min(1, (d - s)^2 / d^2)`. A column that has moved for good
+        has moved on an average day too, so nothing of that is explained. The share is 0 while the slots are not known.
+        """
+        average = self.slots.average_day()
+        if self.known < _LEAST_KNOWN or average is None:
+            return np.zeros_like(reference_means)
+        distance = self.recent - reference_means
+        left = distance - (self.expected - average)
+        is_away = np.abs(distance) > _SMALLEST_DISTANCE
+        return 1.0 - np.minimum(1.0, np.where(is_away, left / np.where(is_away, distance, 1.0), 1.0) ** 2)
 
     @property
     def is_explained(self) -> bool:

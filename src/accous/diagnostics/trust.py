@@ -84,11 +84,14 @@ class Checks:
         What the backtest of the reference showed.
     measured : MeasuredError
         What labels that arrived late showed.
+    unverified : str
+        Why there is no evidence, if that has a reason of its own; otherwise empty.
     """
 
     coverage: Any = None
     evidence: Evidence | None = None
     measured: Any = None
+    unverified: str = ""
 
 
 NO_CHECKS = Checks()
@@ -183,9 +186,14 @@ def judge(
         guard=guard,
         evidence=checks.evidence,
         measured=checks.measured,
+        unverified=checks.unverified,
     )
     predictions = answer_predictions(
-        interval, coverage=checks.coverage, evidence=checks.evidence, measured=checks.measured
+        interval,
+        coverage=checks.coverage,
+        evidence=checks.evidence,
+        measured=checks.measured,
+        unverified=checks.unverified,
     )
     verdict, reason = _verdict(evidence, excess[1], [inputs, predictions, adaptation])
     return Trust(

@@ -49,26 +49,26 @@ class Subject:
     @property
     def trust(self) -> Trust:
         """The three answers and the verdict."""
-        trust: Trust = self.model.trust_ if self.table is None else self.table.trust
+        trust: Trust = self.model.trust_ if self.table is None else self.table.trust_
         return trust
 
     @property
     def coverage(self) -> Coverage:
         """What recent rows show that the reference does not."""
-        coverage: Coverage = self.model.coverage_ if self.table is None else self.table.coverage
+        coverage: Coverage = self.model.coverage_ if self.table is None else self.table.coverage_
         return coverage
 
     @property
     def events(self) -> list[DriftEvent]:
         """The changes of the inputs, without seasonal ones, with the columns that carry them."""
         if self.table is not None:
-            return list(self.table.drift_events)
+            return list(self.table.drift_events_)
         return [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
 
     @property
     def n_seasonal(self) -> int:
         """How many changes were seasonal."""
-        return 0 if self.table is None else len(self.table.seasonal_events)
+        return 0 if self.table is None else len(self.table.seasonal_events_)
 
     @property
     def moved_share(self) -> float:
@@ -83,8 +83,11 @@ class Subject:
         return next((mark.n_hits / mark.n_reference for mark in found), None)
 
     def column_shares(self) -> list[tuple[str, float]]:
-        """Share of the drift that each column carries, largest first."""
+        """Share of the drift that each column carries, largest first; without what the time of the day explains."""
         shares: dict[str, float] = {}
+        if self.table is not None:
+            shares = self.table.drift_attribution_
+            return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         for column, share in zip(self.columns, self.model.drift_attribution_.tolist(), strict=True):
             shares[column] = shares.get(column, 0.0) + share
         return sorted(shares.items(), key=lambda item: (-item[1], item[0]))

@@ -97,12 +97,12 @@ def _advice(subject: Subject) -> list[str]:
     is_measured = measured is not None and measured.is_exact
     advice = []
     if measured is not None and measured.contradicts:
-        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference, and fit again.")
+        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (accous extend).")
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
     elif trust.inputs.answer == "no":
         advice.append("Do not rely on the current predictions before labels of recent rows show how good they are.")
-        advice.append("Label a few hundred recent rows (accous labels), and fit again on a reference that has them.")
+        advice.append("Label a few hundred recent rows (accous labels), and add them to the reference (accous extend).")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
     else:

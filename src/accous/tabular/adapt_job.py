@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ class AdaptJob:
         output_columns(request.key, self._kept, table_model.model.classes_)
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
         before, spec = table_model.job, request.spec(self._kept)
+        if new_classes := table_model.settings.get("new_classes"):
+            # The predictions have columns for them: a file that lacks these is not continued.
+            spec = replace(spec, options={**spec.options, "new-classes": ",".join(new_classes)})
         is_finished = before is not None and before.is_finished and before.spec == spec
         if is_finished and request.output_format == "parquet":
             self._remove_partial()

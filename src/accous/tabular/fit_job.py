@@ -18,13 +18,12 @@ from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference, replay
 from accous.tabular.folder import save_table_model
-from accous.tabular.formats.chunks import BadRow, TableReader, no_such_column
+from accous.tabular.formats.chunks import TableReader, no_such_column
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
-from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job_record import require_free
 from accous.tabular.named_ratios import make_ratio
-from accous.tabular.rejected_rows import rejects_frame
+from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.table_model import TableModel
 from accous.tabular.traps import Remark
 
@@ -116,6 +115,7 @@ class FitJob:
 
     Attributes
     ----------
+    request : FitRequest
     reference : ReferenceTable
         The rows to fit on.
     label : str
@@ -126,7 +126,7 @@ class FitJob:
 
     def __init__(self, request: FitRequest) -> None:
         request.require_free_places()
-        self._request = request
+        self.request = request
         self._ratio = make_ratio(
             request.ratio,
             seed=request.seed,
@@ -149,7 +149,7 @@ class FitJob:
             table, self.label, choices, skips_bad=request.skips_bad, is_ordered=request.is_ordered
         )
         if self.reference.bad_rows and request.rejects is not None:
-            _write_rejects(self.reference.bad_rows, request.rejects)
+            write_rejects(self.reference.bad_rows, request.rejects)
 
     @property
     def remarks(self) -> list[Remark]:
@@ -166,7 +166,7 @@ class FitJob:
     def cross_validate(self) -> float | None:
         """Return the cross-validated accuracy, in order of time if there is one; None where there are too few rows."""
         with _without_warnings():
-            return cross_validate(self.reference, C=self._request.C, seed=self._request.seed)
+            return cross_validate(self.reference, C=self.request.C, seed=self.request.seed)
 
     def fit_and_save(self, accuracy: float | None) -> TableModel:
         """Fit on the whole reference and save the model.
@@ -176,7 +176,7 @@ class FitJob:
         accuracy : float, optional
             The cross-validated one, to be saved with the model.
         """
-        request, reference = self._request, self.reference
+        request, reference = self.request, self.reference
         with _without_warnings():
             model = self._make_model().fit(reference.X, reference.y, order=self._replay())
         table_model = TableModel(
@@ -223,14 +223,14 @@ class FitJob:
             return None
 
     def _make_model(self) -> AdaptiveClassifier:
-        request = self._request
+        request = self.request
         # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
         return AdaptiveClassifier(
             ratio=self._ratio, C=request.C, standardize=False, caution=request.caution, random_state=request.seed
         )
 
     def _settings(self, accuracy: float | None) -> dict[str, Any]:
-        request, y = self._request, self.reference.y
+        request, y = self.request, self.reference.y
         settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
         settings |= {"C": request.C, "seed": request.seed, "order": self.reference.order.to_json()}
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
@@ -248,13 +248,6 @@ def _time_column(request: FitRequest, table: TableReader) -> str | None:
     if request.time not in table.columns:
         raise no_such_column(table, request.time)
     return request.time
-
-
-def _write_rejects(bad_rows: list[BadRow], path: str) -> None:
-    file = RowsOutput(path, "csv", 0)
-    file.write(rejects_frame(bad_rows))
-    file.put_on_disk()
-    file.close()
 
 
 @contextmanager

@@ -34,18 +34,20 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
         costs as much as several rounds.
     """
-    attached = {
-        "format": _FORMAT,
-        "label": table_model.label,
-        "settings": table_model.settings,
-        "columns": table_model.encoder.to_json(),
-    }
     with table_model.turn():
+        # `extend` changes the settings and the columns too.
+        attached = {
+            "format": _FORMAT,
+            "label": table_model.label,
+            "settings": table_model.settings,
+            "columns": table_model.encoder.to_json(),
+        }
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
             "watch": table_model.watch.to_plain(),
             "counted_labels": table_model.counted_labels,
+            "joined_rows": table_model.joined_rows,
             "seasons": to_plain(table_model.seasons),
         }
         summary = summarize_table_model(table_model) if is_last else None
@@ -86,5 +88,6 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
         # The first folders have counted no labels.
         counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
+        joined_rows=progress.get("joined_rows", np.empty(0, dtype=np.uint64)),
         watch=watch_from_plain(progress.get("watch")),
     )

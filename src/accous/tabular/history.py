@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.trust import VERDICTS
+from accous.diagnostics.trust import VERDICTS, Trust
 from accous.exceptions import CheckpointError
 from accous.tabular.chosen_rounds import is_chosen
+from accous.tabular.history_points import (
+    COUNTS,
+    LASTS,
+    LENGTH_BINS,
+    MEANS,
+    Points,
+    points_from_first_format,
+)
 from accous.tabular.nearest_readings import nearest_readings
 
 __all__ = ["LENGTH_BINS", "MOST_POINTS", "History"]
 
 MOST_POINTS = 512
-LENGTH_BINS = 32
-# Verdicts of the first format, by their numbers in it.
-_VERDICTS_1 = ("good", "thin", "no overlap")
-
 # The second format did not know in which round the risk was read last.
 _FORMAT = 3
 # A point has at least this many readings, or one for each round.
@@ -31,68 +35,6 @@ _RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 64, 4, 16
 _OLDEST_FOR_LABELS = 8
 # An estimate further away from a round than this says nothing about it.
 _FARTHEST_RISK = 64
-_COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
-_RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
-_MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
-_LASTS = ("n_out_of_bound", "time", "risk_round")
-# Readings in the order of the first format, which kept those of the last round of a point only.
-_READINGS_1 = ("effective_sample_size", *_RISKS, "verdict", "n_out_of_bound", "largest_weight")
-
-
-@dataclass
-class _Points:
-    """Points as rows of arrays.
-
-    Attributes
-    ----------
-    counts : array of shape (n_points, 4)
-    sums : array of shape (n_points, n_means)
-        Sums of the readings that are shown as means.
-    tallies : array of shape (n_points, n_means)
-        How many readings each sum has.
-    lengths : array of shape (n_points, LENGTH_BINS)
-        Sums of the weights of the learners, over as many readings as the effective sample size has.
-    worst : array of shape (n_points, 1)
-        Largest number of a verdict; NaN if none was read.
-    lasts : array of shape (n_points, 3)
-        Latest value of what only grows; NaN if there is none.
-    """
-
-    counts: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    tallies: NDArray[np.int64]
-    lengths: NDArray[np.float64]
-    worst: NDArray[np.float64]
-    lasts: NDArray[np.float64]
-
-    @classmethod
-    def blank(cls, n_points: int) -> Self:
-        """Return points with nothing in them."""
-        return cls(
-            np.zeros((n_points, len(_COUNTS)), dtype=np.int64),
-            np.zeros((n_points, len(_MEANS))),
-            np.zeros((n_points, len(_MEANS)), dtype=np.int64),
-            np.zeros((n_points, LENGTH_BINS)),
-            np.full((n_points, 1), np.nan),
-            np.full((n_points, len(_LASTS)), np.nan),
-        )
-
-    def followed_by(self, others: _Points) -> _Points:
-        """Return these points and the others as one series."""
-        return _Points(*(np.vstack((getattr(self, each.name), getattr(others, each.name))) for each in fields(self)))
-
-    def halved(self) -> _Points:
-        """Merge neighbours: sums add up, the worst verdict and the latest value stay."""
-        first = _Points(*(getattr(self, each.name)[0::2] for each in fields(self)))
-        second = _Points(*(getattr(self, each.name)[1::2] for each in fields(self)))
-        return _Points(
-            first.counts + second.counts,
-            first.sums + second.sums,
-            first.tallies + second.tallies,
-            first.lengths + second.lengths,
-            np.fmax(first.worst, second.worst),
-            np.where(np.isnan(second.lasts), first.lasts, second.lasts),
-        )
 
 
 class History:
@@ -113,8 +55,8 @@ class History:
     def __init__(self) -> None:
         self.stride = 1
         self.n_rounds = 0
-        self._points = _Points.blank(0)
-        self._open = _Points.blank(1)
+        self._points = Points.blank(0)
+        self._open = Points.blank(1)
 
     def __len__(self) -> int:
         return len(self._points.counts)
@@ -128,6 +70,7 @@ class History:
         n_wrong: int = 0,
         *,
         time: float | None = None,
+        judge: Callable[[], Trust] | None = None,
     ) -> None:
         """Record a round that the model has just played.
 
@@ -137,18 +80,21 @@ class History:
         n_rows, n_scored, n_wrong_fixed, n_wrong : int
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
+        judge : callable, optional
+            Returns the three answers and the verdict, which a table gives with findings about its own columns. None
+            takes ``trust_`` of the model.
         """
         self.n_rounds += 1
         self._open.counts[0] += (n_rows, n_scored, n_wrong_fixed, n_wrong)
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
-            self._open.lasts[0, _LASTS.index("time")] = time
+            self._open.lasts[0, LASTS.index("time")] = time
         if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
             self._read(model)
         if self._reads_risk() or (n_scored and self._is_risk_old(model)):
-            self._read_risk(model)
+            self._read_risk(model, judge)
         if self.n_rounds % self.stride == 0:
             self._points = self._points.followed_by(self._open)
-            self._open = _Points.blank(1)
+            self._open = Points.blank(1)
             if len(self) == MOST_POINTS:
                 self._points = self._points.halved()
                 self.stride *= 2
@@ -156,13 +102,13 @@ class History:
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point; NaN where there was no reading."""
         points = self._points
-        if name in _COUNTS:
-            return points.counts[:, _COUNTS.index(name)].astype(np.float64)
+        if name in COUNTS:
+            return points.counts[:, COUNTS.index(name)].astype(np.float64)
         if name == "verdict":
             return points.worst[:, 0]
-        if name in _LASTS:
-            return points.lasts[:, _LASTS.index(name)]
-        number = _MEANS.index(name)
+        if name in LASTS:
+            return points.lasts[:, LASTS.index(name)]
+        number = MEANS.index(name)
         tallies = points.tallies[:, number]
         return np.where(tallies > 0, points.sums[:, number] / np.maximum(tallies, 1), np.nan)
 
@@ -206,14 +152,14 @@ class History:
     def totals(self) -> dict[str, int]:
         """Sums of the counts over all rounds."""
         sums = self._points.counts.sum(axis=0) + self._open.counts[0]
-        return dict(zip(_COUNTS, map(int, sums), strict=True))
+        return dict(zip(COUNTS, map(int, sums), strict=True))
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays and numbers."""
         arrays = {
             f"{prefix}{each.name}": getattr(points, each.name).copy()
             for prefix, points in (("", self._points), ("open_", self._open))
-            for each in fields(_Points)
+            for each in fields(Points)
         }
         return {"format": _FORMAT, "stride": self.stride, "n_rounds": self.n_rounds, **arrays}
 
@@ -223,15 +169,15 @@ class History:
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
         if "format" not in plain:
-            history._points, history._open = _from_first_format(plain)
+            history._points, history._open = points_from_first_format(plain)
             return history
         if plain["format"] > _FORMAT:
             raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
         history._points, history._open = (
-            _Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(_Points))) for prefix in ("", "open_")
+            Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
         for points in (history._points, history._open):
-            n_missing = len(_LASTS) - points.lasts.shape[1]
+            n_missing = len(LASTS) - points.lasts.shape[1]
             points.lasts = np.pad(points.lasts, ((0, 0), (0, n_missing)), constant_values=np.nan)
         return history
 
@@ -241,7 +187,7 @@ class History:
 
     def _is_risk_old(self, model: Any) -> bool:
         """Whether labels need a new reading of the risk."""
-        read_at = self._points.followed_by(self._open).lasts[:, _LASTS.index("risk_round")]
+        read_at = self._points.followed_by(self._open).lasts[:, LASTS.index("risk_round")]
         last_read = np.nanmax(read_at, initial=0.0)
         last_change = max((event.round for event in model.drift_events_), default=0)
         return bool(last_read < last_change or self.n_rounds - last_read > _OLDEST_FOR_LABELS)
@@ -249,21 +195,21 @@ class History:
     def _risk_readings(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rounds in which the risk was read last in each point, and what was read there on average."""
         points = self._points.followed_by(self._open)
-        numbers = [_MEANS.index(name) for name in ("risk", "risk_low", "risk_high")]
+        numbers = [MEANS.index(name) for name in ("risk", "risk_low", "risk_high")]
         tallies = points.tallies[:, numbers]
         is_read = tallies[:, 0] > 0
         ends = np.minimum(np.arange(1, len(tallies) + 1) * self.stride, self.n_rounds)
-        read_at = points.lasts[:, _LASTS.index("risk_round")]
+        read_at = points.lasts[:, LASTS.index("risk_round")]
         rounds = np.where(np.isnan(read_at), ends, read_at).astype(np.int64)
         means = np.where(tallies > 0, points.sums[:, numbers] / np.maximum(tallies, 1), np.nan)
         return rounds[is_read], means[is_read]
 
     def _read(self, model: Any) -> None:
         self._take(effective_sample_size=model.effective_sample_size_, largest_weight=model.reference_weight_.max())
-        self._open.lasts[0, _LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
+        self._open.lasts[0, LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
         self._open.lengths[0] += _length_weights(model)
 
-    def _read_risk(self, model: Any) -> None:
+    def _read_risk(self, model: Any, judge: Callable[[], Trust] | None) -> None:
         risk = model.risk_
         self._take(
             risk=risk.adapted,
@@ -273,32 +219,17 @@ class History:
             risk_fixed_low=risk.fixed_low,
             risk_fixed_high=risk.fixed_high,
         )
-        self._open.lasts[0, _LASTS.index("risk_round")] = self.n_rounds
-        verdict = float(VERDICTS.index(model.trust_.verdict))
-        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], verdict)
+        self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
+        trust = model.trust_ if judge is None else judge()
+        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], float(VERDICTS.index(trust.verdict)))
 
     def _take(self, **readings: float) -> None:
         """Add readings to the sums; one that is NaN does not count."""
         for name, value in readings.items():
             if value == value:  # noqa: PLR0124 (NaN)
-                number = _MEANS.index(name)
+                number = MEANS.index(name)
                 self._open.sums[0, number] += value
                 self._open.tallies[0, number] += 1
-
-
-def _from_first_format(plain: dict[str, Any]) -> tuple[_Points, _Points]:
-    """Return the points and the open one of a history that kept one reading per point."""
-    readings = dict(zip(_READINGS_1, plain["readings"].T, strict=True))
-    points, open_point = _Points.blank(len(plain["counts"])), _Points.blank(1)
-    means = np.column_stack([readings[name] for name in _MEANS])
-    points.counts, points.lengths = plain["counts"].copy(), plain["lengths"].copy()
-    points.sums, points.tallies = np.nan_to_num(means), (~np.isnan(means)).astype(np.int64)
-    numbers = np.array([VERDICTS.index(name) for name in _VERDICTS_1], dtype=np.float64)
-    is_read = ~np.isnan(readings["verdict"])
-    points.worst[is_read, 0] = numbers[readings["verdict"][is_read].astype(np.int64)]
-    points.lasts[:, 0] = readings["n_out_of_bound"]
-    open_point.counts[0] = plain["open"]
-    return points, open_point
 
 
 def _length_weights(model: Any) -> NDArray[np.float64]:

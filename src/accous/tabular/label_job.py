@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,12 @@ from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
 from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table
-from accous.tabular.stream_rows import read_stream_rows
+from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
+from accous.tabular.stream_rows import StreamRows, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
 
-__all__ = ["MOST_COUNTED", "LabelJob", "LabelRequest", "LabelsCounted"]
-
-MOST_COUNTED = 1 << 20
-"""Labels that a model remembers as counted; the oldest are forgotten first."""
-
-# An odd number that spreads rounds over all numbers of 64 bits.
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_N_LABEL_BITS, _LABEL_BITS = np.uint64(8), np.uint64(0xFF)
+__all__ = ["LabelJob", "LabelRequest", "LabelsCounted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,57 +97,40 @@ class LabelJob:
     Parameters
     ----------
     request : LabelRequest
+    table_model : TableModel, optional
+        The model, if it is loaded already.
 
     Attributes
     ----------
     table_model : TableModel
     """
 
-    def __init__(self, request: LabelRequest) -> None:
+    def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
         self._request = request
-        self.table_model: TableModel = load_table_model(request.model)
+        self.table_model: TableModel = load_table_model(request.model) if table_model is None else table_model
         self._predictions = self._find_predictions()
         job = self.table_model.job
         # The job whose stream the predictions are about; None if they are another run's.
         self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
         options = {} if self._job is None else self._job.spec.options
         self._usual_key = options.get("key") or None
+
+    def run(self) -> LabelsCounted:
+        """Count the labels and save the model."""
         if self._job is not None and self._job.n_scored:
             raise DataError(
                 f"The run that wrote {self._predictions} has counted the labels of its stream already (accous adapt "
                 "--label): they must not count twice."
             )
-
-    def run(self) -> LabelsCounted:
-        """Count the labels and save the model."""
-        request, table_model = self._request, self.table_model
-        table = read_label_table(
-            request.labels,
-            key=request.key,
-            usual_key=self._usual_key,
-            label=request.label,
-            usual_label=table_model.label,
-            table_format=request.table_format,
-            encoding=request.encoding,
-            separator=request.separator,
-        )
-        matched = match_predictions(
-            table,
-            self._predictions,
-            can_count=self._job is not None and self._job.n_rejected == 0,
-            n_rows=None if self._job is None else self._job.n_rows,
-        )
-        self._require_matches(table, matched)
-        numbers = self._numbers(matched)
-        before = table_model.counted_labels
-        is_new = ~np.isin(numbers | _LABEL_BITS, before | _LABEL_BITS)
-        n_differing = int((~is_new & ~np.isin(numbers, before)).sum())
+        table, matched = self.match()
+        numbers, before = self._numbers(matched), self.table_model.counted_labels
+        is_new, n_differing = find_new(numbers, before)
         new = matched.filter(pl.Series(is_new))
-        X = self._rows(new, table.place_column)
+        rows = self.rows(new, table.place_column)
         if new.height:
-            self._observe(new, X)
-            table_model.counted_labels = np.concatenate((before, numbers[is_new]))[-MOST_COUNTED:]
-            save_table_model(table_model, request.model, is_last=True)
+            self._observe(new, None if rows is None else rows.X)
+            self.table_model.counted_labels = remember(before, numbers[is_new])
+            save_table_model(self.table_model, self._request.model, is_last=True)
         unmatched = table.rows.join(matched, on="place", how="anti")["place"]
         return LabelsCounted(
             n_read=table.n_read,
@@ -166,8 +142,33 @@ class LabelJob:
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
             joined_by=_joined_by(table.place_column, matched),
-            has_rows=X is not None,
+            has_rows=rows is not None,
         )
+
+    def match(self) -> tuple[LabelTable, pl.DataFrame]:
+        """Read the labels; return them, and the predictions that they belong to.
+
+        Raises
+        ------
+        DataError
+            If no label is a class of the reference, or none belongs to a prediction.
+        """
+        request, job = self._request, self._job
+        table = read_label_table(
+            request.labels,
+            key=request.key,
+            usual_key=self._usual_key,
+            label=request.label,
+            usual_label=self.table_model.label,
+            table_format=request.table_format,
+            encoding=request.encoding,
+            separator=request.separator,
+        )
+        can_count = job is not None and job.n_rejected == 0
+        n_rows = None if job is None else job.n_rows
+        matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
+        self._require_matches(table, matched)
+        return table, matched
 
     def summary(self, counted: LabelsCounted) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -216,20 +217,12 @@ class LabelJob:
             )
 
     def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
-        """Return numbers that rows are remembered by, whatever they were joined by: file, round, place in it and label.
-
-        Rounds go on over all runs of a model, so a run that replaces the file of another has other numbers. The last
-        eight bits are the number of the label's class.
-        """
-        digest = hashlib.blake2b(absolute(self._predictions).encode("utf-8", "surrogateescape"), digest_size=8).digest()
-        rounds = matched["round"].fill_null(0).to_numpy().astype(np.uint64)
+        """Return numbers that rows are remembered by, whatever they were joined by."""
         places = matched["number"].to_numpy().astype(np.uint64)
-        rows = (places + rounds * _SPREAD + np.frombuffer(digest, dtype="<u8").astype(np.uint64)) << _N_LABEL_BITS
-        classes = {str(each): number % 255 for number, each in enumerate(self.table_model.model.classes_)}
-        labels = matched["label"].replace_strict(classes, default=255, return_dtype=pl.UInt64)
-        return rows | labels.to_numpy()
+        return numbers_of_rows(absolute(self._predictions), places, matched["label"], matched["round"])
 
-    def _rows(self, new: pl.DataFrame, place_column: str | None) -> NDArray[np.float64] | None:
+    def rows(self, new: pl.DataFrame, place_column: str | None) -> StreamRows | None:
+        """Return the rows of predictions, read again from the stream; None if that cannot be."""
         if self._job is None or not new.height:
             return None
         return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
@@ -241,19 +234,7 @@ class LabelJob:
             np.array([by_name.get(name, name) for name in new[column].to_list()], dtype=object)
             for column in ("label", "prediction")
         )
-        model.observe(X, labels, predicted=predicted, estimated=self._estimates(new["round"]))
-
-    def _estimates(self, rounds: pl.Series) -> NDArray[np.float64]:
-        """Return the estimated error around the round in which each row was predicted; NaN if it is not known."""
-        model = self.table_model.model
-        estimates = np.full((len(rounds), 3), np.nan)
-        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
-        estimates[rounds.is_not_null().to_numpy()] = self.table_model.history.risk_at(
-            rounds.drop_nulls().to_numpy().astype(np.int64),
-            changes=[event.round for event in model.drift_events_],
-            latest=(model.n_rounds_, now),
-        )
-        return estimates
+        model.observe(X, labels, predicted=predicted, estimated=self.table_model.estimates_at(new["round"]))
 
 
 def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,15 @@ from accous.tabular.formats.labelled import read_label_array
 from accous.tabular.formats.opening import format_of, open_table
 from accous.tabular.formats.values import to_texts
 
-__all__ = ["LINE", "LabelTable", "match_predictions", "place_texts", "read_label_table"]
+__all__ = [
+    "LINE",
+    "LabelTable",
+    "check_labels",
+    "match_predictions",
+    "match_rows",
+    "place_texts",
+    "read_label_table",
+]
 
 LINE = "line"
 """The column that holds the line number of a row in the stream."""
@@ -86,7 +94,7 @@ def read_label_table(
         if key is not None or label is not None:
             raise ParameterError(f"{path} is an array without columns: leave out --key and --label, or use a table.")
         labels = place_texts(read_label_array(path))
-        return _checked(pl.DataFrame({"place": _positions(0, len(labels)), "label": labels}), path, None)
+        return check_labels(pl.DataFrame({"place": _positions(0, len(labels)), "label": labels}), path, None)
     table = open_table(path, table_format, encoding=encoding, separator=separator)
     pieces, n_before = [pl.DataFrame(schema={"place": pl.String, "label": pl.String})], 0
     try:
@@ -102,7 +110,7 @@ def read_label_table(
             n_before += chunk.frame.height
     finally:
         table.close()
-    return _checked(pl.concat(pieces), table.name, place_column)
+    return check_labels(pl.concat(pieces), table.name, place_column)
 
 
 def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows: int | None) -> pl.DataFrame:
@@ -138,19 +146,38 @@ def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows:
         wanted = [each for each in (place_column, "prediction") if each is not None]
         _require_columns(table, wanted)
         wanted += ["round"] if "round" in table.columns else []
-        pieces, n_before = [], 0
-        for chunk in _good_chunks(table, wanted, n_rows):
-            pieces.append(_match(chunk.frame, labels, n_before))
-            n_before += chunk.frame.height
+        frames = (chunk.frame for chunk in _good_chunks(table, wanted, n_rows))
+        return match_rows(frames, labels, path, n_rows=n_rows)
     finally:
         table.close()
+
+
+def match_rows(
+    frames: Iterable[pl.DataFrame], labels: LabelTable, name: str, *, n_rows: int | None = None
+) -> pl.DataFrame:
+    """Return the rows of predictions that have a label, as `match_predictions` does.
+
+    Parameters
+    ----------
+    frames : iterable of polars.DataFrame
+        The predictions, piece by piece.
+    labels : LabelTable
+    name : str
+        Of the predictions, for messages.
+    n_rows : int, optional
+        How many rows to use.
+    """
+    pieces, n_before = [], 0
+    for frame in frames:
+        pieces.append(_match(frame, labels, n_before))
+        n_before += frame.height
     matched = pl.concat(pieces) if pieces else labels.rows.clear()
     if n_rows is not None and pieces:
         matched = matched.filter(matched["number"] < n_rows)
     repeated = matched.filter(matched["place"].is_duplicated())["place"]
     if len(repeated):
-        what = f"{place_column} = {repeated[0]}"
-        raise DataError(f"{path} has several rows with {what}: give a --key that is different in every row.")
+        what = f"{labels.place_column} = {repeated[0]}"
+        raise DataError(f"{name} has several rows with {what}: give a --key that is different in every row.")
     return matched
 
 
@@ -211,7 +238,7 @@ def _good_chunks(table: TableReader, wanted: list[str], n_rows: int | None = Non
         yield chunk
 
 
-def _checked(rows: pl.DataFrame, name: str, place_column: str | None) -> LabelTable:
+def check_labels(rows: pl.DataFrame, name: str, place_column: str | None) -> LabelTable:
     """Leave out rows without a label and repeated ones; raise a DataError if a place has two different labels."""
     labelled = rows.filter(rows["label"].is_not_null() & rows["place"].is_not_null())
     once = labelled.unique(maintain_order=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
+from accous.tabular.columns.marks import Marks
 from accous.tabular.formats.chunks import Chunk, Position, digest_of
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
@@ -16,12 +19,30 @@ from accous.tabular.job_record import Job
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.table_model import TableModel
 
-__all__ = ["read_stream_rows"]
+__all__ = ["StreamRows", "read_stream_rows"]
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Rows of a stream.
+
+    Attributes
+    ----------
+    stream : str
+        Its path.
+    X : array of shape (n_rows, n_features)
+    marks : Marks
+        What they show in single columns.
+    """
+
+    stream: str
+    X: NDArray[np.float64]
+    marks: Marks
 
 
 def read_stream_rows(
     table_model: TableModel, job: Job, places: pl.Series, *, place_column: str | None
-) -> NDArray[np.float64] | None:
+) -> StreamRows | None:
     """Return the features of rows of the stream that a run has predicted.
 
     Parameters
@@ -36,7 +57,7 @@ def read_stream_rows(
 
     Returns
     -------
-    array of shape (n_rows, n_features) or None
+    StreamRows or None
         None if the stream cannot be read again: it was piped, is gone or has changed, or some row is not in it.
     """
     if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
@@ -47,7 +68,7 @@ def read_stream_rows(
         return None
 
 
-def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: str | None) -> NDArray[np.float64] | None:
+def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: str | None) -> StreamRows | None:
     options = job.spec.options
     table = open_table(
         job.spec.stream,
@@ -57,10 +78,12 @@ def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: st
         widths=table_model.settings.get("widths", {}),
     )
     keys = [] if place_column in (None, LINE) else [place_column]
-    wanted = list(dict.fromkeys([*table_model.encoder.used_columns, *keys]))
-    pieces, found, is_same, n_before, sought = [], [], False, 0, places.to_list()
+    needed = list(dict.fromkeys([*table_model.encoder.used_columns, *keys]))
+    watched = [name for name in table_model.encoder.constants if name in table.columns]
+    wanted = list(dict.fromkeys([*needed, *watched]))
+    pieces, marks, found, is_same, n_before, sought = [], [], [], False, 0, places.to_list()
     try:
-        if any(name not in table.columns for name in wanted):
+        if any(name not in table.columns for name in needed):
             return None
         for chunk in table.chunks(wanted, Position()):
             if chunk is None:
@@ -72,6 +95,7 @@ def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: st
             if features.bad_values:
                 return None
             pieces.append(features.X)
+            marks.append(features.marks)
             found.append(here[rows])
             is_same = is_same or _is_end_of(chunk, job.position)
             if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
@@ -79,7 +103,9 @@ def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: st
     finally:
         table.close()
     is_whole = bool(found) and pl.concat(found).to_list() == sought
-    return np.concatenate(pieces) if is_same and is_whole else None
+    if not (is_same and is_whole):
+        return None
+    return StreamRows(job.spec.stream, np.concatenate(pieces), reduce(Marks.followed_by, marks))
 
 
 def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:

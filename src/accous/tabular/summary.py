@@ -12,12 +12,13 @@ from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
     from accous.classifier.adaptation import AdaptiveClassifier
+    from accous.classifier.alerts import Subject
     from accous.tabular.table_model import TableModel
 
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 3
+_VERSION = 4
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -84,21 +85,41 @@ def summarize_labels(model: AdaptiveClassifier) -> dict[str, Any]:
 def _state(table_model: TableModel) -> dict[str, Any]:
     from accous.classifier.alerts import Subject
 
-    model, subject = table_model.model, Subject(table_model)
-    risk, trust, coverage = model.risk_, subject.trust, subject.coverage
-    learners = {}
-    if hasattr(model.ratio_, "learner_lengths_"):
-        weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
-        learners = {str(length): weight for length, weight in weights}
+    subject = Subject(table_model)
     return {
-        "reference": table_model.settings["reference"],
+        **_reference_of(table_model),
+        **_rounds_of(subject),
+        **_trust_of(subject),
+        **summarize_labels(table_model.model),
+        "last_run": None if table_model.job is None else summarize_run(table_model),
+    }
+
+
+def _reference_of(table_model: TableModel) -> dict[str, Any]:
+    """Return what the model was fitted on."""
+    settings, model = table_model.settings, table_model.model
+    return {
+        "reference": settings["reference"],
         "reference_rows": len(model.reference_weight_),
+        "joined_rows": settings.get("n_joined", 0),
         "label": table_model.label,
         "classes": [str(label) for label in model.classes_],
         "columns": table_model.encoder.used_columns,
         "features": len(table_model.encoder.feature_names),
-        "ratio": table_model.settings["ratio"],
-        "reference_accuracy": table_model.settings["accuracy"],
+        "ratio": settings["ratio"],
+        "reference_accuracy": settings["accuracy"],
+        "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+    }
+
+
+def _rounds_of(subject: Subject) -> dict[str, Any]:
+    """Return what the rounds have learned, and the error that is estimated from it."""
+    model = subject.classifier
+    risk, learners = model.risk_, {}
+    if hasattr(model.ratio_, "learner_lengths_"):
+        weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
+        learners = {str(length): weight for length, weight in weights}
+    return {
         "rounds": model.n_rounds_,
         "refits": model.n_refits_,
         "effective_sample_size": model.effective_sample_size_,
@@ -110,21 +131,25 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),
         "last_drift_round": subject.last_drift_round,
+        "weight_of_interval_length": learners,
+    }
+
+
+def _trust_of(subject: Subject) -> dict[str, Any]:
+    """Return the three answers, and what they rest on."""
+    trust, coverage, guard = subject.trust, subject.coverage, subject.classifier.rules_.guard
+    return {
         "trust": trust.verdict,
         "trust_reason": trust.reason,
         "trust_inputs": trust.inputs.answer,
         "trust_adaptation": trust.adaptation.answer,
         "trust_predictions": trust.predictions.answer,
         "sentences": {name: getattr(trust, name).sentence for name in ("inputs", "adaptation", "predictions")},
-        "guard": model.rules_.guard.name,
-        "guard_reason": model.rules_.guard.sentence,
-        "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+        "guard": guard.name,
+        "guard_reason": guard.sentence,
         "share_outside": _finite(coverage.share_outside),
         "drift_strength": _finite(coverage.drift_strength),
         "findings": coverage.sentences,
-        "weight_of_interval_length": learners,
-        **summarize_labels(model),
-        "last_run": None if table_model.job is None else summarize_run(table_model),
     }
 
 

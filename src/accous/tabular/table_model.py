@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,11 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.drift_watch import LOOK_DECAY
 from accous.classifier.events import log_onsets
-from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.seasons import SeasonWatch, start_seasons
-from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks
@@ -26,7 +24,9 @@ from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.predictions import LINE, class_numbers, predictions_frame
-from accous.tabular.table_watch import TableWatch, number_findings
+from accous.tabular.table_labels import TableLabels
+from accous.tabular.table_readings import TableReadings
+from accous.tabular.table_watch import TableWatch
 from accous.tabular.time_column import TimeColumn, find_time_column
 from accous.turns import TakesTurns
 
@@ -58,7 +58,7 @@ class PlayedRound:
 
 
 @dataclass(kw_only=True, repr=False)
-class TableModel(TakesTurns):
+class TableModel(TableReadings, TableLabels, TakesTurns):
     """An adaptive classifier that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -67,6 +67,9 @@ class TableModel(TakesTurns):
     probability ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These
     are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
     lines, `step` counts from 1 the rows of all rounds so far.
+
+    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
+    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
 
     Attributes
     ----------
@@ -83,7 +86,10 @@ class TableModel(TakesTurns):
     seasons : SeasonWatch, optional
         What each hour of the day did before; None until rows with times have been seen.
     counted_labels : array of uint64
-        Which rows ``accous labels`` has counted, by numbers made from the predictions' file and the place in it.
+        Which rows ``accous labels`` and `observe` have counted, by numbers made from the predictions and the place in
+        them.
+    joined_rows : array of uint64
+        Which rows ``accous extend``, or `extend` with a key, has added to the reference.
     watch : TableWatch
         What the columns of the last rows showed.
     """
@@ -96,6 +102,7 @@ class TableModel(TakesTurns):
     job: Job | None = None
     seasons: SeasonWatch | None = None
     counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     watch: TableWatch = field(default_factory=TableWatch)
 
     def __repr__(self) -> str:
@@ -215,17 +222,19 @@ class TableModel(TakesTurns):
             When each row happened, in seconds since 1970; NaN where that is not known.
         """
         with self.turn():
+            before = self.model.state_
             if learns_first:
                 self.model.adapt(X)
             scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
             if not learns_first:
                 self.model.adapt(X)
             if times is not None:
-                self._watch_season(X, times)
-            counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
-            self.history.add(self.model, len(X), *counts, time=None if times is None else float(times[-1]))
+                self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:
                 self._watch_columns(marks)
+            counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
+            time = None if times is None else float(times[-1])
+            self.history.add(self.model, len(X), *counts, time=time, judge=lambda: self.trust_)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
@@ -234,60 +243,24 @@ class TableModel(TakesTurns):
         if self.watch.columns is not before:
             log_onsets(self.watch.columns, this_round)
 
-    def _watch_season(self, X: NDArray[np.float64], times: NDArray[np.float64]) -> None:
+    def _watch_season(
+        self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
+    ) -> None:
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
-        seasons, log = seasons.after(X, times), self.model.state_.watch.log
+        seasons, watch = seasons.after(X, times), self.model.state_.watch
+        log, parts = watch.log, watch.column_parts
+        if parts is not parts_before:
+            # The columns were looked at in this round; what they contributed now is the change of the discounted sum.
+            means = np.average(self.model.reference_, axis=0, weights=self.model.base_weight_)
+            seasons = seasons.explain(parts - LOOK_DECAY * parts_before, means, decay=LOOK_DECAY)
         if log is not None and log.events:
             last = log.events[-1]
             seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
         self.seasons = seasons
 
-    @property
-    def coverage(self) -> Coverage:
-        """How well the reference covers the last rows, with findings about the table's own columns."""
-        rows, reference = self.model.state_.recent.last(), self.model.reference_
-        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
-        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
-        found.sort(key=lambda finding: place[finding.column])
-        return replace(self.model.coverage_, columns=tuple(found))
-
-    @property
-    def trust(self) -> Trust:
-        """Three answers and a verdict about the classifier, with findings about the table's own columns."""
-        return self.model.trust_given(self.coverage)
-
-    @property
-    def drift_events(self) -> tuple[DriftEvent, ...]:
-        """The changes in the inputs, named by the table's own columns, in order.
-
-        If there is a time column, those that the time of the day and the weekend explain are left out.
-        """
-        seasonal = self.seasonal_events
-        return tuple(event for event in self._events() if event not in seasonal)
-
-    @property
-    def seasonal_events(self) -> tuple[DriftEvent, ...]:
-        """The changes that are what the same hours did on the days before."""
-        rounds = () if self.seasons is None else self.seasons.seasonal
-        return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
-
-    def _events(self) -> list[DriftEvent]:
-        columns = self.encoder.column_of_feature
-        events = [
-            replace(event, features=tuple(dict.fromkeys(columns[int(feature[1:])] for feature in event.features)))
-            for event in self.model.drift_events_
-        ]
-        return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
-
     def _usable_rows(self, frame: Any) -> Features:
         features = self.prepare(frame)
-        if features.bad_values:
-            bad = features.bad_values[0]
-            raise DataError(
-                f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
-                "row."
-            )
-        return features
+        return self._usable(features, np.arange(len(features.X)))
 
     def _result(self, X: NDArray[np.float64]) -> PlayedRound:
         """Predict only; the classifier itself refuses a batch without rows."""

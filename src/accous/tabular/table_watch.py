@@ -78,6 +78,12 @@ class TableWatch:
             sentence = (
                 f"Column {mark.column!r} was missing in {expected:.1%} of the reference and is missing in {where}."
             )
+        elif mark.kind == NEW_VALUES and mark.n_hits:
+            constant = encoder.constants[mark.column].only_value
+            sentence = (
+                f"Column {mark.column!r} was {constant} in all but {expected:.1%} of the reference and is another "
+                f"value, such as {value!r}, in {where}."
+            )
         elif mark.kind == NEW_VALUES:
             constant = encoder.constants[mark.column].only_value
             sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)

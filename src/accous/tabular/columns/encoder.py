@@ -22,6 +22,8 @@ from accous.tabular.formats.vectors import Fault
 
 __all__ = ["BadValue", "ColumnEncoder", "Features"]
 
+_COUNTED_AS = {MISSING: "n_missing", CATEGORIES: "n_once", NEW_VALUES: "n_new"}
+
 
 @dataclass(frozen=True)
 class BadValue:
@@ -98,6 +100,25 @@ class ColumnEncoder:
     def with_records(self, frame: pl.DataFrame) -> Self:
         """Return the same encoder that also remembers what the reference looks like, to notice something new."""
         return replace(self, records=tuple(record_column(frame[plan.name], plan) for plan in self.plans))
+
+    def joined_by(self, marks: Marks, limit: int) -> Self:
+        """Return the same encoder, which remembers that rows with these marks have joined the reference.
+
+        Parameters
+        ----------
+        marks : Marks
+            Of the rows that joined.
+        limit : int
+            Rows that the reference has now.
+        """
+        counts: dict[str, dict[str, int]] = {}
+        for mark, n_hits in zip(self.marks, marks.hits.sum(axis=0, dtype=np.int64).tolist(), strict=True):
+            counts.setdefault(mark.column, {})[_COUNTED_AS[mark.kind]] = n_hits
+        records = tuple(
+            None if record is None else record.joined_by(len(marks.hits), counts.get(plan.name, {}), limit)
+            for plan, record in zip(self.plans, self.records, strict=False)
+        )
+        return replace(self, records=records)
 
     @cached_property
     def marks(self) -> list[Mark]:

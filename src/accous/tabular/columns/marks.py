@@ -88,7 +88,7 @@ def list_marks(plans: tuple[Any, ...], records: tuple[ColumnRecord | None, ...])
         if not is_empty:
             marks.append(Mark(plan.name, MISSING, record.n_rows, record.n_missing))
         if isinstance(plan, LeftOutColumn):
-            marks.append(Mark(plan.name, NEW_VALUES, record.n_rows, 0))
+            marks.append(Mark(plan.name, NEW_VALUES, record.n_rows, record.n_new))
         elif record.n_once is not None:
             marks.append(Mark(plan.name, CATEGORIES, record.n_rows, record.n_once))
     return marks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ class ColumnRecord:
         The only value, of a column that is left out because it has only one and that is no number.
     n_once : int, optional
         How many categories occur once; None if the categories are not all known.
+    n_new : int
+        Rows that joined the reference later with another value of a constant column.
     """
 
     n_rows: int
@@ -39,6 +41,34 @@ class ColumnRecord:
     high: float | None = None
     constant: str | None = None
     n_once: int | None = None
+    n_new: int = 0
+
+    def joined_by(self, n_rows: int, counts: dict[str, int], limit: int) -> ColumnRecord:
+        """Return the record after rows have joined the reference and others have left.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows that joined.
+        counts : dict of str to int
+            How many of them are missing, hold an unknown category, or another value than the constant one, by the
+            names ``n_missing``, ``n_once`` and ``n_new``.
+        limit : int
+            Rows that the reference has now. What the rows that left looked like is not known: all counts shrink.
+        """
+        is_empty, total = self.n_missing == self.n_rows, self.n_rows + n_rows
+        share = min(1.0, limit / total)
+        kept = round(share * total)
+        n_missing = round(share * (self.n_missing + counts.get("n_missing", 0)))
+        n_once = None if self.n_once is None else round(share * (self.n_once + counts.get("n_once", 0)))
+        return replace(
+            self,
+            n_rows=kept,
+            # A column that was empty stays one, and others stay others: what rows are marked with does not change.
+            n_missing=kept if is_empty else min(n_missing, kept - 1),
+            n_once=n_once,
+            n_new=round(share * (self.n_new + counts.get("n_new", 0))),
+        )
 
     @property
     def only_value(self) -> str:

@@ -1,0 +1,266 @@
+"""The job of ``accous extend``: labelled rows join the reference of a saved model, each of them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError
+from accous.parameters import listed
+from accous.tabular.columns.marks import Marks
+from accous.tabular.folder import load_table_model, save_table_model
+from accous.tabular.formats.chunks import BadRow, Position, TableReader
+from accous.tabular.formats.labelled import with_labels
+from accous.tabular.formats.opening import open_table
+from accous.tabular.formats.sources import STDIN
+from accous.tabular.formats.vectors import require_widths
+from accous.tabular.frame_labels import labels_of_frame, times_in_order
+from accous.tabular.job_record import absolute, require_free
+from accous.tabular.label_job import LabelJob, LabelRequest
+from accous.tabular.label_tables import place_texts
+from accous.tabular.rejected_rows import write_rejects
+from accous.tabular.remembered_rows import find_new, numbers_of_lines, numbers_of_rows, numbers_of_texts
+from accous.tabular.row_reader import RowReader, Rows
+from accous.tabular.table_model import TableModel
+
+__all__ = ["ExtendJob", "ExtendRequest", "RowsJoined"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtendRequest:
+    """Labelled rows and how they join.
+
+    Attributes
+    ----------
+    model : Path
+        The folder of the table model.
+    rows : str
+        The file, or ``"-"`` for the standard input: labelled rows with the columns of the model, or late labels of
+        rows that the last run has predicted.
+    label : str, optional
+        Column of the labels, or their file; None: the one of the reference.
+    key : str, optional
+        Column that names a row; a row joins once.
+    is_ordered : bool, optional
+        Whether the rows are in order of time, or have none; None: as ``fit`` put the reference in order.
+    max_reference : int, optional
+    drop : {"oldest", "least weight"}
+        As for `accous.AdaptiveClassifier.extend`.
+    table_format, encoding, separator : str, optional
+        Of the rows, where they cannot be told from the file.
+    skips_bad : bool
+        Whether bad rows are set aside, or are an error.
+    rejects : str, optional
+        File for the rows set aside.
+    """
+
+    model: Path
+    rows: str
+    label: str | None = None
+    key: str | None = None
+    is_ordered: bool | None = None
+    max_reference: int | None = None
+    drop: str = "oldest"
+    table_format: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    skips_bad: bool = False
+    rejects: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsJoined:
+    """What became of the rows in a file.
+
+    Attributes
+    ----------
+    n_read : int
+        Rows of the file that could be read.
+    n_joined, n_before : int
+        Rows that joined now, and rows that had joined before.
+    n_missing : int
+        Rows without a label.
+    n_left : int
+        Rows that left the reference.
+    new_classes : list of str
+    bad_rows : list of BadRow
+        The rows set aside.
+    """
+
+    n_read: int
+    n_joined: int
+    n_before: int
+    n_missing: int
+    n_left: int
+    new_classes: list[str]
+    bad_rows: list[BadRow]
+
+
+@dataclass(frozen=True)
+class _LabelledRows:
+    """Encoded rows with labels, in order of time, and what they are remembered by."""
+
+    X: NDArray[np.float64]
+    labels: pl.Series
+    marks: Marks
+    numbers: NDArray[np.uint64]
+
+
+class ExtendJob:
+    """Adds labelled rows to the reference of a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    request : ExtendRequest
+
+    Attributes
+    ----------
+    table_model : TableModel
+    """
+
+    def __init__(self, request: ExtendRequest) -> None:
+        self._request = request
+        if request.rejects is not None:
+            require_free(request.rejects)
+        self.table_model: TableModel = load_table_model(request.model)
+
+    def run(self) -> RowsJoined:
+        """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
+        request, model = self._request, self.table_model.model
+        n_read, found, bad_rows = self._read()
+        self._require_classes(found.labels)
+        n_reference, classes = len(model.labels_), {str(each) for each in model.classes_}
+        n_joined = int(find_new(found.numbers, self.table_model.joined_rows)[0].sum())
+        if n_joined:
+            self.table_model.extend_rows(
+                found.X,
+                found.labels,
+                found.marks,
+                numbers=found.numbers,
+                order=request.is_ordered is not False,
+                max_reference=request.max_reference,
+                drop=request.drop,
+            )
+            save_table_model(self.table_model, request.model, is_last=True)
+        return RowsJoined(
+            n_read=n_read,
+            n_joined=n_joined,
+            n_before=len(found.labels) - n_joined,
+            n_missing=n_read - len(found.labels),
+            n_left=n_reference + n_joined - len(model.labels_),
+            new_classes=[str(each) for each in model.classes_ if str(each) not in classes],
+            bad_rows=bad_rows,
+        )
+
+    def summary(self, joined: RowsJoined) -> dict[str, Any]:
+        """Return the results, ready for JSON."""
+        model = self.table_model.model
+        return {
+            "model": str(self._request.model),
+            "rows": joined.n_read,
+            "joined": joined.n_joined,
+            "joined_before": joined.n_before,
+            "without_label": joined.n_missing,
+            "rejected": len(joined.bad_rows),
+            "left": joined.n_left,
+            "reference_rows": len(model.labels_),
+            "classes": [str(each) for each in model.classes_],
+            "new_classes": joined.new_classes,
+            "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+            "guard": model.rules_.guard.name,
+        }
+
+    def _read(self) -> tuple[int, _LabelledRows, list[BadRow]]:
+        """Return how many rows there are, those with a label, and those that are set aside."""
+        request = self._request
+        widths = self.table_model.settings.get("widths", {})
+        table = open_table(
+            request.rows, request.table_format, encoding=request.encoding, separator=request.separator, widths=widths
+        )
+        try:
+            if set(self.table_model.encoder.used_columns).isdisjoint(table.columns):
+                return self._read_from_stream()
+            require_widths(table.name, table.widths, widths)
+            return self._read_table(*with_labels(table, request.label or self.table_model.label))
+        finally:
+            table.close()
+
+    def _read_table(self, table: TableReader, label: str) -> tuple[int, _LabelledRows, list[BadRow]]:
+        """Read rows that have the columns of the model."""
+        request, settings = self._request, self.table_model.settings
+        order = settings.get("order") or {"by": None}
+        needed = [label, request.key, order["column"] if self._sorts and order["column"] in table.columns else None]
+        passed = list(dict.fromkeys(name for name in needed if name is not None))
+        reader = RowReader(table, self.table_model.encoder, passed, skips_bad=request.skips_bad, accepts_unknown=True)
+        pieces = [piece for piece in reader.read(Position()) if piece is not None]
+        if not pieces:
+            raise DataError(f"{table.name} has no rows.")
+        rows = pieces[0]
+        for piece in pieces[1:]:
+            rows = rows.followed_by(piece)
+        if rows.bad_rows and request.rejects is not None:
+            write_rejects(rows.bad_rows, request.rejects)
+        return len(rows), self._labelled(rows, label), rows.bad_rows
+
+    @property
+    def _sorts(self) -> bool:
+        """Whether the rows are sorted by the column that sorted the reference."""
+        order = self.table_model.settings.get("order") or {"by": None}
+        return self._request.is_ordered is None and order["by"] == "time"
+
+    def _labelled(self, read: Rows, label: str) -> _LabelledRows:
+        """Return the rows that have a label, in order of time."""
+        labelled = labels_of_frame(read.frame, label, label, self.table_model.model.classes_)
+        rows = labelled.rows
+        if self._sorts and len(rows):
+            rows = rows[times_in_order(read.frame[rows], self.table_model.settings)]
+        key = self._request.key
+        if key is None:
+            origin, places = absolute(self._request.rows), numbers_of_lines(read.lines, read.X)
+        else:
+            origin, places = f"key {key}", labelled.keys(read.frame, key)
+        labels = labelled.labels[rows]
+        return _LabelledRows(read.X[rows], labels, read.marks[rows], numbers_of_rows(origin, places[rows], labels))
+
+    def _read_from_stream(self) -> tuple[int, _LabelledRows, list[BadRow]]:
+        """Read late labels, and their rows from the stream that the last run has predicted."""
+        request = self._request
+        if request.rows == STDIN:
+            raise DataError("stdin has none of the columns of the model: give late labels in a file.")
+        of_labels = LabelRequest(
+            model=request.model,
+            labels=request.rows,
+            key=request.key,
+            label=request.label,
+            table_format=request.table_format,
+            encoding=request.encoding,
+            separator=request.separator,
+        )
+        job = LabelJob(of_labels, self.table_model)
+        table, matched = job.match()
+        rows = job.rows(matched, table.place_column)
+        if rows is None:
+            raise DataError(
+                f"{request.rows} has none of the columns of the model, and its rows cannot be read again from the "
+                "stream of the last run: give a table that has the columns and the labels."
+            )
+        by_key = table.place_column if table.place_column == request.key else None
+        origin = f"key {by_key}" if by_key else f"rows of {rows.stream} by {table.place_column}"
+        numbers = numbers_of_rows(origin, numbers_of_texts(place_texts(matched["place"])), matched["label"])
+        found = _LabelledRows(rows.X, matched["label"], rows.marks, numbers)
+        return table.n_read, found, []
+
+    def _require_classes(self, labels: pl.Series) -> None:
+        classes = [str(each) for each in self.table_model.model.classes_]
+        if not len(labels):
+            raise DataError(f"{self._request.rows} holds no label.")
+        if not labels.is_in(classes).any():
+            raise DataError(
+                f"None of the labels in {self._request.rows} is a class of the reference ({listed(classes)}): is this "
+                "the file, and --label its column?"
+            )

@@ -1,0 +1,243 @@
+"""Late labels of a table's rows: what they measure, and how the rows join the reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.classifier.adaptation import AdaptiveClassifier
+from accous.exceptions import DataError
+from accous.parameters import listed
+from accous.tabular.columns.encoder import ColumnEncoder, Features
+from accous.tabular.columns.marks import Marks
+from accous.tabular.frame_labels import LabelledRows, class_values, labels_of_frame, match_frame, times_in_order
+from accous.tabular.frames import to_polars
+from accous.tabular.job_record import Job
+from accous.tabular.remembered_rows import find_new, numbers_of_rows, numbers_of_texts, remember
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = ["MOST_CLASSES", "TableLabels"]
+
+MOST_CLASSES = 200
+
+
+class TableLabels:
+    """The methods of `accous.tabular.TableModel` that take labels which arrive late."""
+
+    model: AdaptiveClassifier
+    encoder: ColumnEncoder
+    label: str
+    settings: dict[str, Any]
+    job: Job | None
+    counted_labels: NDArray[np.uint64]
+    joined_rows: NDArray[np.uint64]
+
+    if TYPE_CHECKING:
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
+
+        def prepare(self, frame: Any) -> Features:  # noqa: D102
+            ...
+
+        def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:  # noqa: D102
+            ...
+
+    def observe(self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None) -> Self:
+        """Count labels that arrived late; read the result in ``measured_``. Nothing is learned from them.
+
+        Labels are compared as ``accous labels`` does it: 7 and 7.0 are the same, rows without a label are left out, and
+        a class that the reference does not have counts as an error.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+            The rows, oldest first. With ``predictions``, it may lack the columns of the model; then P(y | x) is not
+            tested on these rows.
+        y : str or array of shape (n_rows,), optional
+            The labels, or the column that holds them. None is the label column of the reference.
+        predictions : polars.DataFrame or pandas.DataFrame, optional
+            What `step` or ``accous adapt`` returned at the time. Its predictions are compared, with the estimates of
+            their rounds. None predicts the rows now.
+        key : str, optional
+            The column, in both frames, that labels and predictions are joined by. Each prediction then counts once,
+            however often you pass its label. None takes ``line``, if both have it, and else the position.
+
+        Raises
+        ------
+        DataError
+            If labels cannot be joined, a column is missing or a value cannot be used. Nothing is counted then.
+        """
+        table = to_polars(frame)
+        labelled = labels_of_frame(table, y, self.label, self.model.classes_)
+        with self.turn():
+            if predictions is None:
+                rows = labelled.rows
+                values = self._known_values(labelled.labels[rows])
+                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values)
+            else:
+                self._observe_predicted(table, labelled, to_polars(predictions), key)
+        return self
+
+    def _observe_predicted(
+        self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
+    ) -> None:
+        new = match_frame(table, labelled, predictions, key)
+        numbers = np.empty(0, dtype=np.uint64)
+        if key is not None:
+            # Lines and positions say nothing: `predict` counts them anew in every frame.
+            numbers = numbers_of_rows(f"key {key}", numbers_of_texts(new["place"]), new["label"], new["round"])
+            is_new, _ = find_new(numbers, self.counted_labels)
+            new, numbers = new.filter(pl.Series(is_new)), numbers[is_new]
+        if not new.height:
+            return
+        X, rows = None, new["row"].to_numpy()
+        if set(self.encoder.used_columns) <= set(table.columns):
+            X = self._usable(self.prepare(table), rows).X[rows]
+        predicted = self._known_values(new["prediction"])
+        self.model.observe(
+            X, self._known_values(new["label"]), predicted=predicted, estimated=self.estimates_at(new["round"])
+        )
+        self.counted_labels = remember(self.counted_labels, numbers)
+
+    def extend(
+        self,
+        frame: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        key: str | None = None,
+        order: Any = None,
+        max_reference: int | None = None,
+        drop: str = "oldest",
+    ) -> Self:
+        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
+
+        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If the reference has an order in
+        time, it is replayed again; see `accous.AdaptiveClassifier.extend`.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+        y : str or array of shape (n_rows,), optional
+            The labels, or the column that holds them. None is the label column of the reference.
+        sample_weight : array of shape (n_rows,), optional
+            Base weights of the rows. None gives each the mean base weight of the reference.
+        key : str, optional
+            A column that names the rows. A row whose key has joined before is left out.
+        order : bool or array of shape (n_rows,), optional
+            None sorts the rows by the column that ``fit`` sorted the reference by, if it did. True says that they are
+            in order of time, an array gives their times, and False says that they have no order.
+        max_reference : int, optional
+            Most rows of the reference. None is twice the number of rows that ``fit`` was given.
+        drop : {"oldest", "least weight"}, default="oldest"
+            Which rows leave if there are more.
+
+        Raises
+        ------
+        DataError
+            If a column is missing, a value cannot be used, or a new class would change the predictions of an unfinished
+            run. Nothing is changed then.
+        """
+        table = to_polars(frame)
+        labelled = labels_of_frame(table, y, self.label, self.model.classes_)
+        rows = labelled.rows
+        if order is None:
+            rows, order = rows[times_in_order(table[rows], self.settings)], True
+        features = self._usable(self.prepare(frame), rows)
+        numbers = None
+        if key is not None:
+            numbers = numbers_of_rows(f"key {key}", labelled.keys(table, key)[rows], labelled.labels[rows])
+        weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
+        times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
+        return self.extend_rows(
+            features.X[rows],
+            labelled.labels[rows],
+            features.marks[rows],
+            numbers=numbers,
+            sample_weight=weights,
+            order=times,
+            max_reference=max_reference,
+            drop=drop,
+        )
+
+    def extend_rows(
+        self,
+        X: NDArray[np.float64],
+        labels: pl.Series,
+        marks: Marks,
+        *,
+        numbers: NDArray[np.uint64] | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+        order: Any = True,
+        max_reference: int | None = None,
+        drop: str = "oldest",
+    ) -> Self:
+        """Add encoded rows to the reference; those whose numbers are remembered are left out.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        labels : polars.Series
+            As text.
+        marks : Marks
+        numbers : array of uint64, optional
+            What the rows are remembered by.
+        sample_weight, order, max_reference, drop
+            As for `extend`.
+        """
+        with self.turn():
+            is_new = np.ones(len(X), dtype=bool) if numbers is None else find_new(numbers, self.joined_rows)[0]
+            if not is_new.any():
+                return self
+            rows = np.flatnonzero(is_new)
+            values = class_values(labels[rows], self.model.classes_, most=MOST_CLASSES)
+            new_classes = self._new_classes(values)
+            self.model.extend(
+                X[rows],
+                values,
+                sample_weight=None if sample_weight is None else sample_weight[rows],
+                order=order if isinstance(order, (bool, np.bool_)) else order[rows],
+                max_reference=max_reference,
+                drop=drop,
+            )
+            n_reference, n_joined = len(self.model.labels_), self.settings.get("n_joined", 0) + len(rows)
+            self.encoder = self.encoder.joined_by(marks[rows], n_reference)
+            self.settings = self.settings | {"n_joined": n_joined}
+            if new_classes:
+                earlier = self.settings.get("new_classes", [])
+                self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
+            if numbers is not None:
+                self.joined_rows = remember(self.joined_rows, numbers[is_new])
+        return self
+
+    def _new_classes(self, values: NDArray[Any]) -> list[str]:
+        """Return the names of new classes; raise a DataError for some while a run has no column for them."""
+        new = sorted(set(map(str, values.tolist())) - set(map(str, self.model.classes_.tolist())))
+        if new and self.job is not None and not self.job.is_finished and self.job.n_rounds:
+            raise DataError(
+                f"The run on {self.job.spec.stream} is unfinished, and its predictions have no column for the new "
+                f"class {listed(new)}: finish the run first, or abandon it with accous adapt --new."
+            )
+        return new
+
+    def _known_values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return classes of the model by their names; other names stay text."""
+        by_name = {str(value): value for value in self.model.classes_.tolist()}
+        return np.array([by_name.get(name, name) for name in texts.to_list()], dtype=object)
+
+    def _usable(self, features: Features, rows: NDArray[np.intp]) -> Features:
+        """Raise a DataError if one of these rows has a value that cannot be used."""
+        wanted = set(rows.tolist())
+        bad = next((each for each in features.bad_values if each.row in wanted), None)
+        if bad is not None:
+            raise DataError(
+                f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
+                "row."
+            )
+        return features

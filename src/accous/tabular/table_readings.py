@@ -1,0 +1,155 @@
+"""What a table model reports, in the words of the classifier and in terms of the table's own columns."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.backtest import Backtest
+from accous.classifier.drift_watch import shares_of_parts
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.measured import MeasuredError
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.seasons import SeasonWatch
+from accous.diagnostics.trust import Trust
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.table_watch import TableWatch, number_findings
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from accous.tabular.history import History
+
+__all__ = ["TableReadings"]
+
+
+class TableReadings:
+    """The attributes of `accous.tabular.TableModel` that say what it has learned; none of them learns anything."""
+
+    model: AdaptiveClassifier
+    encoder: ColumnEncoder
+    seasons: SeasonWatch | None
+    watch: TableWatch
+
+    if TYPE_CHECKING:
+        history: History
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
+
+    def at_one_round(self) -> Self:
+        """Return a copy that stays in the last complete round, even if another thread goes on; it waits for that."""
+        with self.turn():
+            twin = copy(self)
+            twin.model = copy(self.model)
+        return twin
+
+    @property
+    def risk_(self) -> RiskEstimate:
+        """Estimated errors of the predictor in use and of the fixed one, without labels."""
+        return self.model.risk_
+
+    @property
+    def measured_(self) -> MeasuredError | None:
+        """The error that late labels have measured; None without labels."""
+        return self.model.measured_
+
+    @property
+    def backtest_(self) -> Backtest | None:
+        """The replay of the reference; None if it has no order in time, or too few rows."""
+        return self.model.backtest_
+
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the last rows, with findings about the table's own columns."""
+        return self.at_one_round()._coverage()
+
+    @property
+    def trust_(self) -> Trust:
+        """Three answers and a verdict, with findings about the table's own columns."""
+        twin = self.at_one_round()
+        cache = twin.model.state_.cache
+        watch, trust = cache.get("table_trust", (None, None))
+        if trust is None or watch is not twin.watch:
+            trust = twin.model.trust_given(twin._coverage())
+            cache["table_trust"] = twin.watch, trust
+        found: Trust = trust
+        return found
+
+    @property
+    def drift_attribution_(self) -> dict[str, float]:
+        """Share of each column of the table in what moved; zeros while there is no shift.
+
+        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
+        seen on two days.
+        """
+        twin = self.at_one_round()
+        parts = twin.model.state_.watch.column_parts
+        if twin.seasons is not None and twin.seasons.explained is not None:
+            parts = np.maximum(0.0, parts - twin.seasons.explained)
+        shares = dict.fromkeys(twin.encoder.used_columns, 0.0)
+        for column, share in zip(twin.encoder.column_of_feature, shares_of_parts(parts).tolist(), strict=True):
+            shares[column] += share
+        return shares
+
+    @property
+    def drift_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order.
+
+        If there is a time column, those that the time of the day and the weekend explain are left out.
+        """
+        twin = self.at_one_round()
+        seasonal = twin._seasonal_events()
+        return tuple(event for event in twin._events() if event not in seasonal)
+
+    @property
+    def seasonal_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes that are what the same hours did on the days before."""
+        return self.at_one_round()._seasonal_events()
+
+    def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
+        """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
+
+        Parameters
+        ----------
+        rounds : polars.Series
+            Of whole numbers; null where the round is not known.
+
+        Returns
+        -------
+        array of shape (n_rounds, 3)
+        """
+        model, estimates = copy(self.model), np.full((len(rounds), 3), np.nan)
+        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
+        estimates[rounds.is_not_null().to_numpy()] = self.history.risk_at(
+            rounds.drop_nulls().to_numpy().astype(np.int64),
+            changes=[event.round for event in model.drift_events_],
+            latest=(model.n_rounds_, now),
+        )
+        return estimates
+
+    def _coverage(self) -> Coverage:
+        rows, reference = self.model.state_.recent.last(), self.model.reference_
+        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
+        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
+        found.sort(key=lambda finding: place[finding.column])
+        return replace(self.model.coverage_, columns=tuple(found))
+
+    def _seasonal_events(self) -> tuple[DriftEvent, ...]:
+        rounds = () if self.seasons is None else self.seasons.seasonal
+        return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
+
+    def _events(self) -> list[DriftEvent]:
+        columns = self.encoder.column_of_feature
+        events = [
+            replace(event, features=tuple(dict.fromkeys(columns[int(feature[1:])] for feature in event.features)))
+            for event in self.model.drift_events_
+        ]
+        return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
