@@ -46,7 +46,10 @@ _HOMES = {
 }
 
 # Parameters that models of earlier versions were saved without, and what they did.
-_BEFORE = {"AdaptiveClassifier": {"standardize": False}}
+_BEFORE: dict[str, dict[str, Any]] = {
+    "AdaptiveClassifier": {"standardize": False},
+    "OnlineDensityRatio": {"pool": "none"},
+}
 
 
 def require_fitted(model: Model) -> None:

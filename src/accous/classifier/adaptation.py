@@ -216,7 +216,7 @@ class AdaptiveClassifier(
             rows = self._read(X, reset=True, min_rows=2)
             self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
-            ratio = OnlineDensityRatio(random_state=self.random_state) if self.ratio is None else clone(self.ratio)
+            ratio = self._make_ratio()
             ratio.fit(X)
             self.reference_ = own_copy(rows, X)
             is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
@@ -310,6 +310,14 @@ class AdaptiveClassifier(
             raise ParameterError("C applies only to the built-in regression; set it on your estimator instead.")
         if self.ratio is not None and not isinstance(self.ratio, RatioEstimator):
             raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
+
+    def _make_ratio(self) -> RatioEstimator:
+        if self.ratio is not None:
+            ratio: RatioEstimator = clone(self.ratio)
+            return ratio
+        # Without the fallback, the method is that of the paper.
+        pool = "auto" if self.fallback == "auto" else "none"
+        return OnlineDensityRatio(pool=pool, random_state=self.random_state)
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         has_fallback = self.fallback == "auto"

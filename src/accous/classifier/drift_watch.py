@@ -12,10 +12,10 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
-from accous.diagnostics.weights import HALF_LIFE
 
 __all__ = ["LOOK_DECAY", "Watch", "shares_of_parts", "start_watch", "watch_round"]
 
+HALF_LIFE = 64
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
 # Reached by a log ratio with a standard deviation of 1/7 in one look, or a smaller one in several looks.
 _SMALLEST_VARIANCE = 0.02

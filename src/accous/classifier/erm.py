@@ -36,6 +36,7 @@ __all__ = [
     "deviations_of_columns",
 ]
 
+_FEW_COEFS = 128
 _LARGEST_SCALE = 1e100  # of a column; its inverse is the smallest
 
 
@@ -50,11 +51,14 @@ class WeightedErm(Protocol):
         Whether ``fit`` limits BLAS to one thread itself, or does not use BLAS.
     refits_between_checks : int
         Number of refits after which it is worth comparing the predictor with the fixed predictor again.
+    is_quick_to_cross_fit : bool
+        Whether leaving out every row once takes no longer than a few rounds.
     """
 
     refit_distance: ClassVar[float]
     limits_blas: ClassVar[bool]
     refits_between_checks: ClassVar[int]
+    is_quick_to_cross_fit: bool
 
     @property
     def rounds_between_checks(self) -> int:
@@ -151,6 +155,7 @@ class LogisticErm:
         # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
         self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
+        self.is_quick_to_cross_fit = self._problem.has_small_hessian and n_coefs <= _FEW_COEFS
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""

@@ -18,7 +18,6 @@ from accous.classifier.time_halves import TimeHalves
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.risk import RiskEstimate, error_interval, weighted_error
-from accous.diagnostics.weights import temper
 
 __all__ = ["Estimating"]
 
@@ -126,7 +125,15 @@ class Estimating:
         return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
 
     def _exponent_in_use(self, state: Any) -> float:
-        return float(state.fallback.tempering.exponent) if self.fallback == "auto" else 1.0
+        return float(state.fallback.share) if self.fallback == "auto" else 1.0
+
+    def _held_back(self, state: Any, ratios: FloatArray) -> FloatArray:
+        """Return ratios as they are in use: a ratio with a pool of its own is held back already."""
+        ratio = state.ratio
+        if ratio.is_pooled or not (ratio.keeps_record and self.fallback == "auto"):
+            return ratios
+        held_back: FloatArray = state.fallback.tempered.ratios(ratios, float(ratio.max_ratio))
+        return held_back
 
     def _is_wrong(self, state: Any) -> NDArray[np.bool_] | None:
         """Which reference rows the predictor in use misclassifies when fitted without them."""
@@ -148,7 +155,8 @@ class Estimating:
     def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
         """Importance weights from each active learner's ratio, and the meta weights of the learners."""
         ratios, learner_weights = state.ratio.learner_ratios()
-        tempered = [temper(each, self._exponent_in_use(state)) for each in ratios]
+        if not state.ratio.is_pooled:
+            ratios = np.reshape([self._held_back(state, each) for each in ratios], ratios.shape)
         # A ratio of zero everywhere, which some losses allow, carries no information.
-        weights = self.base_weight_ * np.maximum(np.reshape(tempered, ratios.shape), 1e-12)
+        weights = self.base_weight_ * np.maximum(ratios, 1e-12)
         return weights, learner_weights

@@ -14,10 +14,10 @@ from sklearn.utils.validation import column_or_1d
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
-from accous.classifier.fallback import Fallback, FixedModel, compare, next_veto
+from accous.classifier.fallback import Check, Fallback, FixedModel, next_veto
 from accous.classifier.labels import read_base_weights, read_labels
-from accous.classifier.round import RoundRules, weigh
-from accous.diagnostics.weights import temper
+from accous.classifier.round import RoundRules, check_fit, share_in_use, weigh
+from accous.classifier.shrinkage import Fit, shrink
 from accous.exceptions import DataError
 from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
@@ -138,29 +138,39 @@ class Extending:
         fixed = self.erm_.fit(self.base_weight_, None)
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
         self.rules_ = rules = self._make_rules(ratio)
-        tempering = before.fallback.tempering
+        tempered = before.fallback.tempered
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
-        weights = weigh(rules, temper(ratios, tempering.exponent) if rules.has_fallback else ratios, self.base_weight_)
-        estimator, fitted_weights, excess = fixed, self.base_weight_, (0.0, 0.0)
-        if not (rules.has_fallback and tempering.exponent == 0.0):
-            estimator, fitted_weights = self.erm_.fit(weights, None), weights
-            if rules.has_fallback and ratio.keeps_record:
-                excess = compare(self.erm_, self.fixed_, self.labels_, weights, (estimator, weights))
-        n_refits = before.n_refits + 1
+        if rules.has_fallback and ratio.keeps_record and not ratio.is_pooled:
+            ratios = tempered.ratios(ratios, float(ratio.max_ratio))
+        weights = weigh(rules, ratios, self.base_weight_)
+        fit, check = self._fit_on(rules, fixed, weights)
         names = frozenset(str(each) for each in self.classes_.tolist())
         self.state_ = replace(
             before,
             ratio=ratio,
             weights=weights,
-            estimator=estimator,
-            fitted_weights=fitted_weights,
-            n_refits=n_refits,
+            estimator=fit.estimator,
+            fitted_weights=fit.weights,
+            n_refits=fit.n_refits,
             last_refit=before.n_rounds,
-            fallback=Fallback(tempering, next_veto(rules.guard, *excess, before.n_rounds, n_refits)),
+            fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights), check),
             watch=before.watch.on_other_reference(),
             late_labels=None if before.late_labels is None else before.late_labels.after_refit(names),
             cache={},
         )
+
+    def _fit_on(self, rules: RoundRules, fixed: Any, weights: FloatArray) -> tuple[Fit, Check]:
+        """Fit the adapted predictor with the weights of the new reference, and compare it with the fixed one."""
+        before = self.state_
+        n_refits, strength = before.n_refits + 1, before.fallback.check.strength
+        fit = Fit(fixed, self.base_weight_, n_refits, before.n_rounds)
+        check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, weights)
+        if share_in_use(rules, before.ratio, before.fallback.tempered, weights) == 0.0:
+            return fit, check
+        has_safeguards = rules.has_fallback and before.ratio.keeps_record
+        shrunk = shrink(weights, self.base_weight_, strength) if has_safeguards else weights
+        fit = fit._replace(estimator=self.erm_.fit(shrunk, None), weights=shrunk)
+        return check_fit(rules, fit, strength, weights, before.n_rounds) if has_safeguards else (fit, check)
 
     def _join_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return the labels of the reference and the new ones, of one type."""

@@ -1,14 +1,15 @@
 """The fallback: hold the adaptation back while past batches or the reference's labels are evidence against it.
 
-There are two safeguards, and neither needs extra data. Tempering needs no labels: it uses the ratio only as far as it
-did better than ratio 1 on past batches (`accous.diagnostics.weights`). The veto uses the labels of the reference: it
-compares the cross-fitted, weighted errors of the adapted and the fixed predictor, and the guard
+There are three safeguards, and none needs extra data. A ratio counts only as far as it explained past batches better
+than ratio 1: the pool of `accous.OnlineDensityRatio` does that itself, and `accous.core.pool.tempered` does it for
+others. Weights that leave few effective rows are shrunk (`accous.classifier.shrinkage`). The veto uses the labels of
+the reference: it compares the cross-fitted, weighted errors of the adapted and the fixed predictor, and the guard
 (`accous.classifier.guard`) says which of them makes the predictions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +20,13 @@ from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.guard import LENIENT, Guard
+from accous.classifier.shrinkage import FIRST_STRENGTH
+from accous.core.pool.tempered import Tempered, start_tempered
 from accous.diagnostics.risk import error_difference
-from accous.diagnostics.weights import Tempering, start_tempering
 from accous.ratio.base import RatioEstimator
 
 __all__ = [
+    "Check",
     "Fallback",
     "FixedModel",
     "Veto",
@@ -80,17 +83,52 @@ class Veto:
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
-    """The state of both safeguards."""
+class Check:
+    """The last comparison of the adapted and the fixed predictor.
 
-    tempering: Tempering
+    Attributes
+    ----------
+    veto : Veto
+        What follows from it.
+    strength : float
+        How far weights are shrunk for a fit; see `accous.classifier.shrinkage`.
+    weights : array of shape (n_reference,) or None
+        Weights at that time; None before the first comparison.
+    """
+
     veto: Veto
+    strength: float
+    weights: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The state of all safeguards.
+
+    Attributes
+    ----------
+    tempered : Tempered
+        Holds back a ratio that has no pool of its own.
+    share : float
+        How far the ratio counts; 0 means that there is nothing to adapt to.
+    check : Check
+    """
+
+    tempered: Tempered
+    share: float
+    check: Check
+
+    @property
+    def veto(self) -> Veto:
+        """Whether the fixed predictor makes the predictions, and why."""
+        return self.check.veto
 
 
 def start_fallback(ratio: RatioEstimator, guard: Guard = LENIENT) -> Fallback:
-    """Return the state before the first round: the guard's first veto, and ratio 1 if the ratio can be tempered."""
-    tempering = start_tempering() if ratio.keeps_record else replace(start_tempering(), exponent=1.0)
-    return Fallback(tempering, Veto(guard.starts_held, float("nan"), float("nan"), 0, 0))
+    """Return the state before the first round: the guard's first veto, and nothing to adapt to yet."""
+    veto = Veto(guard.starts_held, float("nan"), float("nan"), 0, 0)
+    share = 0.0 if ratio.keeps_record else 1.0
+    return Fallback(start_tempered(), share, Check(veto, FIRST_STRENGTH, None))
 
 
 def compare(

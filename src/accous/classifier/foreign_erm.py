@@ -28,6 +28,7 @@ class ForeignErm:
     # Two fits on half of the rows for every five fits on all rows.
     refits_between_checks: ClassVar[int] = 5
     rounds_between_checks: ClassVar[int] = 1
+    is_quick_to_cross_fit: bool = False
 
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], labels: IntArray, classes: NDArray[Any]) -> None:
         require_sample_weight(estimator)

@@ -63,7 +63,7 @@ class Monitoring:
 
     def _trust(self, state: Any, coverage: Coverage) -> Trust:
         risk = self._risk(state)
-        ratios = np.asarray(state.ratio.reference_ratio_, dtype=np.float64)
+        ratios = np.asarray(state.ratio.estimated_ratios(), dtype=np.float64)
         return judge(
             WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio)),
             share_out_of_bound=state.watch.share_out_of_bound,

@@ -11,7 +11,6 @@ from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.diagnostics.sets import conformal_sets
-from accous.diagnostics.weights import temper
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_number_in
 from accous.validation import count_rows
@@ -36,7 +35,7 @@ class PredictingSets:
 
         def _predictor(self, state: Any) -> Any: ...
 
-        def _exponent_in_use(self, state: Any) -> float: ...
+        def _held_back(self, state: Any, ratios: FloatArray) -> FloatArray: ...
 
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
         """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
@@ -87,9 +86,8 @@ class PredictingSets:
 
     def _row_weights(self, state: Any, X: Any) -> FloatArray:
         """Weights of new rows, on the scale of the reference weights."""
-        exponent = self._exponent_in_use(state)
-        of_reference = temper(np.asarray(state.ratio.reference_ratio_, dtype=np.float64), exponent)
+        of_reference = self._held_back(state, np.asarray(state.ratio.reference_ratio_, dtype=np.float64))
         total = float(self.base_weight_ @ of_reference)
-        ratios = temper(np.asarray(state.ratio.predict_ratio(X), dtype=np.float64), exponent)
+        ratios = self._held_back(state, np.asarray(state.ratio.predict_ratio(X), dtype=np.float64))
         scale = self.base_weight_.mean() * self.base_weight_.sum()
         return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
-from accous.classifier.fallback import Veto
+from accous.classifier.fallback import Check
 from accous.classifier.state import AdaptationState
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 
-__all__ = ["is_comparison_due", "is_refit_due"]
+__all__ = ["is_check_due", "is_refit_due"]
 
 _REFIT_SENSITIVITY = 1.0 / 3.0
+# Weights that moved by this total variation since the last check are checked at once, with a 16th of the usual rounds
+# in between.
+_JUMP = 0.2
+_SHARE_OF_ROUNDS = 1.0 / 16.0
 
 
 def is_refit_due(
@@ -41,7 +45,23 @@ def is_refit_due(
     return this_round - before.last_refit >= int(refit)
 
 
-def is_comparison_due(veto: Veto, erm: WeightedErm, this_round: int, n_refits: int) -> bool:
-    """Whether to compare with the fixed predictor again: enough rounds and enough refits have passed."""
-    has_refits = n_refits - veto.n_refits >= (erm.refits_between_checks if veto.n_rounds else 1)
-    return has_refits and this_round - veto.n_rounds >= erm.rounds_between_checks
+def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:
+    """Whether to compare with the fixed predictor again: enough rounds and refits have passed, or the stream jumped.
+
+    Parameters
+    ----------
+    check : Check
+        The last comparison.
+    erm : WeightedErm
+    this_round, n_refits : int
+    weights : array of shape (n_reference,)
+        Current importance weights.
+    """
+    n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
+    if refits < (erm.refits_between_checks if check.veto.n_rounds else 1):
+        return False
+    if n_rounds >= erm.rounds_between_checks:
+        return True
+    if n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
+        return False
+    return check.weights is None or weight_distance(weights, check.weights) > _JUMP

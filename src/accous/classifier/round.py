@@ -1,4 +1,4 @@
-r"""One round of `accous.AdaptiveClassifier`: update the ratio, temper, weigh, refit if due, veto if due, watch.
+r"""One round of `accous.AdaptiveClassifier`: update the ratio, weigh, refit if due, check if due, watch.
 
 Every step is a pure function. `play_round` calls them in order and returns the next state.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,22 @@ from accous.blas import one_blas_thread
 from accous.classifier.covering import ReferenceCover, watch_columns
 from accous.classifier.drift_watch import watch_round
 from accous.classifier.erm import WeightedErm
-from accous.classifier.fallback import Fallback, FixedModel, Veto, compare, next_veto
+from accous.classifier.fallback import Check, Fallback, FixedModel, compare, next_veto
 from accous.classifier.guard import Guard
-from accous.classifier.refit_rule import is_comparison_due, is_refit_due
+from accous.classifier.refit_rule import is_check_due, is_refit_due
+from accous.classifier.shrinkage import Fit, choose_strength, is_choice_due, shrink
 from accous.classifier.state import AdaptationState
 from accous.core.fast.kernels_weights import normalise_weights
+from accous.core.pool.tempered import Tempered
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
-from accous.diagnostics.weights import Tempering, temper
+from accous.diagnostics.weights import weight_distance
 
-__all__ = ["RoundRules", "play_round", "weigh"]
+__all__ = ["RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
+
+# Total variation below which the weights are as good as the base weights. The estimate of a stream that stands still
+# stays below it.
+SMALLEST_SHIFT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +90,6 @@ class RoundRules:
         return self.refit, self.has_fallback, self.caution
 
 
-class Fit(NamedTuple):
-    """A predictor, the weights it was fitted with, and the round of that fit."""
-
-    estimator: Any
-    weights: FloatArray
-    n_refits: int
-    last_refit: int
-
-
 def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any, n_rows: int) -> AdaptationState:
     """Return the state after a round.
 
@@ -114,20 +111,17 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
     read = rows if rules.shares_rows else ratio.read(X_batch)
     batch_ratios = ratio.play(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
-    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
-    tempering = before.fallback.tempering
-    if ratio.keeps_record:
-        tempering = tempering.after_round(batch_ratios, ratios, float(ratio.max_ratio))
-    exponent = tempering.exponent
-    weights = weigh(rules, temper(ratios, exponent) if rules.has_fallback else ratios, before.weights)
-    fit, veto = _fit_and_veto(rules, before, this_round, tempering, weights)
+    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios)
+    weights = weigh(rules, ratios, before.weights)
+    share = share_in_use(rules, ratio, tempered, weights)
+    fit, check = _fit_and_check(rules, before, this_round, share, weights)
     watch = watch_round(
         before.watch,
         this_round=this_round,
         before=before.ratio,
         after=ratio,
         n_rows=n_rows,
-        exponent=exponent,
+        exponent=share,
         columns=rules.columns,
         names=rules.names,
     )
@@ -142,7 +136,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         fitted_weights=fit.weights,
         n_refits=fit.n_refits,
         last_refit=fit.last_refit,
-        fallback=Fallback(tempering, veto),
+        fallback=Fallback(tempered, share, check),
         watch=watch,
         recent=recent,
         columns=columns,
@@ -159,21 +153,50 @@ def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArr
     return weights if normalise_weights(rules.base_weight, ratios, weights) else before
 
 
-def _fit_and_veto(
-    rules: RoundRules, before: AdaptationState, this_round: int, tempering: Tempering, weights: FloatArray
-) -> tuple[Fit, Veto]:
+def hold_back(
+    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray
+) -> tuple[Tempered, FloatArray]:
+    """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
+    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+    if ratio.is_pooled or not (ratio.keeps_record and rules.has_fallback):
+        return tempered, ratios
+    return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+
+
+def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray) -> float:
+    """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
+    if not (rules.has_fallback and ratio.keeps_record):
+        return 1.0
+    if weight_distance(weights, rules.base_weight) < SMALLEST_SHIFT:
+        return 0.0
+    share: float = ratio.share_in_use if ratio.is_pooled else tempered.share
+    return share
+
+
+def _fit_and_check(
+    rules: RoundRules, before: AdaptationState, this_round: int, share: float, weights: FloatArray
+) -> tuple[Fit, Check]:
     """Refit if due, and compare with the fixed predictor if due."""
-    if rules.has_fallback and tempering.exponent == 0.0:
+    check = before.fallback.check
+    if share == 0.0:
         # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
-        return fixed, next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
+        veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
+        return fixed, Check(veto, check.strength, weights)
+    has_safeguards = rules.has_fallback and before.ratio.keeps_record
+    shrunk = shrink(weights, rules.base_weight, check.strength) if has_safeguards else weights
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
-    if is_refit_due(rules.refit, rules.erm, before, weights, this_round):
-        fit = Fit(rules.erm.fit(weights, before.estimator), weights, before.n_refits + 1, this_round)
-    veto = before.fallback.veto
-    has_record = rules.has_fallback and before.ratio.keeps_record
-    if has_record and is_comparison_due(veto, rules.erm, this_round, fit.n_refits):
-        with one_blas_thread():
-            excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
-        veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
-    return fit, veto
+    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round):
+        fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
+    if not has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
+        return fit, check
+    with one_blas_thread():
+        return check_fit(rules, fit, check.strength, weights, this_round)
+
+
+def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray, this_round: int) -> tuple[Fit, Check]:
+    """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
+    if is_choice_due(rules.erm, weights):
+        strength, fit = choose_strength(rules.erm, rules.labels, weights, rules.base_weight, (strength, fit))
+    excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
+    return fit, Check(next_veto(rules.guard, *excess, this_round, fit.n_refits), strength, weights)

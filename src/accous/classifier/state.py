@@ -13,6 +13,8 @@ from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
+from accous.classifier.shrinkage import FIRST_STRENGTH
+from accous.core.pool.tempered import start_tempered
 from accous.core.solvers.descent import Point
 from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.diagnostics.late_labels import LateLabels
@@ -108,7 +110,8 @@ def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     is_held = guard.holds(fallback.veto.excess, fallback.veto.standard_error)
     if is_held == fallback.veto.is_held:
         return state
-    return replace(state, fallback=replace(fallback, veto=replace(fallback.veto, is_held=is_held)), cache={})
+    check = replace(fallback.check, veto=replace(fallback.veto, is_held=is_held))
+    return replace(state, fallback=replace(fallback, check=check), cache={})
 
 
 def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         watch["log"] = watch["log"] | {"events": events}
     # The first folders had at least one row in each round.
     earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}}
-    known = earlier | plain
+    known = earlier | plain | {"fallback": _fallback_from_plain(plain["fallback"])}
     stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
     given = {
         "watch": watch,
@@ -145,6 +148,15 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
     }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state
+
+
+def _fallback_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the safeguards; the first folders have other ones, which start again with the last veto."""
+    if "tempering" not in plain:
+        return plain
+    share = float(plain["tempering"]["exponent"])
+    check = {"veto": plain["veto"], "strength": FIRST_STRENGTH, "weights": None}
+    return {"tempered": to_plain(start_tempered()), "share": share, "check": check}
 
 
 def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple[LinearPredictor, LinearPredictor]:

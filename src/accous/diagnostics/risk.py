@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 
-__all__ = ["LEVEL", "WIDEST", "RiskEstimate", "error_difference", "error_interval", "weighted_error"]
+__all__ = ["LEVEL", "WIDEST", "RiskEstimate", "error_difference", "error_interval", "mean_and_error", "weighted_error"]
 
 LEVEL = 0.9
 # An interval with a larger half-width says nothing.
@@ -89,7 +89,7 @@ def error_difference(
     >>> difference, round(error, 4)
     (0.5, 0.3536)
     """
-    return _mean_and_error(is_wrong.astype(np.float64) - is_wrong_otherwise, weights)
+    return mean_and_error(is_wrong.astype(np.float64) - is_wrong_otherwise, weights)
 
 
 def error_interval(
@@ -119,7 +119,7 @@ def error_interval(
     tuple of float
         Estimate, lower and upper end.
     """
-    estimate, standard_error = _mean_and_error(is_wrong.astype(np.float64), weights)
+    estimate, standard_error = mean_and_error(is_wrong.astype(np.float64), weights)
     half_width = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * standard_error
     if len(learner_shares):
         by_learner = (learner_weights @ is_wrong) / learner_weights.sum(axis=1)
@@ -134,7 +134,8 @@ def _in_words(error: float, low: float, high: float) -> str:
     return f"{error:.1%}" + ("" if math.isnan(low) else f" (between {low:.1%} and {high:.1%})")
 
 
-def _mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
+def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Return the weighted mean of some values, and its standard error by the delta method."""
     shares = weights / weights.sum()
     mean = float(shares @ values)
     deviations = shares * (values - mean)

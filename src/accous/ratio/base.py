@@ -176,6 +176,10 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         """Whether a round runs without BLAS, so that BLAS threads need no limit."""
         return False
 
+    def estimated_ratios(self) -> FloatArray:
+        """Return the ratio of every reference row before it is held back: ``reference_ratio_`` if it is not pooled."""
+        return self.reference_ratio_
+
     @property
     def is_pooled(self) -> bool:
         """Whether the ratio holds itself back as far as past batches are evidence against it."""

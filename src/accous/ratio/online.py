@@ -7,19 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
-from accous.blas import one_blas_thread
 from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
 from accous.core.paper.meta import MetaState
-from accous.core.pool.pool import UNCUT, PoolState, RatioPool
+from accous.core.pool.shapes import UNCUT
 from accous.core.rounds import AnyStack, choose_rounds
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
-from accous.ratio.linear import LinearRatio
+from accous.ratio.pooled import PooledRatio
 
 __all__ = ["OnlineDensityRatio"]
 
 
-class OnlineDensityRatio(LinearRatio):
+class OnlineDensityRatio(PooledRatio):
     r"""Time-varying density ratio of an unlabelled stream to a reference (Algorithms 1 and 2 of the paper).
 
     After round t the estimate is
@@ -70,6 +69,13 @@ class OnlineDensityRatio(LinearRatio):
         is ``"running"``.
     max_ratio : float, default=100.0
         Larger ratios are clipped to this value.
+    pool : {"auto", "none"}, default="auto"
+        What ``reference_ratio_`` and ``predict_ratio`` are: a mixture, by Bayes' rule, of ratio 1, powers of the
+        ensemble's ratio cut at several heights, and ratios of earlier regimes (docs/pool.md), or with ``"none"`` the
+        ensemble's ratio, as in the paper. ``"auto"`` is the mixture, except for settings of the paper: a ``horizon``,
+        ``meta_range="paper"``, or unscaled features. ``coef_`` and the learners are the same either way.
+    memory : int, default=4
+        How many regimes the pool remembers; 0 for none.
     max_reference : int, optional
         Number of reference rows that the gradients of every round are summed over. If the reference is larger, a
         uniform sample is drawn once. The cost of a round is linear in this number. None uses all rows. Ratios are
@@ -90,7 +96,7 @@ class OnlineDensityRatio(LinearRatio):
     Attributes
     ----------
     coef_ : array of shape (d,)
-        theta of the mapped, bounded and possibly scaled features, for the next round.
+        The ensemble's theta of the mapped, bounded and possibly scaled features, for the next round.
     reference_ratio_ : array of shape (n_reference,)
         Current ratio of the reference rows.
     learner_lengths_, learner_weights_, learner_coefs_ : arrays
@@ -125,7 +131,6 @@ class OnlineDensityRatio(LinearRatio):
 
     state_: EnsembleState
     rounds_: PaperRounds
-    pool_: PoolState | None
 
     def __init__(
         self,
@@ -212,55 +217,12 @@ class OnlineDensityRatio(LinearRatio):
         )
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
-        self.pooling_ = self.pool_ = None
-        if self._has_pool():
-            self.pooling_ = RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), int(self.memory))
-            self.pool_ = self.pooling_.start(neutral)
-
-    def _has_pool(self) -> bool:
-        """Whether the ratio in use is pooled: not if the settings are those of the paper."""
-        is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
-        return self.pool == "auto" and not is_paper
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether the ratio in use is a mixture of candidates that holds itself back."""
-        return self.pool_ is not None
-
-    @property
-    def share_in_use(self) -> float:
-        """Share of the pool on other candidates than the ratio 1; 1 without a pool."""
-        return 1.0 if self.pool_ is None else 1.0 - float(self.pool_.proportions[0])
-
-    @property
-    def reference_ratio_(self) -> FloatArray:
-        """Current ratio of every reference row, cut at ``max_ratio``."""
-        return super().reference_ratio_ if self.pool_ is None else self.pool_.reference_ratios
-
-    def play(self, X: Any) -> FloatArray:
-        """Run one round on rows returned by ``read``, and return their ratios from before the round."""
-        return super().play(X)
-
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        if self.pooling_ is None:
-            super()._learn(batch, step_size)
-            return
-        filters = self.pooling_.judge(self.pool_, batch)
-        super()._learn(batch, step_size)
-        self.pool_ = self.pooling_.settle(self.pool_, filters, self.state_.coef, self._uncut_ratios())
+        self._start_pool(neutral)
 
     def _uncut_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:
-            return self.whole_reference_.ratios(self.state_.coef, UNCUT)
+            return super()._uncut_ratios()
         return self.rounds_.reference_ratios(self.state_, UNCUT)
-
-    def _ratio(self, X: Any) -> FloatArray:
-        pool = self.pool_
-        if self.pooling_ is None or pool is None:
-            return super()._ratio(X)
-        with one_blas_thread():
-            features, _ = self.features_.transform(X)
-            return self.pooling_.ratios(pool, features)
 
     def _current_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:
@@ -273,9 +235,9 @@ class OnlineDensityRatio(LinearRatio):
         return float(state.weights @ state.lengths)
 
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference from each active learner, and the meta weights."""
+        """Return ratios of the reference from each learner, pooled as the ensemble's is, and the meta weights."""
         state = self.state_
-        ratios = [self.ratios_at(coef) for coef in state.learners.coefs]
+        ratios = [self.pooled_like(self.ratios_at(coef)) for coef in state.learners.coefs]
         return np.reshape(ratios, (len(ratios), len(self.reference_features_))), state.weights.copy()
 
     def _take_state(self, plain: dict[str, Any]) -> None:

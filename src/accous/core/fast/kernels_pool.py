@@ -72,7 +72,7 @@ def filter_batch(
     float
         Mean log likelihood of the rows under the proportions before the batch.
     """
-    _score(ratios, slot_ratios, cuts, normalisers, slot_shapes, floor, likelihoods, room)
+    _score(ratios, slot_ratios, cuts, normalisers, slot_shapes, floor, likelihoods)
     surprise = 0.0
     for i in range(likelihoods.shape[0]):
         total = 0.0
@@ -81,7 +81,7 @@ def filter_batch(
         surprise += math.log(total)
     n_switching = switching.shape[0]
     for f in range(n_switching):
-        gain = _switch(likelihoods, prior, posteriors[f], switching[f], room, new_posteriors[f])
+        gain = _switch(likelihoods, prior, posteriors[f], switching[f], new_posteriors[f])
         new_weights[f] = math.log(max(weights[f], _SMALLEST)) + gain
     for f in range(decays.shape[0]):
         gain = _decay(likelihoods, prior, counts[f], decays[f], prior_count, room, new_counts[f])
@@ -135,7 +135,7 @@ def pool_reference(
         share = proportions[n_shapes + k]
         if share > 0.0:
             for i in range(pooled.shape[0]):
-                pooled[i] += share * slots[k, i]
+                pooled[i] += share * (slots[k, i] - 1.0)
 
 
 @kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
@@ -180,27 +180,28 @@ def _average_shapes(ratios: FloatArray, cuts: FloatArray, means: FloatArray) -> 
 
 
 @inlined
-def _mix(
-    ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray
-) -> None:
+def _mix(ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray) -> None:
     c1, c2, c3, c4, c5 = cuts[1], cuts[2], cuts[3], cuts[4], cuts[5]
     c6, c7, c8, c9, c10, c11 = cuts[6], cuts[7], cuts[8], cuts[9], cuts[10], cuts[11]
-    a0 = shares[0]
-    a1, a2, a3 = shares[1] / normalisers[1], shares[2] / normalisers[2], shares[3] / normalisers[3]
-    a4, a5, a6 = shares[4] / normalisers[4], shares[5] / normalisers[5], shares[6] / normalisers[6]
-    a7, a8, a9 = shares[7] / normalisers[7], shares[8] / normalisers[8], shares[9] / normalisers[9]
-    a10, a11 = shares[10] / normalisers[10], shares[11] / normalisers[11]
+    # Written as 1 plus what differs from 1: the mixture of shapes of ratio 1 is then exactly 1.
+    a1, a2, a3 = 1.0 / normalisers[1], 1.0 / normalisers[2], 1.0 / normalisers[3]
+    a4, a5, a6 = 1.0 / normalisers[4], 1.0 / normalisers[5], 1.0 / normalisers[6]
+    a7, a8, a9 = 1.0 / normalisers[7], 1.0 / normalisers[8], 1.0 / normalisers[9]
+    a10, a11 = 1.0 / normalisers[10], 1.0 / normalisers[11]
+    q1, q2, q3, q4, q5 = shares[1], shares[2], shares[3], shares[4], shares[5]
+    q6, q7, q8, q9, q10, q11 = shares[6], shares[7], shares[8], shares[9], shares[10], shares[11]
     for i in range(ratios.shape[0]):
         whole = ratios[i]
         half = math.sqrt(whole)
         square = whole * whole
         fourth = square * square
-        total = a0 + a1 * (half if half < c1 else c1) + a2 * (whole if whole < c2 else c2)
-        total += a3 * (whole if whole < c3 else c3) + a4 * (whole if whole < c4 else c4)
-        total += a5 * (whole if whole < c5 else c5) + a6 * (square if square < c6 else c6)
-        total += a7 * (square if square < c7 else c7) + a8 * (square if square < c8 else c8)
-        total += a9 * (fourth if fourth < c9 else c9) + a10 * (fourth if fourth < c10 else c10)
-        mixed[i] = total + a11 * (fourth if fourth < c11 else c11)
+        total = q1 * (a1 * (half if half < c1 else c1) - 1.0) + q2 * (a2 * (whole if whole < c2 else c2) - 1.0)
+        total += q3 * (a3 * (whole if whole < c3 else c3) - 1.0) + q4 * (a4 * (whole if whole < c4 else c4) - 1.0)
+        total += q5 * (a5 * (whole if whole < c5 else c5) - 1.0) + q6 * (a6 * (square if square < c6 else c6) - 1.0)
+        total += q7 * (a7 * (square if square < c7 else c7) - 1.0) + q8 * (a8 * (square if square < c8 else c8) - 1.0)
+        total += q9 * (a9 * (fourth if fourth < c9 else c9) - 1.0)
+        total += q10 * (a10 * (fourth if fourth < c10 else c10) - 1.0)
+        mixed[i] = 1.0 + (total + q11 * (a11 * (fourth if fourth < c11 else c11) - 1.0))
 
 
 @inlined
@@ -227,7 +228,6 @@ def _score(
     slot_shapes: FloatArray,
     floor: float,
     likelihoods: FloatArray,
-    logs: FloatArray,
 ) -> None:
     """Write the likelihood of every row under every candidate, raised to the floor, to ``likelihoods``."""
     n_shapes = cuts.shape[0]
@@ -252,7 +252,6 @@ def _switch(
     prior: FloatArray,
     posterior: FloatArray,
     rate: float,
-    logs: FloatArray,
     new_posterior: FloatArray,
 ) -> float:
     """Update one switching filter; return the log likelihood of the batch under its prediction."""

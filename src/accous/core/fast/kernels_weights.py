@@ -1,79 +1,13 @@
-"""Compiled steps from ratios to importance weights: score the tempered ratios, then normalise."""
+"""Compiled step from ratios to importance weights."""
 
 from __future__ import annotations
 
-import math
-
-from numba import float64, int64, types
+from numba import types
 
 from accous.arrays import FloatArray
 from accous.core.fast.compiled import IN1, OUT1, inlined_sums, kernel
 
-__all__ = ["EXPONENTS", "discount_losses", "normalise_weights", "reference_terms"]
-
-EXPONENTS = (0.0, 0.5, 1.0)
-_LARGEST = 1e30
-_LOG_OF_LARGEST_PRODUCT = 700.0
-# If the ratio is 1, the losses differ only by rounding errors.
-_ROUNDING = 1e-12
-
-
-@kernel(types.none, IN1, float64, OUT1)
-def reference_terms(ratios: FloatArray, largest: float, terms: FloatArray) -> None:
-    r"""Write the means of :math:`\log(1 + r_i^\tau)` over the rows for tau = 0, 1/2, 1 to ``terms``.
-
-    Ratios above ``largest`` count as ``largest``. One logarithm is taken for the product of several rows, as many as
-    cannot overflow.
-    """
-    n_rows = ratios.shape[0]
-    limit = min(largest, _LARGEST)
-    # Both factors of a row, 1 + r and 1 + sqrt(r), are below 2 + r.
-    n_together = int(_LOG_OF_LARGEST_PRODUCT / math.log(2.0 + limit))
-    half_sum = whole_sum = 0.0
-    first = 0
-    while first < n_rows:
-        last = min(n_rows, first + n_together)
-        halves = wholes = 1.0
-        for i in range(first, last):
-            whole = min(ratios[i], limit)
-            halves *= 1.0 + math.sqrt(whole)
-            wholes *= 1.0 + whole
-        half_sum += math.log(halves)
-        whole_sum += math.log(wholes)
-        first = last
-    terms[0] = math.log(2.0)
-    terms[1] = half_sum / n_rows
-    terms[2] = whole_sum / n_rows
-
-
-@kernel(int64, IN1, IN1, IN1, float64, float64, OUT1)
-def discount_losses(
-    losses: FloatArray,
-    terms: FloatArray,
-    batch_ratios: FloatArray,
-    smallest: float,
-    decay: float,
-    discounted: FloatArray,
-) -> int:
-    r"""Compute old losses times ``decay`` plus a round's :math:`\mathrm{terms} + \mathrm{mean} \log(1 + r^{-\tau})`.
-
-    Ratios of the batch below ``smallest`` count as ``smallest``. Returns the position of the smallest discounted loss;
-    if several are equal up to rounding, the first of them.
-    """
-    n_rows = batch_ratios.shape[0]
-    half_sum = whole_sum = 0.0
-    for i in range(n_rows):
-        whole = 1.0 / min(max(batch_ratios[i], smallest), _LARGEST)
-        half_sum += math.log(1.0 + math.sqrt(whole))
-        whole_sum += math.log(1.0 + whole)
-    discounted[0] = decay * losses[0] + terms[0] + math.log(2.0)
-    discounted[1] = decay * losses[1] + terms[1] + half_sum / n_rows
-    discounted[2] = decay * losses[2] + terms[2] + whole_sum / n_rows
-    best = 0
-    for j in range(1, 3):
-        if discounted[j] < (1.0 - _ROUNDING) * discounted[best]:
-            best = j
-    return best
+__all__ = ["normalise_weights"]
 
 
 @kernel(types.boolean, IN1, IN1, OUT1)

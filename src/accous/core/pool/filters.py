@@ -74,9 +74,7 @@ class Filters:
         slots : tuple of arrays
             Ratios at the theta of each slot, (n_slots, n_batch), and what the slot multiplies the shapes by.
         """
-        weights, posteriors, counts = (
-            np.empty_like(each) for each in (self.weights, self.posteriors, self.counts)
-        )
+        weights, posteriors, counts = (np.empty_like(each) for each in (self.weights, self.posteriors, self.counts))
         proportions, room = np.empty((2, len(prior)))
         log_likelihood: float = filter_batch(
             ratios,

@@ -80,7 +80,8 @@ class Slots:
 
     def put(self, slot: int, coef: FloatArray, shares: FloatArray, *, is_same: bool) -> Slots:
         """Return the slots with a settled ratio: averaged with what the slot holds, or in its place."""
-        coefs, all_shares, n_merged, use = (a.copy() for a in (self.coefs, self.shares, self.n_merged, self.use))
+        coefs, all_shares, use = (each.copy() for each in (self.coefs, self.shares, self.use))
+        n_merged = self.n_merged.copy()
         n_merged[slot] = n_merged[slot] + 1 if is_same else 1
         gain = 1.0 / min(int(n_merged[slot]), _MOST_MERGED)
         coefs[slot] += gain * (coef - coefs[slot])
@@ -138,9 +139,7 @@ class Look:
 
     def mean(self) -> Look:
         """Return the means over a whole look."""
-        coef, ratios, proportions = (
-            each / ROUNDS_PER_LOOK for each in (self.coef, self.ratios, self.proportions)
-        )
+        coef, ratios, proportions = (each / ROUNDS_PER_LOOK for each in (self.coef, self.ratios, self.proportions))
         mean = self.log_likelihood / ROUNDS_PER_LOOK
         return Look(coef=coef, ratios=ratios, proportions=proportions, log_likelihood=mean, before=self.before)
 

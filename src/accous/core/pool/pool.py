@@ -179,6 +179,8 @@ class RatioPool:
         )
         if after.n_rounds % ROUNDS_PER_LOOK == 0:
             after = self._look_back(after)
+            # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
+            after = replace(after, reference_ratios=self._pooled(ratios, after.filters, after)[1])
         return self._hold_back(after, ratios) if after.hold else after
 
     def on_reference(self, state: PoolState, ratios: FloatArray) -> PoolState:
@@ -202,14 +204,25 @@ class RatioPool:
         state = replace(state, means=means, look=look, reference_ratios=pooled)
         return self._hold_back(state, ratios) if state.hold else state
 
+    def with_estimate(self, state: PoolState, ratios: FloatArray) -> FloatArray:
+        """Return the pooled ratio of the reference if these were the estimate's ratios."""
+        _, pooled = self._pooled(ratios, state.filters, state)
+        if state.hold:
+            pooled = (1.0 - state.hold) * pooled + state.hold * self._pooled(ratios, state.cautious, state)[1]
+        return pooled
+
     def ratios(self, state: PoolState, features: FloatArray) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
         ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
         proportions, factors = state.proportions, state.slots.factors
-        pooled = shape_values(ratios, self._cuts) @ (proportions[:N_SHAPES] / state.means)
-        for slot, of_slot in enumerate(self._slot_ratios(state.slots, features)):
-            pooled += proportions[N_SHAPES + slot] * (shape_values(of_slot, self._cuts) @ factors[slot])
-        return np.minimum(pooled, self._max_ratio)
+        # Written as 1 plus what differs from 1, as in the kernel: nothing to adapt to then gives exactly 1.
+        pooled = 1.0 + (shape_values(ratios, self._cuts) / state.means - 1.0) @ proportions[:N_SHAPES]
+        for slot in np.flatnonzero(state.slots.is_used).tolist():
+            of_slot = shape_values(
+                self._loss.ratio(np.einsum("nd,d->n", features, state.slots.coefs[slot]), UNCUT), self._cuts
+            )
+            pooled += proportions[N_SHAPES + slot] * (of_slot @ factors[slot] - 1.0)
+        return np.clip(pooled, 0.0, self._max_ratio)
 
     def _look_back(self, state: PoolState) -> PoolState:
         """Remember the ratio of the last look if it has settled, and see whether the reference supports it."""

@@ -61,8 +61,8 @@ class Tempered:
 
     def ratios(self, ratios: FloatArray, max_ratio: float) -> FloatArray:
         """Return the ratio in use of any rows, given the estimator's."""
-        mixed = shape_values(ratios, shape_cuts(max_ratio)) @ (self.filters.proportions / self.means)
-        return np.asarray(mixed)
+        shapes = shape_values(ratios, shape_cuts(max_ratio)) / self.means
+        return np.asarray(1.0 + (shapes - 1.0) @ self.filters.proportions)
 
 
 def start_tempered() -> Tempered:

@@ -1,0 +1,93 @@
+r"""Shrinkage of the weights: the fewer effective rows the weights leave, the more the fit also counts the others.
+
+The predictor is fitted with
+
+.. math:: w' = \frac{n_\text{eff}\, w + n_0\, b}{n_\text{eff} + n_0}
+
+where w are the importance weights, b the base weights and :math:`n_\text{eff}` the effective sample size of w. The
+strength :math:`n_0` is 12, 48 or 192. It is chosen on the weighted, cross-fitted reference: the largest whose mean of
+1 - p(y) is within one standard error of the smallest. Estimates of the error keep the weights w.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accous.arrays import FloatArray, IntArray
+from accous.classifier.erm import WeightedErm
+from accous.diagnostics.risk import mean_and_error
+from accous.diagnostics.weights import effective_sample_size
+
+__all__ = ["FIRST_STRENGTH", "Fit", "choose_strength", "is_choice_due", "shrink"]
+
+STRENGTHS = (12.0, 48.0, 192.0)
+FIRST_STRENGTH = STRENGTHS[0]
+# With more effective rows the strength hardly matters.
+_MOST_EFFECTIVE_ROWS = 400.0
+
+
+class Fit(NamedTuple):
+    """A predictor, the weights it was fitted with, and the round of that fit."""
+
+    estimator: Any
+    weights: FloatArray
+    n_refits: int
+    last_refit: int
+
+
+def shrink(weights: FloatArray, base: FloatArray, strength: float) -> FloatArray:
+    """Return the weights moved towards the base weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.classifier.shrinkage import shrink
+    >>> shrink(np.array([2.0, 0.0, 2.0, 0.0]), np.ones(4), 2.0).tolist()
+    [1.5, 0.5, 1.5, 0.5]
+    """
+    n_effective = effective_sample_size(weights)
+    share = n_effective / (n_effective + strength)
+    return share * weights + (1.0 - share) * base
+
+
+def is_choice_due(erm: WeightedErm, weights: FloatArray) -> bool:
+    """Whether the strength matters and can be chosen at the price of a few rounds."""
+    return erm.is_quick_to_cross_fit and effective_sample_size(weights) < _MOST_EFFECTIVE_ROWS
+
+
+def choose_strength(
+    erm: WeightedErm, labels: IntArray, weights: FloatArray, base: FloatArray, fitted: tuple[float, Fit]
+) -> tuple[float, Fit]:
+    """Return the strength to use, and the fit with it.
+
+    Parameters
+    ----------
+    erm : WeightedErm
+    labels : array of shape (n_reference,)
+        Class numbers.
+    weights, base : arrays of shape (n_reference,)
+        Current importance weights, and base weights.
+    fitted : tuple
+        The strength in use, and the latest fit.
+    """
+    current, latest = fitted
+    fits, losses = [], []
+    for strength in STRENGTHS:
+        fit = latest if strength == current else _refit(erm, shrink(weights, base, strength), latest)
+        probabilities = erm.cross_fitted_probabilities(fit.weights, fit.estimator)
+        if probabilities is None:
+            return fitted
+        fits.append((strength, fit))
+        losses.append(1.0 - probabilities[np.arange(len(labels)), labels])
+    best = int(np.argmin([mean_and_error(each, weights)[0] for each in losses]))
+    chosen = best
+    for number in range(best + 1, len(STRENGTHS)):
+        excess, standard_error = mean_and_error(losses[number] - losses[best], weights)
+        chosen = number if excess <= standard_error else chosen
+    return fits[chosen]
+
+
+def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit) -> Fit:
+    return Fit(erm.fit(weights, latest.estimator), weights, latest.n_refits + 1, latest.last_refit)
