@@ -27,6 +27,7 @@ from accous.classifier.late_labels import LateLabelling
 from accous.classifier.monitoring import Monitoring
 from accous.classifier.predicting import Predicting
 from accous.classifier.predicting_sets import PredictingSets
+from accous.classifier.remembering import Remembering
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import (
     AdaptationState,
@@ -64,6 +65,7 @@ class AdaptiveClassifier(
     Estimating,
     Auditing,
     Covering,
+    Remembering,
     ClassifierMixin,
     BaseEstimator,
 ):
@@ -149,6 +151,9 @@ class AdaptiveClassifier(
     coverage_ : Coverage
         Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
         columns with values that the reference does not have.
+    regimes_ : tuple of Regime
+        The regimes that the ratio remembers: states of the inputs, away from the reference, that the stream settled in.
+        Each has the rounds in which it was in force and the columns that tell it apart.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -256,7 +261,7 @@ class AdaptiveClassifier(
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
         if (
             after.watch.log is not before.watch.log
-            or after.fallback.veto is not before.fallback.veto
+            or after.fallback.check is not before.fallback.check
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after)

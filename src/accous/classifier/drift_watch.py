@@ -13,7 +13,7 @@ from accous.blas import one_blas_thread
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
 
-__all__ = ["LOOK_DECAY", "Watch", "shares_of_parts", "start_watch", "watch_round"]
+__all__ = ["LOOK_DECAY", "Watch", "parts_of_coef", "shares_of_parts", "start_watch", "watch_round"]
 
 HALF_LIFE = 64
 _ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
@@ -107,12 +107,13 @@ def _look_at_scores(
     parts = LOOK_DECAY * watch.column_parts
     change = exponent * (ratio.coef_ - ratio.neutral_coef_)
     if exponent:
-        parts += _parts_of_coef(ratio, change, columns)
+        parts += parts_of_coef(ratio, change, columns)
     log = watch.log.look(
         this_round,
         ratio.neutral_coef_ + change,
         weigh=ratio.ratios_at,
-        name=lambda change: main_columns(shares(_parts_of_coef(ratio, change, columns)), names),
+        name=lambda change: main_columns(shares(parts_of_coef(ratio, change, columns)), names),
+        recall=ratio.earlier_visit,
     )
     return replace(watch, column_parts=parts, log=log)
 
@@ -126,7 +127,8 @@ def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: Referenc
     return replace(watch, column_parts=parts)
 
 
-def _parts_of_coef(ratio: Any, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
+def parts_of_coef(ratio: Any, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
+    """Return the contribution of each column to the variance of the score at a theta, or at a difference of two."""
     if ratio.features_.keeps_columns:
         # Each feature is a column; the intercept comes last.
         return linear_parts(coef, ratio.score_covariances(coef))[: ratio.features_.n_columns]

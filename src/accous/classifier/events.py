@@ -71,7 +71,10 @@ def _log_change(state: AdaptationState) -> None:
     event = state.watch.log.events[-1]
     columns = ", ".join(event.features) or "no single column"
     if event.rounds_to_adapt is None:
-        LOGGER.info("Round %d: the inputs changed (size %.2f), mainly %s.", event.round, event.size, columns)
+        returned = f" They are {event.return_in_words}." if event.seen else ""
+        LOGGER.info(
+            "Round %d: the inputs changed (size %.2f), mainly %s.%s", event.round, event.size, columns, returned
+        )
     else:
         LOGGER.info(
             "Round %d: the change of round %d is over (size %.2f, mainly %s); the weights followed within %d rounds.",

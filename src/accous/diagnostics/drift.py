@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class DriftEvent:
     kind : {"shift", "outside", "new values", "missing", "categories"}
         ``"shift"`` is a change of the weights. The others name one column: values outside the reference's range, new
         values in a column that was constant there, another share of missing values, new categories.
+    seen : tuple of int or None
+        First and last round of the last time in which the inputs were as they are after the change; None if they have
+        not been seen before.
     """
 
     round: int
@@ -49,6 +52,12 @@ class DriftEvent:
     features: tuple[str, ...]
     rounds_to_adapt: int | None
     kind: str = "shift"
+    seen: tuple[int, int] | None = None
+
+    @property
+    def return_in_words(self) -> str:
+        """Say which earlier rounds the inputs have come back to; empty if they have not been seen before."""
+        return "" if self.seen is None else f"back to what was seen in rounds {self.seen[0]:,} to {self.seen[1]:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class DriftLog:
         coef: FloatArray,
         weigh: Callable[[FloatArray], FloatArray],
         name: Callable[[FloatArray], tuple[str, ...]],
+        recall: Callable[[int], tuple[int, int] | None] = lambda _: None,
     ) -> DriftLog:
         """Return the log after a look at the theta of a round.
 
@@ -98,6 +108,8 @@ class DriftLog:
             Returns the reference's weights for a theta.
         name : callable
             Returns the main columns of a difference between two thetas.
+        recall : callable
+            Returns the rounds before a given one in which the inputs were as they are now, if they were.
         """
         smoothed = self.coef + _SMOOTHING * (coef - self.coef)
         if (smoothed == self.settled_coef).all():
@@ -109,15 +121,18 @@ class DriftLog:
         if not self.is_moving:
             if size <= _SMALLEST_CHANGE:
                 return DriftLog(smoothed, self.settled_coef, self.events, self.sizes, settled)
-            event = DriftEvent(this_round, size, name(change), None)
+            event = DriftEvent(this_round, size, name(change), None, seen=recall(this_round))
             return DriftLog(smoothed, self.settled_coef, (*self.events, event)[-MAX_EVENTS:], (size,), settled)
-        sizes = (*self.sizes, size)
+        sizes, now = (*self.sizes, size), self.events[-1]
+        if now.seen is None and len(sizes) <= _RESTING_LOOKS:
+            # The pool may recognise a regime a few rounds after the change was noticed.
+            now = replace(now, seen=recall(now.round))
         recent = sizes[-_RESTING_LOOKS:]
         is_resting = len(sizes) > _RESTING_LOOKS and max(recent) - min(recent) <= _RESTING_RANGE
         if not is_resting and len(sizes) < _MOST_LOOKS:
-            return DriftLog(smoothed, self.settled_coef, self.events, sizes, settled)
+            return DriftLog(smoothed, self.settled_coef, (*self.events[:-1], now), sizes, settled)
         n_looks = next(number for number, one in enumerate(sizes) if one >= _NEARLY_ALL * size)
-        event = DriftEvent(self.events[-1].round, size, name(change), n_looks * ROUNDS_BETWEEN_LOOKS)
+        event = replace(now, size=size, features=name(change), rounds_to_adapt=n_looks * ROUNDS_BETWEEN_LOOKS)
         return DriftLog(smoothed, smoothed, (*self.events[:-1], event), (), weights)
 
 

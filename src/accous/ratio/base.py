@@ -116,6 +116,9 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     max_ratio: float = 100.0
     """Where ratios are cut; a parameter of most estimators. Ratios of a batch below its inverse count as that."""
 
+    is_pooled: bool = False
+    """Whether the ratio holds itself back as far as past batches are evidence against it."""
+
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
 
@@ -180,10 +183,13 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         """Return the ratio of every reference row before it is held back: ``reference_ratio_`` if it is not pooled."""
         return self.reference_ratio_
 
-    @property
-    def is_pooled(self) -> bool:
-        """Whether the ratio holds itself back as far as past batches are evidence against it."""
-        return False
+    def remembered_regimes(self) -> list[Any]:
+        """Return the regimes that the ratio remembers: none, by default."""
+        return []
+
+    def earlier_visit(self, this_round: int) -> tuple[int, int] | None:
+        """Return when, before a change in this round, the inputs were as they are now; None if that is not known."""
+        return None
 
     @property
     def share_in_use(self) -> float:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.blas import one_blas_thread
+from accous.core.pool.memory import distance
 from accous.core.pool.pool import PoolState, RatioPool
 from accous.core.pool.shapes import UNCUT
 from accous.parameters import require_choice, require_integer
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["PooledRatio"]
+
+
+class RememberedRegime(NamedTuple):
+    """A regime in the memory: its theta, rounds of its visits, distance from the reference, whether it is in force."""
+
+    coef: FloatArray
+    visits: tuple[tuple[int, int], ...]
+    size: float
+    is_current: bool
 
 
 class PooledRatio(LinearRatio):
@@ -41,14 +51,10 @@ class PooledRatio(LinearRatio):
         # Departs from the paper: its ratio is that of the ensemble. Settings that reproduce the paper have no pool.
         is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
         self.pooling_ = self.pool_ = None
-        if self.pool == "auto" and not is_paper:
+        self.is_pooled = self.pool == "auto" and not is_paper
+        if self.is_pooled:
             self.pooling_ = RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), int(self.memory))
             self.pool_ = self.pooling_.start(neutral)
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether the ratio in use is a mixture of candidates that holds itself back."""
-        return self.pool_ is not None
 
     @property
     def share_in_use(self) -> float:
@@ -70,6 +76,27 @@ class PooledRatio(LinearRatio):
         if self.pooling_ is None or self.pool_ is None:
             return ratios
         return np.minimum(self.pooling_.with_estimate(self.pool_, ratios), float(self.max_ratio))
+
+    def remembered_regimes(self) -> list[RememberedRegime]:
+        """Return the regimes in the pool's memory, in the order in which they were first seen."""
+        pool = self.pool_
+        if pool is None:
+            return []
+        current = pool.slots.in_force(pool.proportions, pool.n_rounds)
+        found = []
+        for slot in np.flatnonzero(pool.slots.is_used).tolist():
+            visits = pool.slots.visits[pool.slots.visits[:, 0] == slot, 1:].tolist()
+            # A slot of a single look may hold what a jump passed through.
+            if visits and pool.slots.n_merged[slot] > 1:
+                size = distance(pool.slot_ratios[slot], np.ones(len(pool.slot_ratios[slot])))
+                rounds = tuple((first, last) for first, last in visits)
+                found.append(RememberedRegime(pool.slots.coefs[slot], rounds, size, slot == current))
+        return sorted(found, key=lambda regime: regime.visits[0])
+
+    def earlier_visit(self, this_round: int) -> tuple[int, int] | None:
+        """Return when, before a change in this round, the regime in force now was in force the last time."""
+        pool = self.pool_
+        return None if pool is None else pool.slots.earlier_visit(pool.proportions, this_round)
 
     def _learn(self, batch: FloatArray, step_size: float) -> None:
         if self.pooling_ is None or self.pool_ is None:

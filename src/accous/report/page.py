@@ -22,6 +22,7 @@ from accous.report.figures import (
     weights_figure,
 )
 from accous.report.intervals import date_of_round
+from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 
@@ -135,7 +136,7 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
         note = escape(" ".join(_NOTES[key].split()) + (_note_of_many(subject) if key == "moved" else ""))
         sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
-            sections.append(_events(subject))
+            sections += [_events(subject), regimes_section(subject)]
     return sections
 
 
@@ -156,6 +157,7 @@ def _events(subject: Subject) -> str:
     for event in events[-20:][::-1]:
         is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = f"{took}; {event.return_in_words}" if event.seen else took
         took = took if is_shift else "–"
         columns = ", ".join(event.features)
         date = date_of_round(subject, event.round)

@@ -9,6 +9,7 @@ import numpy as np
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.regimes import Regime
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.marks import MISSING
 from accous.tabular.columns.summaries import summarize
@@ -64,6 +65,11 @@ class Subject:
         if self.table is not None:
             return list(self.table.drift_events_)
         return [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
+
+    @property
+    def regimes(self) -> tuple[Regime, ...]:
+        """The regimes that the model remembers, with the columns that tell them apart."""
+        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
 
     @property
     def n_seasonal(self) -> int:

@@ -74,8 +74,8 @@ class Filters:
         slots : tuple of arrays
             Ratios at the theta of each slot, (n_slots, n_batch), and what the slot multiplies the shapes by.
         """
-        weights, posteriors, counts = (np.empty_like(each) for each in (self.weights, self.posteriors, self.counts))
-        proportions, room = np.empty((2, len(prior)))
+        weights, posteriors = np.empty(len(self.weights)), np.empty(self.posteriors.shape)
+        counts, proportions, room = np.empty(self.counts.shape), np.empty(len(prior)), np.empty(len(prior))
         log_likelihood: float = filter_batch(
             ratios,
             slots[0],

@@ -98,6 +98,30 @@ class Slots:
         factors[slot] = self.shares[slot] / means
         return replace(self, factors=factors)
 
+    def in_force(self, proportions: FloatArray, this_round: int) -> int | None:
+        """Return the slot whose regime is in force: most of the pool is on it, or the last look went to it."""
+        of_slots = proportions[N_SHAPES:]
+        if (of_slots > _IN_FORCE).any():
+            return int(np.argmax(of_slots))
+        is_recent = len(self.visits) and this_round - self.visits[-1, 2] < ROUNDS_PER_LOOK
+        return int(self.visits[-1, 0]) if is_recent else None
+
+    def earlier_visit(self, proportions: FloatArray, this_round: int) -> tuple[int, int] | None:
+        """Return when the regime in force now was in force before a change that was noticed in this round.
+
+        None if most of the pool is on no slot, and if the same regime was in force just before the change.
+        """
+        of_slots = proportions[N_SHAPES:]
+        if not (of_slots > _IN_FORCE).any():
+            return None
+        visits = self.visits[self.visits[:, 0] == np.argmax(of_slots)]
+        # A change is noticed within two looks.
+        began = this_round - 2 * ROUNDS_PER_LOOK
+        if ((visits[:, 1] <= began) & (began <= visits[:, 2])).any() or not (visits[:, 2] < began).any():
+            return None
+        first, last = visits[visits[:, 2] < began][-1, 1:].tolist()
+        return first, last
+
     def after_look(self, proportions: FloatArray, put: int | None, this_round: int) -> Slots:
         """Return the slots with their use and the visits brought up to date.
 

@@ -45,6 +45,8 @@ class PoolState:
         Over all candidates, and over the first three.
     excess : float
         How much better the pool explains the stream than the reference's rows can.
+    hold : float
+        How far the pool is held back for that, between 0 and 1.
     slots : Slots
     look : Look
     slot_ratios : array of shape (n_slots, n_reference)
@@ -60,15 +62,11 @@ class PoolState:
     filters: Filters
     cautious: Filters
     excess: float
+    hold: float
     slots: Slots
     look: Look
     slot_ratios: FloatArray = field(compare=False, repr=False)
     reference_ratios: FloatArray = field(compare=False, repr=False)
-
-    @property
-    def hold(self) -> float:
-        """How far the pool is held back, between 0 and 1."""
-        return hold_for(self.excess)
 
     @property
     def proportions(self) -> FloatArray:
@@ -120,6 +118,7 @@ class RatioPool:
             filters=start_filters(prior),
             cautious=start_filters(self._cautious_prior),
             excess=0.0,
+            hold=0.0,
             slots=slots,
             look=start_look(n_columns, len(prior), np.ones(n_rows)),
             slot_ratios=np.zeros((self._n_slots, n_rows)),
@@ -166,6 +165,7 @@ class RatioPool:
             filters=filters,
             cautious=judgement.cautious,
             excess=state.excess,
+            hold=state.hold,
             slots=state.slots,
             look=Look(
                 coef=look.coef + coef,
@@ -227,6 +227,7 @@ class RatioPool:
     def _look_back(self, state: PoolState) -> PoolState:
         """Remember the ratio of the last look if it has settled, and see whether the reference supports it."""
         look = state.look.mean()
+        excess = excess_after(state.excess, look)
         slots, put, filters, prior = state.slots, None, state.filters, state.prior
         slot_ratios = state.slot_ratios
         shares = look.shape_shares()
@@ -243,7 +244,8 @@ class RatioPool:
             state,
             prior=prior,
             filters=filters,
-            excess=excess_after(state.excess, look),
+            excess=excess,
+            hold=hold_for(excess),
             slots=slots.after_look(look.proportions, put, state.n_rounds),
             look=start_look(len(look.coef), len(prior), look.ratios),
             slot_ratios=slot_ratios,
