@@ -1,7 +1,7 @@
 """How many changes of the inputs the time of the day explains, on three real streams with a column of times.
 
 ``python -m benchmarks.seasons`` fits a table model on the first rows of each stream in order of time, and plays the
-rest in rounds of one row and in rounds of 10 rows, 8,000 rounds at most. It prints how many of the changes are seasonal.
+rest in rounds of one row and in rounds of 10 rows, 8,000 rounds at most. It prints how many changes are seasonal.
 """
 
 from __future__ import annotations
