@@ -147,7 +147,7 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
         (["--unordered"], 2, "--unordered"),
         (["--time", "dya"], 2, "reference.csv has no column 'dya': it has 'a', 'b', 'day', 'label'"),
         (["--time", "label"], 2, "is the label"),
-        (["--time", "day", "--ordered"], 2, "leave out --ordered"),
+        (["--time", "day", "--ordered"], 2, "leave out --ordered, or --time"),
         (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
         (["--ordered", "--plot", "replay.xyz"], 2, "--plot must end in"),
         (["--ordered", "--plot", "nowhere/replay.png"], 1, "nowhere/replay.png"),

@@ -213,6 +213,22 @@ def test_an_unfinished_run_refuses_new_classes(capsys):
     assert main([*adapt, "--on-bad-row", "skip"]) == 0
 
 
+@pytest.mark.parametrize("place", ["write_data", "write_manifest"])
+def test_a_save_that_fails_leaves_the_model_as_it_was_and_the_command_can_be_repeated(capsys, monkeypatch, place):
+    before = accous.load("model").predict(stream()[:5])
+
+    def fail(*_args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"accous.checkpoint.saving.{place}", fail)
+        assert "No space left" in run(capsys, write(stream()[:100]), code=1)
+    assert n_reference() == 300
+    assert accous.load("model").predict(stream()[:5]).equals(before)
+    assert run_json(capsys, "labelled.csv")["joined"] == 100
+    assert n_reference() == 400
+
+
 def test_a_locked_model_is_refused(capsys):
     with exclusive_lock(Path("model"), "accous adapt"):
         assert "accous adapt" in run(capsys, write(stream()[:4]), code=1)

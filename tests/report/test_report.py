@@ -256,3 +256,14 @@ def test_the_command_writes_the_page_and_says_so(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "report.html").read_text() == page
     assert main(["report", "model", "-o", "report.txt"]) == 2
     assert main(["report", "model", "-o", "nowhere/report.html"]) == 1
+
+
+def test_the_error_chart_ends_where_its_axis_does_also_without_labels_or_late_readings():
+    subject = follow(1.0, n_rounds=600, has_labels=False)
+    last_read = subject.history.column("risk_round")
+    assert np.nanmax(last_read) < subject.history.rounds[-1]  # the last rounds were not read
+    chart = figures_of(render_page(subject))["error"]
+    now = subject.model.risk_
+    ends = {series["kind"]: (series["x"][-1], series.get("y", series.get("high"))[-1]) for series in chart["series"]}
+    assert ends["band"] == (chart["x"]["range"][1], round(now.adapted_high, 5))
+    assert ends["line"] == (chart["x"]["range"][1], round(now.adapted, 5))

@@ -14,6 +14,7 @@ from accous.arrays import from_plain, to_plain
 from accous.cli import main
 from accous.diagnostics.seasons import SeasonWatch
 from accous.diagnostics.trust import VERDICTS
+from accous.report.page import render_page
 from accous.report.subject import subject_of_pipeline
 
 MONDAY = datetime(2024, 1, 1)
@@ -83,12 +84,15 @@ def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(after_a_cycle: Any, tmp
     assert later.drift_attribution_["z"] > 0.9
 
 
-def test_the_report_shows_what_moved_beyond_the_season(after_a_cycle: Any, tmp_path: Path) -> None:
+def test_the_report_shows_what_moved_beyond_the_season(folder: Path, after_a_cycle: Any, tmp_path: Path) -> None:
     accous.save(after_a_cycle, tmp_path / "model")
     model = play(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
     shares = dict(subject_of_pipeline(model, "m").column_shares())
     assert shares == model.drift_attribution_
     assert next(iter(shares)) == "z"
+    note = "What the time of the day and the weekend explain is left out."
+    assert note in render_page(subject_of_pipeline(model, "m"))
+    assert note not in render_page(subject_of_pipeline(accous.load(folder / "model"), "m"))
 
 
 def test_what_the_season_explains_is_saved(after_a_cycle: Any, tmp_path: Path) -> None:

@@ -119,3 +119,27 @@ def test_a_class_with_few_rows_is_named():
     assert len(texts) == 1
     assert "Class 'odd' has only 9 rows" in texts[0]
     assert read({}, np.where(ROWS < 10, "odd", LABELS)).remarks == []
+
+
+SORTED = {"price": np.sort(np.exp(X)).round(6), "height": np.sort(170.0 + 10.0 * X).round(6)[::-1]}
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_a_column_that_the_table_is_merely_sorted_by_stays_with_a_remark(name):
+    """Without a known order, only a column that rises evenly is a counter."""
+    reference = read({name: SORTED[name]})
+    assert reference.encoder.used_columns == [name, "x"]
+    assert [(remark.kind, remark.column) for remark in reference.remarks] == [("sorted", name)]
+    assert "say --ordered, and it is left out" in reference.remarks[0].text
+    ordered = read({name: SORTED[name]}, is_ordered=True)
+    assert [(remark.kind, remark.column) for remark in ordered.remarks] == [("counter", name)]
+    assert ordered.encoder.used_columns == ["x"]
+    unordered = read({name: SORTED[name]}, is_ordered=False)
+    assert (unordered.remarks, unordered.encoder.used_columns) == ([], [name, "x"])
+
+
+def test_a_date_column_makes_the_order_known_and_a_rising_column_a_counter():
+    days = [f"2024-{1 + row // 28:02}-{1 + row % 28:02}" for row in ROWS]
+    reference = read({"day": days, "price": SORTED["price"]})
+    assert ("counter", "price") in [(remark.kind, remark.column) for remark in reference.remarks]
+    assert "price" not in reference.encoder.used_columns

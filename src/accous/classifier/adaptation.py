@@ -142,6 +142,8 @@ class AdaptiveClassifier(
         The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
         reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
+    unverified_ : str
+        Why there is no backtest although there was one, or might be; empty otherwise.
     measured_ : MeasuredError or None
         The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)

@@ -49,7 +49,8 @@ class ReferenceParts:
     def fit(self, rows: IntArray) -> Any:
         """Fit on some rows, with the classes that they have; one class alone is predicted always."""
         numbers, part = np.unique(self.labels[rows], return_inverse=True)
-        X, weights = _safe_indexing(self.X, rows), self.weights[rows]
+        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        weights = self.weights[rows]
         weights = weights if weights.any() else np.ones(len(rows))
         labels = self.classes[self.labels[rows]]
         if len(numbers) == 1:

@@ -39,8 +39,9 @@ def error_figure(subject: Subject) -> Figure | None:
     risk, low, high, fixed = (
         intervals.means(history.column(name)) for name in ("risk", "risk_low", "risk_high", "risk_fixed")
     )
+    x = np.append(intervals.middles, intervals.edges[-1])
+    risk, low, high, fixed = _up_to_now(subject, risk, low, high, fixed)
     is_read, has_interval = ~np.isnan(risk), ~np.isnan(low) & ~np.isnan(high)
-    x = intervals.middles
     is_same = _fixed_is_in_use(subject)
     name = _IN_USE_IS_FIXED if is_same else "in use"
     series = [_line(f"{name}, estimated without labels", "adapted", x[is_read], risk[is_read])]
@@ -51,6 +52,15 @@ def error_figure(subject: Subject) -> Figure | None:
         series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
     series += _measured_series(subject)
     return _over_time(subject, series, "share of wrong rows", "Estimated and measured error over time", is_percent=True)
+
+
+def _up_to_now(
+    subject: Subject, risk: FloatArray, low: FloatArray, high: FloatArray, fixed: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Add the estimates of now, with which the curves end where the axis does: the last interval may have none."""
+    now = subject.model.risk_
+    values = (now.adapted, now.adapted_low, now.adapted_high, now.fixed)
+    return tuple(np.append(series, value) for series, value in zip((risk, low, high, fixed), values, strict=True))
 
 
 def _fixed_is_in_use(subject: Subject) -> bool:

@@ -37,9 +37,10 @@ _TITLES = {
 }
 _NOTES = {
     "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
-        that resemble the current inputs. Each point is a mean over an interval of rounds. Dotted lines mark changes in
-        the inputs. The width of the interval comes from three things: how few reference rows carry the weight, how far
-        the inputs have drifted, and how far the estimates were from the truth in the backtest, if there was one.""",
+        that resemble the current inputs. Each point is a mean over an interval of rounds, and the last one is the
+        estimate now. Dotted lines mark changes in the inputs. The width of the interval comes from three things: how
+        few reference rows carry the weight, how far the inputs have drifted, and how far the estimates were from the
+        truth in the backtest, if there was one.""",
     "sample": """Reference rows that resemble the current inputs count more than others. The fewer rows carry the
         weight, the less certain the results are.""",
     "lengths": """Many small learners run side by side. Each one learns from a different number of recent rounds. A
@@ -133,20 +134,21 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
             continue
         figures[key] = figure
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        note = escape(" ".join(_NOTES[key].split()) + (_note_of_many(subject) if key == "moved" else ""))
+        note = escape(" ".join(_NOTES[key].split()) + (_notes_on_moved(subject) if key == "moved" else ""))
         sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
             sections += [_events(subject), regimes_section(subject)]
     return sections
 
 
-def _note_of_many(subject: Subject) -> str:
-    """If the chart does not show all columns, say how many it shows and how much of the drift they carry."""
+def _notes_on_moved(subject: Subject) -> str:
+    """Say if the season is left out, and how many columns the chart shows and how much they carry, if not all."""
     n_columns, shown = len(subject.column_shares()), moved_columns(subject)
+    season = " What the time of the day and the weekend explain is left out." if subject.knows_seasons else ""
     if len(shown) == n_columns:
-        return ""
+        return season
     of_shown = sum(share for _, share in shown)
-    return f" The chart shows {len(shown)} of {n_columns:,} columns; together they account for {of_shown:.0%}."
+    return f"{season} The chart shows {len(shown)} of {n_columns:,} columns; together they account for {of_shown:.0%}."
 
 
 def _events(subject: Subject) -> str:

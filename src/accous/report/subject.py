@@ -77,6 +77,12 @@ class Subject:
         return 0 if self.table is None else len(self.table.seasonal_events_)
 
     @property
+    def knows_seasons(self) -> bool:
+        """Whether a part of what moved is explained by the time of the day."""
+        seasons = None if self.table is None else self.table.seasons
+        return seasons is not None and seasons.explained is not None and bool(seasons.explained.any())
+
+    @property
     def moved_share(self) -> float:
         """How far the inputs have moved: total variation between the current weights and equal weights, in [0, 1]."""
         weights = self.model.reference_weight_ / self.model.reference_weight_.mean()

@@ -244,7 +244,8 @@ def _time_column(request: FitRequest, table: TableReader) -> str | None:
     if request.time is None:
         return None
     if request.is_ordered is not None:
-        raise ParameterError("--time sorts the rows: leave out --ordered and --unordered, or --time.")
+        option = "--ordered" if request.is_ordered else "--unordered"
+        raise ParameterError(f"--time sorts the rows: leave out {option}, or --time.")
     if request.time not in table.columns:
         raise no_such_column(table, request.time)
     return request.time

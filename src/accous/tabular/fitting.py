@@ -87,7 +87,8 @@ def read_reference(
     order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
     ordered = put_in_order(frame, order)
     good = frame[ordered.rows[is_good[ordered.rows]]]
-    choices, remarks = leave_out_traps(good, choices, has_order=is_ordered is not False)
+    has_order = order.is_known if is_ordered is not None else order.is_known or None
+    choices, remarks = leave_out_traps(good, choices, has_order=has_order)
     encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]

@@ -11,8 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.marks import Marks
-from accous.tabular.formats.chunks import Chunk, Position, digest_of
+from accous.tabular.formats.chunks import Chunk, Position, TableReader, digest_of
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import Job
@@ -77,35 +78,40 @@ def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: st
         separator=options.get("separator") or None,
         widths=table_model.settings.get("widths", {}),
     )
-    keys = [] if place_column in (None, LINE) else [place_column]
-    needed = list(dict.fromkeys([*table_model.encoder.used_columns, *keys]))
-    watched = [name for name in table_model.encoder.constants if name in table.columns]
-    wanted = list(dict.fromkeys([*needed, *watched]))
-    pieces, marks, found, is_same, n_before, sought = [], [], [], False, 0, places.to_list()
     try:
-        if any(name not in table.columns for name in needed):
-            return None
-        for chunk in table.chunks(wanted, Position()):
-            if chunk is None:
-                continue
-            here = _places(chunk, place_column, n_before)
-            n_before += chunk.frame.height
-            rows = np.flatnonzero(here.is_in(sought).fill_null(False).to_numpy()).tolist()
-            features = table_model.encoder.encode(chunk.frame[rows])
-            if features.bad_values:
-                return None
-            pieces.append(features.X)
-            marks.append(features.marks)
-            found.append(here[rows])
-            is_same = is_same or _is_end_of(chunk, job.position)
-            if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
-                break
+        return _find(table, table_model.encoder, job, places, place_column)
     finally:
         table.close()
-    is_whole = bool(found) and pl.concat(found).to_list() == sought
-    if not (is_same and is_whole):
+
+
+def _find(
+    table: TableReader, encoder: ColumnEncoder, job: Job, places: pl.Series, place_column: str | None
+) -> StreamRows | None:
+    """Read the table up to where the run has read it, and keep the rows that are sought."""
+    keys = [] if place_column in (None, LINE) else [place_column]
+    needed = list(dict.fromkeys([*encoder.used_columns, *keys]))
+    if any(name not in table.columns for name in needed):
         return None
-    return StreamRows(job.spec.stream, np.concatenate(pieces), reduce(Marks.followed_by, marks))
+    wanted = list(dict.fromkeys([*needed, *(name for name in encoder.constants if name in table.columns)]))
+    pieces, found, is_same, n_before, sought = [], [], False, 0, places.to_list()
+    for chunk in table.chunks(wanted, Position()):
+        if chunk is None:
+            continue
+        here = _places(chunk, place_column, n_before)
+        n_before += chunk.frame.height
+        rows = np.flatnonzero(here.is_in(sought).fill_null(False).to_numpy()).tolist()
+        features = encoder.encode(chunk.frame[rows])
+        if features.bad_values:
+            return None
+        pieces.append(features)
+        found.append(here[rows])
+        is_same = is_same or _is_end_of(chunk, job.position)
+        if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
+            break
+    if not (is_same and found and pl.concat(found).to_list() == sought):
+        return None
+    marks = reduce(Marks.followed_by, [piece.marks for piece in pieces])
+    return StreamRows(job.spec.stream, np.concatenate([piece.X for piece in pieces]), marks)
 
 
 def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:

@@ -25,6 +25,8 @@ from accous.tabular.formats.values import to_numbers, to_texts
 __all__ = ["Remark", "leave_out_traps", "remarks_on_labels", "remarks_on_texts"]
 
 _FEWEST_ROWS = 30
+# Correlation with the rows: sorted normal numbers reach 0.98, so that is not even.
+_EVENLY = 0.99
 _ID_WORDS = {"id", "ids", "idx", "index", "key", "row", "rownum", "rowid", "nr", "no", "number", "uid", "uuid", "guid"}
 _UNNAMED = re.compile(r"(unnamed(: ?\d+)?|column_\d+|_c0|__index_level_\d+__)?", re.IGNORECASE)
 _YEAR_NAMES = {"year", "yr", "yyyy"}
@@ -38,7 +40,7 @@ class Remark:
     Attributes
     ----------
     kind : str
-        ``"id"``, ``"counter"``, ``"time"``, ``"label"``, ``"class"`` or ``"order"``.
+        ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"`` or ``"order"``.
     column : str, optional
     text : str
         One sentence.
@@ -53,7 +55,7 @@ class Remark:
         return asdict(self)
 
 
-def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool) -> tuple[Choices, list[Remark]]:
+def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool | None) -> tuple[Choices, list[Remark]]:
     """Return the choices with ids, counters and times left out, and a remark on each.
 
     Parameters
@@ -62,8 +64,9 @@ def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool) -
         The reference without its label, in order of time if it has one.
     choices : Choices
         Columns in ``keep`` are not looked at.
-    has_order : bool
-        Whether the order of the rows may mean something. If not, nothing counts the rows.
+    has_order : bool, optional
+        Whether the rows are in order of time. If not, nothing counts the rows. If that is not known (None), the table
+        may be merely sorted by a column: one that rises evenly counts the rows, and any other stays, with a remark.
     """
     if frame.height < _FEWEST_ROWS:
         return choices, []
@@ -79,6 +82,9 @@ def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool) -
     texts = [f"Column {remark.column!r} is left out: {remark.text}; use it with --keep-as-feature {remark.column}."
              for remark in remarks]  # fmt: skip
     told = [replace(remark, text=text) for remark, text in zip(remarks, texts, strict=True)]
+    if has_order is None:
+        kept = [name for name in frame.columns if name not in decided and name not in left_out]
+        told += [_sorted_by(name) for name in kept if _follows_rows(frame[name])]
     return replace(choices, left_out=left_out), told
 
 
@@ -135,18 +141,45 @@ def _codes(plan: Any, column: pl.Series) -> FloatArray | None:
     return None
 
 
-def _trap(column: pl.Series, *, is_first: bool, has_order: bool) -> tuple[str, str] | None:
-    """Return the kind of trap and the reason; None for an ordinary column."""
+def _sorted_by(name: str) -> Remark:
+    text = (
+        f"Column {name!r} rises or falls with the rows, and stays: if the rows are in order of time, say --ordered, "
+        "and it is left out."
+    )
+    return Remark("sorted", name, text)
+
+
+def _numbers(column: pl.Series) -> tuple[FloatArray, FloatArray] | None:
+    """Return the numbers in a column with NaN for the rest, and the known ones; None if it holds few or one value."""
     if not (column.dtype.is_numeric() or column.dtype == pl.String):
         return None
     values, is_bad = to_numbers(column)
     values = np.where(is_bad, np.nan, values)
     known = values[~np.isnan(values)]
-    if len(known) < 0.9 * len(values) or (known == known[0]).all():
+    return None if len(known) < 0.9 * len(values) or (known == known[0]).all() else (values, known)
+
+
+def _follows_rows(column: pl.Series) -> bool:
+    found = _numbers(column)
+    return found is not None and follows_rows(found[0])
+
+
+def _rises_evenly(values: FloatArray) -> bool:
+    """Whether numbers lie on a line over the rows, as counted ones do; sorted measurements seldom do."""
+    places = np.flatnonzero(~np.isnan(values))
+    return abs(float(np.corrcoef(values[places], places)[0, 1])) > _EVENLY
+
+
+def _trap(column: pl.Series, *, is_first: bool, has_order: bool | None) -> tuple[str, str] | None:
+    """Return the kind of trap and the reason; None for an ordinary column."""
+    found = _numbers(column)
+    if found is None:
         return None
+    values, known = found
     if _are_times(column.name, known):
         return "time", "a time as a number, and every future time lies outside the reference"
-    if has_order and follows_rows(values):
+    counts = has_order is not False and follows_rows(values) and (bool(has_order) or _rises_evenly(values))
+    if counts:
         direction = "rises" if known[-1] > known[0] else "falls"
         return "counter", f"a counter, it {direction} with the rows, so that all later rows lie outside the reference"
     if is_number_per_row(known) and (_is_named_id(column.name, is_first=is_first) or _fills_its_range(known)):
