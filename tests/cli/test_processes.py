@@ -17,29 +17,14 @@ import pytest
 
 from accous.cli import main
 from tests.cli.processes import ENVIRONMENT, files_of, run_accous
-from tests.cli.tables import make_tables
 from tests.forks import Forked
 from tests.talking import read_terminal
 from tests.waiting import PATIENCE, wait_for
 
 
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fitted")
-    reference, stream = make_tables()
-    reference.write_csv(folder / "reference.csv")
-    options = ["--label", "label", "--drop", "id", "-o", str(folder / "model"), "--quiet"]
-    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
-    return {"files": files_of(folder / "model"), "stream": stream}
-
-
 @pytest.fixture
-def folder(tmp_path, fitted):
-    (tmp_path / "model").mkdir()
-    for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
-    fitted["stream"].write_csv(tmp_path / "stream.csv")
-    return tmp_path
+def folder(fitted_folder):
+    return fitted_folder
 
 
 @pytest.fixture
