@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forks import ForkServer
+from tests.forks import LIBRARIES, ForkServer
 from tests.needs import DATA
 
 # A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
@@ -37,6 +37,15 @@ def forks() -> Iterator[ForkServer]:
     if not hasattr(os, "fork"):
         pytest.skip("needs fork: run the tests on Linux or macOS")
     with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def library_forks() -> Iterator[ForkServer]:
+    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork: run the tests on Linux or macOS")
+    with ForkServer(LIBRARIES) as server:
         yield server
 
 
