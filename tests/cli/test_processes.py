@@ -12,7 +12,6 @@ from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from accous.cli import main
@@ -187,9 +186,8 @@ def test_a_reader_that_leaves_ends_it_quietly(fitted, start):
 
 
 def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
-    (pl.concat([pl.read_csv(folder / "stream.csv")] * 12)).write_csv(folder / "long.csv")
     ours, theirs = pty.openpty()
-    arguments = ["adapt", "model", "long.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
     with start(*arguments, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = read_terminal(ours)
