@@ -2,13 +2,14 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
-from tests.forks import ForkServer
+from tests.forks import LIBRARIES, ForkServer
 from tests.needs import DATA
 
 # A test that wants a terminal makes one: these would make one of every stream, also of those that are captured.
@@ -25,8 +26,21 @@ settings.register_profile("explore", derandomize=False, max_examples=1000, **UNT
 settings.load_profile("reproducible")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in docstrings in `src` only: the docstrings of tests have none."""
+    found = yield
+    return [collector for collector in found if not isinstance(collector, DoctestModule)]
+
+
+def pytest_collection() -> None:
+    """Collect without the garbage collector: nothing that is made is thrown away."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector look through what tests make, not through thousands of collected tests each time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -37,6 +51,15 @@ def forks() -> Iterator[ForkServer]:
     if not hasattr(os, "fork"):
         pytest.skip("needs fork: run the tests on Linux or macOS")
     with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def library_forks() -> Iterator[ForkServer]:
+    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork: run the tests on Linux or macOS")
+    with ForkServer(LIBRARIES) as server:
         yield server
 
 

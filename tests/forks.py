@@ -26,6 +26,8 @@ import pandas, polars, rich.progress
 from accous.core.fast.compiled import compile_all
 compile_all()
 """
+# What the library itself cannot do without, and nothing of it: each process then imports its own part of accous.
+LIBRARIES = "import numpy, scipy.linalg, scipy.special, sklearn.base, numba, threadpoolctl"
 KILLED = -signal.SIGPROF
 
 

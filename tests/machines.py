@@ -36,8 +36,8 @@ TIMED = (
 )  # fmt: skip
 # Where texts are printed, and files found and written.
 PRINTED = (
-    "tests/cli/test_fit.py", "tests/cli/test_adapt.py", "tests/cli/test_demo.py", "tests/cli/test_guide.py",
-    "tests/cli/test_bad_rows.py", "tests/cli/test_suggestions.py",
+    "tests/cli/test_fit.py", "tests/cli/test_adapt.py", "tests/cli/test_adapt_resuming.py",
+    "tests/cli/test_demo.py", "tests/cli/test_guide.py", "tests/cli/test_bad_rows.py", "tests/cli/test_suggestions.py",
     "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
     "tests/datasets/test_images.py",
 )  # fmt: skip

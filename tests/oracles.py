@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgesv
 
 Array = NDArray[np.float64]
 Interval = tuple[int, int]
@@ -107,16 +108,22 @@ def project(nu: Array, A: Array, radius: float) -> tuple[Array, float]:
     mu is bisected until two neighbouring floats enclose it.
     """
 
+    identity, right = np.eye(len(nu)), A @ nu
+
     def theta_of(mu: float) -> Array:
-        return np.asarray(np.linalg.solve(A + mu * np.eye(len(nu)), A @ nu), dtype=np.float64)
+        # What np.linalg.solve calls: its checks take longer than a small system itself.
+        return np.asarray(dgesv(A + mu * identity, right)[2], dtype=np.float64)
+
+    def is_outside(theta: Array) -> bool:
+        return math.sqrt(theta @ theta) > radius
 
     if np.linalg.norm(nu) <= radius:
         return nu.copy(), 0.0
     low, high = 0.0, 1.0
-    while np.linalg.norm(theta_of(high)) > radius:
+    while is_outside(theta_of(high)):
         low, high = high, 2.0 * high
     while low < (middle := low + (high - low) / 2.0) < high:
-        if np.linalg.norm(theta_of(middle)) > radius:
+        if is_outside(theta_of(middle)):
             low = middle
         else:
             high = middle

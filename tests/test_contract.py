@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import MinMaxScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from accous import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 
@@ -106,9 +106,9 @@ def test_scikit_learn_check(estimator: BaseEstimator, check: Callable[[BaseEstim
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(OTHER_SETTINGS)
-def test_scikit_learn_check_of_other_settings(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
-    check(estimator)
+@pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
+def test_scikit_learn_checks_of_other_settings(estimator: BaseEstimator) -> None:
+    check_estimator(estimator)
 
 
 # --- cloning, parameters, pickling --------------------------------------------------------------------------

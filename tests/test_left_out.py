@@ -55,7 +55,9 @@ def last_lines(*arguments: str, paths: tuple[Path, ...] = ()) -> list[str]:
     return lines[next((i for i, line in enumerate(lines) if "short test summary" in line), 0) :]
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param([], id="alone", marks=pytest.mark.slow), pytest.param(["-n", "1"], id="xdist")]
+)
 def test_a_run_ends_with_one_line_for_each_thing_that_is_missing(tmp_path: Path, workers: list[str]) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "test_whole.py").write_text(WHOLE_FILE)

@@ -9,12 +9,12 @@ import pytest
 
 from accous_bench.dann import DANN
 from tests.classifiers import labelled_rows
-from tests.forks import COMMANDS, ForkServer
 
-# For a fresh interpreter: `import torch` fails as it does where PyTorch is not installed. A None in sys.modules would
+# `import torch` fails as it does where PyTorch is not installed. A None in sys.modules would
 # not do: scipy takes the name's presence there for the library.
 BLOCK_TORCH = """
 import sys
+assert "torch" not in sys.modules
 
 class NoTorch:
     def find_spec(self, name, path=None, target=None):
@@ -25,11 +25,10 @@ sys.meta_path.insert(0, NoTorch())
 """
 
 
-@pytest.fixture(scope="module")
-def output_without_torch():
+@pytest.fixture
+def output_without_torch(forks):
     """What code prints in a process of its own, where torch cannot be imported."""
-    with ForkServer(BLOCK_TORCH + COMMANDS) as server:
-        yield lambda code: server.run(code, kind="code").stdout.strip()
+    return lambda code: forks.run(BLOCK_TORCH + code, kind="code").stdout.strip()
 
 
 def test_importing_the_benchmark_package_loads_no_library():

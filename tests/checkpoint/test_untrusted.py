@@ -2,8 +2,6 @@
 
 import hashlib
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from accous.checkpoint import saving
 from accous.exceptions import AccousError, CheckpointError
 from tests.checkpoint.cases import make_cases
 from tests.checkpoint.folders import edit_manifest, file_of
+from tests.forks import ForkServer
 
 # --- nothing from the disk is run -----------------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ def test_a_file_name_that_is_not_ours_is_not_opened(name: str, saved: Path) -> N
         accous.load(saved)
 
 
-def test_frame_libraries_are_loaded_only_for_frames(tmp_path: Path) -> None:
+def test_frame_libraries_are_loaded_only_for_frames(tmp_path: Path, library_forks: ForkServer) -> None:
     code = """
 import sys, numpy as np, accous
 accous.save(accous.OnlineDensityRatio().fit(np.eye(5)), sys.argv[1])
@@ -91,7 +90,7 @@ accous.load(sys.argv[1])
 assert "polars" not in sys.modules
 assert "accous.checkpoint.pandas_frames" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    library_forks.run(code, tmp_path, kind="code")
 
 
 # --- damage ---------------------------------------------------------------------------------------------------

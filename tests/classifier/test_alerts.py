@@ -1,8 +1,6 @@
 """`accous.Alerts` calls once for every time a condition becomes true; rounds log what happens under the name accous."""
 
 import logging
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +15,7 @@ from accous.diagnostics.alerts import Alert
 from accous.exceptions import ParameterError
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.table_model import TableModel
+from tests.forks import ForkServer
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(300, 3))
@@ -166,12 +165,12 @@ def test_the_replays_of_a_backtest_leave_nothing_in_the_log(caplog: pytest.LogCa
     assert caplog.records != []
 
 
-def test_nothing_is_printed_unless_logging_is_configured() -> None:
+def test_nothing_is_printed_unless_logging_is_configured(library_forks: ForkServer) -> None:
     code = """
 import numpy as np, accous
 X = np.random.default_rng(0).normal(size=(50, 2))
 model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
 print(len(accous.Alerts("effective_rows > 1").check(model)))
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = library_forks.run(code, kind="code")
     assert (run.stdout, run.stderr) == ("1\n", "")

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from tests.classifiers import PROBE, Array, drifting_batches, labelled_rows, play, shown_state
@@ -77,9 +77,9 @@ def test_scikit_learn_check(estimator: BaseEstimator, check: Callable[[BaseEstim
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(OTHER_SETTINGS)
-def test_scikit_learn_check_of_other_settings(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
-    check(estimator)
+@pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=one_line)
+def test_scikit_learn_checks_of_other_settings(estimator: BaseEstimator) -> None:
+    check_estimator(estimator)
 
 
 # --- cloning, parameters, pickling --------------------------------------------------------------------------

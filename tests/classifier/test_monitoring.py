@@ -1,7 +1,5 @@
 """A model's diagnostics: shapes, meaning, edge cases, and that reading them changes nothing."""
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from tests.classifiers import (
     play,
     shown_state,
 )
+from tests.forks import ForkServer
 
 KINDS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -271,7 +270,7 @@ def test_all_of_it_is_saved_and_resumed(tmp_path: Any) -> None:
     assert model.drift_events_
 
 
-def test_plots_are_the_only_thing_that_needs_matplotlib() -> None:
+def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks: ForkServer) -> None:
     modules = "accous.classifier.monitoring, accous.diagnostics.plots"
     code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    library_forks.run(code, kind="code")

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,31 +12,11 @@ import pytest
 import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
-from accous.tabular.folder import load_table_model, save_table_model
-from tests.cli.processes import files_of
-from tests.cli.tables import make_tables
+from accous.tabular.folder import load_table_model
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
 
-
-@pytest.fixture(autouse=True)
-def _model(tmp_path, monkeypatch, fitted):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    for name, content in fitted["files"].items():
-        (tmp_path / "model").mkdir(exist_ok=True)
-        (tmp_path / "model" / name).write_bytes(content)
-    fitted["stream"].write_csv("stream.csv")
-
-
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fitted")
-    reference, stream = make_tables()
-    reference.write_csv(folder / "reference.csv")
-    options = ["--label", "label", "--drop", "id", "-o", str(folder / "model"), "--quiet"]
-    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
-    return {"files": files_of(folder / "model"), "stream": stream}
+pytestmark = pytest.mark.usefixtures("fitted_folder")
 
 
 def by_hand(*, batch_sizes: list[int], learns_first: bool = False) -> pl.DataFrame:
@@ -175,29 +154,6 @@ def test_types_survive_from_parquet_to_parquet(fitted):
     assert found["x0"].to_list() == fitted["stream"]["x0"].to_list()
 
 
-def test_run_again_on_a_file_that_has_grown_it_appends(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join(lines[:101]))
-    assert main(ADAPT) == 0
-    first = (tmp_path / "predictions.csv").read_bytes()
-    assert main(ADAPT) == 0
-    assert (tmp_path / "predictions.csv").read_bytes() == first
-    assert "Nothing new" in capsys.readouterr().err
-    (tmp_path / "stream.csv").write_text("".join(lines))
-    assert main(ADAPT) == 0
-    assert "Resuming after row 100" in capsys.readouterr().err
-    assert (tmp_path / "predictions.csv").read_bytes().startswith(first)
-    assert pl.read_csv("predictions.csv").height == 300
-    assert pl.read_csv("predictions.csv")["round"].to_list() == [1 + row // 10 for row in range(300)]
-
-
-def test_another_stream_goes_on_with_what_was_learned():
-    assert main(ADAPT) == 0
-    assert main(["adapt", "model", "stream.csv", "-o", "second.csv"]) == 0
-    assert pl.read_csv("second.csv")["round"][0] == 31
-    assert accous.load("model").model.n_rounds_ == 60
-
-
 def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
     (tmp_path / "predictions.csv").write_text("precious")
     assert main(ADAPT) == 1
@@ -288,28 +244,6 @@ def test_the_key_takes_the_place_of_the_line(suffix, fitted):
     assert job.spec.options["key"] == "id"
 
 
-def test_the_key_is_part_of_what_a_run_is(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
-    assert main([*ADAPT, "--key", "id"]) == 1
-    capsys.readouterr()
-    assert main(ADAPT) == 1
-    assert "has an unfinished run on" in (message := capsys.readouterr().err)
-    assert "with --key id: run that command again" in message
-
-
-def test_an_unfinished_run_of_an_older_version_is_not_continued_with_other_columns(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))
-    assert main(ADAPT) == 1
-    table_model = load_table_model("model")
-    del table_model.job.spec.options["key"]
-    save_table_model(table_model, Path("model"))
-    capsys.readouterr()
-    assert main(ADAPT) == 1
-    assert "with the columns of an older accous: run that command again" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["nothing", "round"])
 def test_a_key_that_is_not_there_or_is_called_like_one_of_ours_is_refused(name, capsys):
     pl.read_csv("stream.csv").with_columns(round=1).write_csv("stream.csv")
@@ -318,69 +252,10 @@ def test_a_key_that_is_not_there_or_is_called_like_one_of_ours_is_refused(name, 
     assert ("has no column 'nothing'" if name == "nothing" else "--key round: the predictions have a column") in message
 
 
-def test_lines_go_on_over_a_resumed_run_and_skip_bad_rows(tmp_path):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:60], "1,2\n", *lines[60:101]]))
-    options = ["--on-bad-row", "skip", "--batch-size", "7"]
-    assert main([*ADAPT, *options]) == 0
-    with (tmp_path / "stream.csv").open("a") as file:
-        file.write("".join(lines[101:]))
-    assert main([*ADAPT, *options]) == 0
-    assert pl.read_csv("predictions.csv")["line"].to_list() == [line for line in range(2, 303) if line != 61]
-    assert pl.read_csv("predictions.csv.rejects.csv")["line"].to_list() == [61]
-
-
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):
     accous.save(accous.load("model").model, "plain")
     assert main(["adapt", "plain", "stream.csv", "-o", "predictions.csv"]) == 1
     assert "plain holds a model without preprocessing" in capsys.readouterr().err
-
-
-def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
-    assert main(ADAPT) == 1
-    assert main([*ADAPT, "--batch-size", "3"]) == 1
-    assert "model has an unfinished run on" in (error := capsys.readouterr().err)
-    assert "with --batch-size 10: run that command again to finish it, or abandon it with --new" in error
-    assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
-
-
-def test_a_run_stopped_by_a_bad_row_continues_when_bad_rows_are_skipped(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
-    shutil.copytree("model", "other")
-    assert main(ADAPT) == 1
-    assert main([*ADAPT, "--on-bad-row", "skip"]) == 0
-    assert "Resuming after row" in capsys.readouterr().err
-    assert main(["adapt", "other", *ADAPT[2:-1], "at_once.csv", "--on-bad-row", "skip"]) == 0
-    assert (tmp_path / "predictions.csv").read_bytes() == (tmp_path / "at_once.csv").read_bytes()
-    assert (tmp_path / "predictions.csv.rejects.csv").read_bytes() == (
-        tmp_path / "at_once.csv.rejects.csv"
-    ).read_bytes()
-
-
-def test_a_stream_that_changed_before_the_place_reached_is_refused(tmp_path, capsys):
-    text = (tmp_path / "stream.csv").read_text()
-    lines = text.splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))
-    assert main(ADAPT) == 1
-    capsys.readouterr()
-    (tmp_path / "stream.csv").write_text("".join(lines[:1] + lines[2:]))
-    assert main(ADAPT) == 1
-    assert "stream.csv is not the table that was read before: the text before line 92" in capsys.readouterr().err
-    (tmp_path / "stream.csv").write_text(text)
-    assert main(ADAPT) == 0
-    assert pl.read_csv("predictions.csv").height == 300
-
-
-def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
-    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n"]))
-    assert main(ADAPT) == 1
-    (tmp_path / "predictions.csv").write_text("round\n")
-    assert main(ADAPT) == 1
-    assert "predictions.csv has 6 bytes, but" in capsys.readouterr().err
 
 
 def test_inspect_shows_the_state(capsys):
@@ -397,15 +272,3 @@ def test_inspect_shows_the_state(capsys):
     assert "What is done with each column" in shown
     assert main(["inspect", "model", "--quiet"]) == 0
     assert "What is done with each column" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("dropped", "options", "code"), [(2, [], 1), (None, ["--label", "nope"], 2)])
-def test_a_stream_that_does_not_fit_leaves_the_record_of_the_last_run(dropped, options, code, fitted):
-    assert main(ADAPT) == 0
-    before = files_of(Path("model"))
-    used = load_table_model("model").encoder.used_columns
-    fitted["stream"].drop([] if dropped is None else used[:dropped]).write_csv("other.csv")
-    assert main(["adapt", "model", "other.csv", "-o", "others.csv", *options]) == code
-    assert files_of(Path("model")) == before
-    assert not Path("others.csv").exists()
-    assert main(ADAPT) == 0

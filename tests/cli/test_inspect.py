@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from itertools import takewhile
@@ -20,14 +21,23 @@ NOT_NEEDED = {"numpy", "scipy", "sklearn", "numba", "polars", "pandas", "plotly"
 LOADED = "import sys\nfrom accous.cli import main\nassert main(sys.argv[1:]) == 0\nprint(*sys.modules, file=sys.stderr)"
 
 
+@pytest.fixture(scope="module")
+def _fitted(tmp_path_factory):
+    """A stream and a model, fitted once; the tests work on copies."""
+    folder = tmp_path_factory.mktemp("fitted")
+    reference, stream = make_tables(n_rounds=20)
+    reference.write_csv(folder / "reference.csv")
+    stream.write_csv(folder / "stream.csv")
+    fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "-o", str(folder / "model"), "-q"]
+    assert main(fit) == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _model(tmp_path, monkeypatch):
+def _model(_fitted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    reference, stream = make_tables(n_rounds=20)
-    reference.write_csv("reference.csv")
-    stream.write_csv("stream.csv")
-    assert main(["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "model", "--quiet"]) == 0
+    shutil.copytree(_fitted, tmp_path, dirs_exist_ok=True)
 
 
 def rewrite_manifest(**changes) -> None:

@@ -12,34 +12,18 @@ from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from accous.cli import main
 from tests.cli.processes import ENVIRONMENT, files_of, run_accous
-from tests.cli.tables import make_tables
 from tests.forks import Forked
 from tests.talking import read_terminal
 from tests.waiting import PATIENCE, wait_for
 
 
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fitted")
-    reference, stream = make_tables()
-    reference.write_csv(folder / "reference.csv")
-    options = ["--label", "label", "--drop", "id", "-o", str(folder / "model"), "--quiet"]
-    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
-    return {"files": files_of(folder / "model"), "stream": stream}
-
-
 @pytest.fixture
-def folder(tmp_path, fitted):
-    (tmp_path / "model").mkdir()
-    for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
-    fitted["stream"].write_csv(tmp_path / "stream.csv")
-    return tmp_path
+def folder(fitted_folder):
+    return fitted_folder
 
 
 @pytest.fixture
@@ -202,9 +186,8 @@ def test_a_reader_that_leaves_ends_it_quietly(fitted, start):
 
 
 def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
-    (pl.concat([pl.read_csv(folder / "stream.csv")] * 12)).write_csv(folder / "long.csv")
     ours, theirs = pty.openpty()
-    arguments = ["adapt", "model", "long.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
     with start(*arguments, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = read_terminal(ours)

@@ -1,11 +1,9 @@
 """Without PyTorch the package and `accous.deep` load, and using the deep part says what to install."""
 
-import subprocess
-import sys
-
 # None in sys.modules would do for our own imports, but scipy looks there for torch's classes.
 CODE = """
 import sys
+assert "torch" not in sys.modules
 from importlib.abc import MetaPathFinder
 
 class Hidden(MetaPathFinder):
@@ -34,9 +32,8 @@ print(accous.AdaptiveClassifier(random_state=0).fit(embeddings, y).adapt(embeddi
 """
 
 
-def test_without_torch_all_else_works_and_the_deep_part_says_what_to_install():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_without_torch_all_else_works_and_the_deep_part_says_what_to_install(library_forks):
+    done = library_forks.run(CODE, kind="code")
     assert done.stdout.splitlines() == [
         "['BackboneFeatures', 'embeddings_of']",
         "torch | BackboneFeatures needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",

@@ -225,7 +225,7 @@ def run_with_threads(feature_map: str, n_rounds: int, n_threads: int) -> tuple[i
 @pytest.mark.parametrize(
     ("feature_map", "n_rounds"),
     [
-        ("standardize", 60),
+        ("standardize", 36),
         pytest.param("standardize", 300, marks=pytest.mark.slow),
         pytest.param("rbf", 50, marks=pytest.mark.slow),
     ],

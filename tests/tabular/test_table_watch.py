@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,18 @@ def labelled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns((pl.col("age").fill_null(50) > 50).cast(pl.Int64).alias("y"))
 
 
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fitted once; the tests work on copies."""
+    path = tmp_path_factory.mktemp("fitted")
+    labelled(rows(0, 600)).write_csv(path / "reference.csv")
+    assert main(["fit", str(path / "reference.csv"), "--label", "y", "-o", str(path / "model"), "--quiet"]) == 0
+    return path / "model"
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    labelled(rows(0, 600)).write_csv(tmp_path / "reference.csv")
-    assert main(["fit", str(tmp_path / "reference.csv"), "--label", "y", "-o", str(tmp_path / "model"), "--quiet"]) == 0
-    return tmp_path / "model"
+def folder(fitted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(fitted, tmp_path / "model"))
 
 
 def played(model: Any, **changes: Any) -> Any:

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from accous.arrays import FloatArray, IntArray
 from accous.core.solvers.cross_entropy import make_cross_entropy
 from accous.core.solvers.descent import FULL, ONE_ROUND, Effort, Point, descend
-from tests.core.solvers.test_logistic import labelled_rows, wide_weights
+from tests.core.solvers.logistic_cases import labelled_rows, wide_weights
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
 

@@ -1,21 +1,26 @@
-"""Weighted logistic regression: scikit-learn's optimum, hard data, warm starts, and scores of rows left out."""
+"""Weighted logistic regression: scikit-learn's optimum, warm starts, many coefficients, and scores of rows left out."""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.core.fast.width import MAX_NEWTON_COEFS
 from accous.core.solvers.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
-
-each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
-# More features than rows, and fewer; more coefficients than Newton's method takes.
-each_large_problem = pytest.mark.parametrize(
-    ("n_classes", "n_features"), [(2, MAX_NEWTON_COEFS), (2, 1000), (3, 90), (3, 340), (5, 60)]
+from tests.core.solvers.logistic_cases import (
+    centred,
+    difference_gradient,
+    each_large_problem,
+    each_n_classes,
+    labelled_rows,
+    objective,
+    probabilities_of_fit,
+    relative_error,
+    scikit_learn_optimum,
+    scikit_learn_optimum_of_wide_rows,
+    wide_weights,
 )
 
 
@@ -23,76 +28,6 @@ each_large_problem = pytest.mark.parametrize(
 def _as_in_a_round() -> Iterator[None]:
     with one_blas_thread():
         yield
-
-
-def labelled_rows(n_classes: int, n_rows: int = 150, n_features: int = 4, seed: int = 0) -> tuple[FloatArray, IntArray]:
-    """Rows whose classes overlap and are not equally frequent."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, n_features))
-    scores = X @ rng.normal(size=(n_features, n_classes)) / np.sqrt(n_features) + rng.gumbel(size=(n_rows, n_classes))
-    scores[:, 0] += 0.7
-    return X, scores.argmax(axis=1)
-
-
-def wide_weights(n_rows: int, seed: int = 0) -> FloatArray:
-    """Weights over nine orders of magnitude."""
-    return 10.0 ** np.random.default_rng(seed).uniform(-6.0, 3.0, size=n_rows)
-
-
-def scikit_learn_optimum(X: FloatArray, labels: IntArray, weights: FloatArray, C: float) -> FloatArray:
-    model = LogisticRegression(C=C, tol=1e-10, solver="newton-cholesky", max_iter=10_000)
-    model.fit(X, labels, sample_weight=weights)
-    return centred(np.column_stack((model.coef_, model.intercept_)))
-
-
-def scikit_learn_optimum_of_wide_rows(X: FloatArray, labels: IntArray, weights: FloatArray, C: float) -> FloatArray:
-    """The optimum's coefficients are combinations of the rows: solve for few instead of many."""
-    axes, coordinates = np.linalg.qr(X.T)
-    few = scikit_learn_optimum(coordinates.T, labels, weights, C)
-    return np.column_stack((few[:, :-1] @ axes.T, few[:, -1]))
-
-
-def centred(coefs: FloatArray) -> FloatArray:
-    """The same softmax regression with intercepts of mean 0: a constant added to all of them changes nothing."""
-    if len(coefs) == 1:
-        return coefs
-    return np.column_stack((coefs[:, :-1], coefs[:, -1] - coefs[:, -1].mean()))
-
-
-def objective(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> float:
-    """The documented objective, written out."""
-    scores = problem.scores(coefs)
-    if problem.n_classes == 2:
-        scores = np.column_stack((np.zeros(len(scores)), scores))
-    losses = -log_softmax(scores, axis=1)[np.arange(len(scores)), problem.labels]
-    return float(problem.C * weights @ losses + 0.5 * np.sum(coefs[:, :-1] ** 2))
-
-
-def difference_gradient(problem: LogisticProblem, weights: FloatArray, coefs: FloatArray) -> FloatArray:
-    """Gradient of the objective by central differences."""
-    gradient, step = np.empty(coefs.size), 1e-5
-    for i in range(coefs.size):
-        shift = np.zeros(coefs.size)
-        shift[i] = step
-        shift = shift.reshape(coefs.shape)
-        gradient[i] = objective(problem, weights, coefs + shift) - objective(problem, weights, coefs - shift)
-    return gradient / (2.0 * step)
-
-
-def relative_error(found: FloatArray, wanted: FloatArray) -> float:
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
-
-
-def class_probabilities(problem: LogisticProblem, coefs: FloatArray) -> FloatArray:
-    scores = problem.scores(coefs)
-    if problem.n_classes == 2:
-        scores = np.column_stack((np.zeros(len(scores)), scores))
-    return np.exp(log_softmax(scores, axis=1))
-
-
-def probabilities_of_fit(problem: LogisticProblem) -> FloatArray:
-    """Class probabilities of the rows by an unweighted fit."""
-    return class_probabilities(problem, solve(problem, np.ones(len(problem.labels))))
 
 
 # --- the optimum --------------------------------------------------------------------------------------------
@@ -244,115 +179,6 @@ def test_many_coefficients_with_a_class_that_has_no_weight_are_finite(n_classes:
     X, labels = labelled_rows(n_classes, n_rows=100, n_features=n_features)
     coefs = solve(make_problem(X, labels, n_classes, C=1.0), (labels != 0).astype(float))
     assert np.all(np.isfinite(coefs))
-
-
-# --- hard data ----------------------------------------------------------------------------------------------
-
-
-def separable(X: FloatArray, labels: IntArray) -> FloatArray:
-    return X + 50.0 * labels[:, None]
-
-
-def with_duplicates(X: FloatArray, labels: IntArray) -> FloatArray:
-    return np.hstack((X, X))
-
-
-def with_constant(X: FloatArray, labels: IntArray) -> FloatArray:
-    return np.column_stack((X, np.full(len(X), 7.0)))
-
-
-def with_sum(X: FloatArray, labels: IntArray) -> FloatArray:
-    return np.column_stack((X, X.sum(axis=1)))
-
-
-def all_zero(X: FloatArray, labels: IntArray) -> FloatArray:
-    return np.zeros_like(X)
-
-
-each_hard_set = pytest.mark.parametrize(
-    "harden", [separable, with_duplicates, with_constant, with_sum, all_zero], ids=lambda harden: harden.__name__
-)
-
-
-@each_hard_set
-@each_n_classes
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
-def test_hard_data_have_a_finite_optimum(
-    n_classes: int, C: float, harden: Callable[[FloatArray, IntArray], FloatArray]
-) -> None:
-    X, labels = labelled_rows(n_classes)
-    problem, weights = make_problem(harden(X, labels), labels, n_classes, C), np.exp(X[:, 0])
-    coefs = solve(problem, weights)
-    assert np.all(np.isfinite(coefs))
-    assert np.all(np.isfinite(leave_one_out_scores(problem, weights, coefs)))
-    zero = np.zeros_like(coefs)
-    least = np.abs(difference_gradient(problem, weights, zero)).max()
-    assert np.abs(difference_gradient(problem, weights, coefs)).max() < 1e-4 * least
-
-
-@each_n_classes
-def test_a_duplicated_column_shares_its_coefficient(n_classes: int) -> None:
-    X, labels = labelled_rows(n_classes)
-    coefs = solve(make_problem(np.hstack((X, X)), labels, n_classes, C=1.0), np.ones(len(X)))
-    np.testing.assert_allclose(coefs[:, :4], coefs[:, 4:8], rtol=1e-6, atol=1e-9)
-
-
-@each_n_classes
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
-def test_a_class_without_weight_becomes_improbable_and_stays_finite(n_classes: int, C: float) -> None:
-    X, labels = labelled_rows(n_classes)
-    problem, weights = make_problem(X, labels, n_classes, C), (labels != 0).astype(float)
-    coefs = solve(problem, weights)
-    assert np.all(np.isfinite(coefs))
-    assert np.all(np.isfinite(leave_one_out_scores(problem, weights, coefs)))
-    assert class_probabilities(problem, coefs)[:, 0].max() < 1e-3
-
-
-@each_n_classes
-def test_the_optimum_comes_back_after_a_class_had_no_weight(n_classes: int) -> None:
-    X, labels = labelled_rows(n_classes)
-    problem = make_problem(X, labels, n_classes, C=1.0)
-    without = solve(problem, (labels != 0).astype(float))
-    back = solve(problem, np.ones(len(X)), without)
-    assert relative_error(centred(back), centred(solve(problem, np.ones(len(X))))) < 1e-6
-
-
-@each_n_classes
-def test_two_rows_or_one_row_per_class_are_enough(n_classes: int) -> None:
-    X, labels = np.eye(n_classes), np.arange(n_classes)
-    problem, weights = make_problem(X, labels, n_classes, C=1.0), np.ones(n_classes)
-    coefs = solve(problem, weights)
-    assert class_probabilities(problem, coefs).argmax(axis=1).tolist() == labels.tolist()
-    assert np.all(np.isfinite(leave_one_out_scores(problem, weights, coefs)))
-
-
-@each_n_classes
-@pytest.mark.parametrize("scale", [1e-2, 1e3, 1e6, 1e8])
-def test_multiplying_all_columns_is_a_change_of_C(n_classes: int, scale: float) -> None:
-    """With u = w scale: C sum l(u x) + u^2 / (2 scale^2), the objective of C scale^2."""
-    X, labels = labelled_rows(n_classes)
-    # Beyond C = 1e6 the penalty no longer matters.
-    same = probabilities_of_fit(make_problem(X, labels, n_classes, C=min(scale, 1e3) ** 2))
-    scaled = probabilities_of_fit(make_problem(X * scale, labels, n_classes, C=1.0))
-    np.testing.assert_allclose(scaled, same, atol=1e-5)
-
-
-@each_n_classes
-@pytest.mark.parametrize("offset", [1e2, 1e4])
-def test_adding_a_constant_to_a_column_changes_no_probability(n_classes: int, offset: float) -> None:
-    """The intercept, which has no penalty, takes it up: think of a column of time stamps."""
-    X, labels = labelled_rows(n_classes)
-    moved = X + offset * (np.arange(4) == 0)
-    plain = probabilities_of_fit(make_problem(X, labels, n_classes, C=1.0))
-    np.testing.assert_allclose(probabilities_of_fit(make_problem(moved, labels, n_classes, C=1.0)), plain, atol=1e-6)
-
-
-@each_n_classes
-@pytest.mark.parametrize("offset", [1e6, 1e9, 1e12])
-def test_columns_far_from_zero_are_fitted(n_classes: int, offset: float) -> None:
-    X, labels = labelled_rows(n_classes)
-    fitted = probabilities_of_fit(make_problem(X + offset, labels, n_classes, C=1.0))
-    assert np.all(np.isfinite(fitted))
 
 
 # --- leaving one row out ------------------------------------------------------------------------------------

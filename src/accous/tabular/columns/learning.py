@@ -18,7 +18,7 @@ from accous.tabular.columns.plans import (
     LeftOutColumn,
     NumberColumn,
 )
-from accous.tabular.formats.values import is_usable, texts_to_times, to_numbers, to_texts, to_times
+from accous.tabular.formats.values import count_times, is_usable, to_numbers, to_texts, to_times
 
 __all__ = ["Choices", "date_form", "plan_column"]
 
@@ -98,7 +98,7 @@ def date_form(column: pl.Series, texts: pl.Series) -> str | None:
     if column.dtype != pl.String:
         return None
     n_values = len(texts) - texts.null_count()
-    readable = {form: n_values - int(texts_to_times(texts, form)[1].sum()) for form in _DATE_FORMS}
+    readable = count_times(texts, _DATE_FORMS)
     best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
     return best if readable[best] >= max(1.0, _SHARE_OF_KIND * n_values) else None
 

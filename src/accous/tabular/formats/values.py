@@ -9,12 +9,24 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-__all__ = ["MISSING_TEXTS", "exactly", "is_usable", "texts_to_times", "to_numbers", "to_texts", "to_times"]
+__all__ = [
+    "MISSING_TEXTS",
+    "count_times",
+    "exactly",
+    "is_usable",
+    "texts_to_times",
+    "to_numbers",
+    "to_texts",
+    "to_times",
+]
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
 
 # Methods of a series look up its name in a frame, where some names would be taken as patterns.
 _ANY_NAME = "values"
+
+# Three numbers with something between them: what every form of a date has.
+_LIKE_A_DATE = r"\d\D+\d+\D+\d"
 
 
 def exactly(names: list[str]) -> Any:
@@ -59,8 +71,10 @@ def to_texts(column: pl.Series) -> pl.Series:
     """Return text without surrounding blanks; null where it is missing."""
     column = column.alias(_ANY_NAME)
     texts = column if column.dtype == pl.String else column.cast(pl.String)
-    texts = texts.str.strip_chars()
-    return texts.set(texts.str.to_lowercase().is_in(list(MISSING_TEXTS)).fill_null(False), None)
+    text = pl.col(_ANY_NAME)
+    is_missing = text.str.to_lowercase().is_in(list(MISSING_TEXTS))
+    # Every method of a series is a query of its own, and in a small table the queries take most of the time.
+    return texts.str.strip_chars().to_frame().select(pl.when(~is_missing).then(text)).to_series()
 
 
 def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
@@ -72,8 +86,24 @@ def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]
     return texts_to_times(to_texts(column), form)
 
 
+def count_times(texts: pl.Series, forms: tuple[str, ...]) -> dict[str, int]:
+    """Return how many of the texts that `to_texts` has returned have each form.
+
+    Examples
+    --------
+    >>> count_times(to_texts(pl.Series(["2024-05-31", "31.5.2024", "2024-06-01", "?"])), ("%Y-%m-%d", "%d.%m.%Y"))
+    {'%Y-%m-%d': 2, '%d.%m.%Y': 1}
+    """
+    text = pl.col(_ANY_NAME)
+    frame = texts.alias(_ANY_NAME).to_frame().filter(text.str.contains(_LIKE_A_DATE))
+    if frame.is_empty():
+        return dict.fromkeys(forms, 0)
+    counts = [text.str.to_datetime(form, strict=False, time_unit="us").count().alias(form) for form in forms]
+    return frame.select(counts).row(0, named=True)
+
+
 def texts_to_times(texts: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
-    """Do the same for texts that `to_texts` has returned."""
+    """Do as `to_times` for texts that `to_texts` has returned."""
     times = texts.str.to_datetime(form, strict=False, time_unit="us")
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.replace_time_zone(None)
