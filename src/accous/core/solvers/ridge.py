@@ -215,10 +215,10 @@ def _centre(problem: RidgeProblem, weights: FloatArray) -> _Centred:
 
 def _fit_by_cholesky(centred: _Centred, alpha: float) -> _Fit | None:
     """Solve the normal equations; None if their matrix is nearly singular or not finite."""
-    rows, targets, weights = centred.rows, centred.targets, centred.weights
+    rows, roots = centred.rows, np.sqrt(centred.weights)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        weighted = rows * weights[:, None]
-        matrix = weighted.T @ rows
+        weighted, targets = rows * roots[:, None], centred.targets * roots
+        matrix = weighted.T @ weighted  # numpy computes only half of a product of a matrix with itself
         matrix.flat[:: len(matrix) + 1] += alpha
         scale = 1.0 / np.sqrt(np.diag(matrix))
         matrix *= scale[:, None] * scale
@@ -234,7 +234,7 @@ def _fit_by_cholesky(centred: _Centred, alpha: float) -> _Fit | None:
     slopes = _solve_factored(lower, scale, weighted.T @ targets)
     for _ in range(_N_REFINEMENTS if pivot < _PIVOT_TO_REFINE else 0):
         # From the rows, whose digits the matrix has lost.
-        slopes = slopes + _solve_factored(lower, scale, weighted.T @ (targets - rows @ slopes) - alpha * slopes)
+        slopes = slopes + _solve_factored(lower, scale, weighted.T @ (targets - weighted @ slopes) - alpha * slopes)
     if not np.isfinite(slopes).all():
         return None
     return centred.fit(slopes, lambda: _square_sums(solve_triangular(lower, (rows * scale).T, lower=True)))
