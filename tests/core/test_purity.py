@@ -136,8 +136,10 @@ def test_ridge_refits_write_into_nothing_they_are_given(n_columns):
     lock((X, y, weights))
     problem = make_ridge_problem(X, y, 1.0)
     assert lock(problem) >= 3
+    start = None
     for _ in range(2):
-        solve_ridge(problem, weights)
+        start = solve_ridge(problem, weights, start)
+        lock(start)
         leave_one_out_predictions(problem, weights)
     # The path for columns that are dependent.
     solve_ridge(make_ridge_problem(np.repeat(X[:, :1], 2, axis=1), y, 1e-20), weights)

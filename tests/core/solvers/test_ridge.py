@@ -20,6 +20,7 @@ from accous.blas import one_blas_thread
 from accous.core.fast.kernels_rows import BLOCK
 from accous.core.fast.width import MAX_NARROW_COLUMNS
 from accous.core.solvers.ridge import RidgeProblem, leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.solvers.ridge_descent import descend_ridge
 
 AROUND_BLOCKS = [2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]
 each_alpha = pytest.mark.parametrize("alpha", [1e-6, 1.0, 1e4])
@@ -77,7 +78,8 @@ def test_the_optimum_is_that_of_scikit_learn(
     wanted = scikit_learn_optimum(X, y, weights, alpha)
     problem = make_ridge_problem(X, y, alpha)
     assert (problem.narrow is not None) == (n_features < MAX_NARROW_COLUMNS)
-    assert (problem.axes is not None) == (n_features > len(X))
+    assert (problem.axes is not None) == (n_features >= MAX_NARROW_COLUMNS)
+    assert problem.rows.shape[1] == min(n_features, len(X))
     # Weights over six orders of magnitude leave fewer rows than columns: a pivot is then about alpha over the weights.
     tolerance = 1e-10 if alpha > 1e-3 else 1e-6
     for each in (problem, uncompiled(problem)):
@@ -180,6 +182,16 @@ def test_columns_of_any_scale(scale: float) -> None:
     np.testing.assert_allclose(fitted, wanted, atol=1e-5 * np.abs(y).max())
 
 
+def test_many_columns_of_a_huge_scale() -> None:
+    X, y = rows_and_targets(n_rows=300, n_features=120)
+    fits = []
+    for scale in (1e6, 1e200):
+        problem = make_ridge_problem(scale * X, y, 1.0)
+        coefs = solve_ridge(problem, np.ones(300))
+        fits.append(predict(scale * X, solve_ridge(problem, np.exp(0.1 * X[:, 0]), coefs)))
+    np.testing.assert_allclose(fits[1], fits[0], atol=1e-5 * np.abs(y).max())
+
+
 def test_constant_columns_get_no_slope() -> None:
     X, y = rows_and_targets()
     X[:, 2] = 7.0
@@ -196,9 +208,10 @@ def test_without_any_weight_the_prediction_is_the_mean() -> None:
     np.testing.assert_allclose(leave_one_out_predictions(problem, np.zeros(len(X))), y.mean(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("n_features", [4, 120])
 @pytest.mark.parametrize("place", ["row", "target", "weight"])
-def test_what_is_not_finite_is_an_error_and_no_garbage(place: str) -> None:
-    X, y = rows_and_targets()
+def test_what_is_not_finite_is_an_error_and_no_garbage(place: str, n_features: int) -> None:
+    X, y = rows_and_targets(n_features=n_features)
     weights = np.ones(len(X))
     {"row": X, "target": y, "weight": weights}[place].flat[3] = np.nan
     with pytest.raises(LinAlgError, match="must be finite"):
@@ -265,6 +278,42 @@ def test_one_row_is_its_own_mean() -> None:
     problem = make_ridge_problem(np.ones((1, 2)), np.array([3.0]), 1.0)
     assert solve_ridge(problem, np.ones(1)).tolist() == [0.0, 0.0, 3.0]
     assert leave_one_out_predictions(problem, np.ones(1)).tolist() == [3.0]
+
+
+# --- many columns, from the last solution -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_features", [100, 400])
+def test_from_a_start_the_optimum_is_reached_to_nine_digits(n_features: int) -> None:
+    X, y = rows_and_targets(n_rows=300, n_features=n_features)
+    problem = make_ridge_problem(X, y, 1.0)
+    coefs = solve_ridge(problem, np.ones(300))
+    for step in range(1, 6):
+        weights = np.exp(0.1 * step * X[:, 0])
+        first = problem.axes.T @ coefs[:-1]
+        slopes = descend_ridge(problem.rows, problem.targets, problem.mean_squares, 1.0, weights, first)
+        assert slopes is not None
+        coefs = solve_ridge(problem, weights, coefs)
+        assert relative_error(coefs, solve_ridge(problem, weights)) < 1e-7
+        np.testing.assert_allclose(problem.axes @ slopes, coefs[:-1], rtol=1e-12)
+
+
+def test_after_a_jump_that_is_too_far_the_closed_form_answers() -> None:
+    X, y = rows_and_targets(n_rows=300, n_features=120)
+    problem, weights = make_ridge_problem(X, y, 1e-6), wide_weights(300)
+    start = solve_ridge(problem, np.ones(300))
+    first = problem.axes.T @ start[:-1]
+    assert descend_ridge(problem.rows, problem.targets, problem.mean_squares, 1e-6, weights, first) is None
+    np.testing.assert_array_equal(solve_ridge(problem, weights, start), solve_ridge(problem, weights))
+
+
+@pytest.mark.parametrize("n_features", [4, 120])
+def test_a_start_that_is_no_number_or_has_no_weights_does_no_harm(n_features: int) -> None:
+    X, y = rows_and_targets(n_rows=300, n_features=n_features)
+    problem = make_ridge_problem(X, y, 1.0)
+    for weights in (np.ones(300), np.zeros(300)):
+        found = solve_ridge(problem, weights, np.full(n_features + 1, np.nan))
+        np.testing.assert_array_equal(found, solve_ridge(problem, weights))
 
 
 # --- what a round relies on -------------------------------------------------------------------------------------

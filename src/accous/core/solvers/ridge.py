@@ -9,7 +9,8 @@ weighted means :math:`\bar x, \bar y`,
           \sum_i s_i (x_i - \bar x)(y_i - \bar y), \qquad b = \bar y - w^\top \bar x .
 
 Between refits only s changes. Nothing of the matrix can be kept, because all weights move in a round, so a refit is one
-pass over the rows and a Cholesky factorisation. There is one target per row.
+pass over the rows and a Cholesky factorisation. With many columns, conjugate gradients from the last solution are
+quicker (`accous.core.solvers.ridge_descent`). There is one target per row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from accous.arrays import FloatArray
 from accous.core.fast.ridge import NarrowFit, NarrowRidge, make_narrow_ridge
 from accous.core.fast.width import is_narrow
+from accous.core.solvers.logistic import principal_axes
+from accous.core.solvers.ridge_descent import descend_ridge
 
 __all__ = ["RidgeProblem", "leave_one_out_predictions", "make_ridge_problem", "solve_ridge"]
 
@@ -42,9 +45,9 @@ class RidgeProblem:
     Attributes
     ----------
     rows : array of shape (n_rows, n_axes)
-        The rows, centred. The intercept is not penalised, so centring only changes coordinates. If there are more
-        columns than rows, the rows are in their principal axes: the penalty is the same there, and no optimum has a
-        component outside them.
+        The rows, centred. The intercept is not penalised, so centring only changes coordinates. If there are many
+        columns, the rows are in their principal axes, at most ``n_rows`` of them. The penalty is the same there, and no
+        optimum has a component outside them.
     centre : array of shape (d,)
     targets : array of shape (n_rows,)
         y minus ``target_centre``.
@@ -53,6 +56,8 @@ class RidgeProblem:
         Strength of the penalty.
     axes : array of shape (d, n_axes) or None
         The principal axes, if the rows are in them.
+    mean_squares : array of shape (n_axes,) or None
+        Mean square of every column of the rows, if they are in their principal axes.
     narrow : NarrowRidge or None
         The data for the compiled loops, if there are few columns.
     """
@@ -63,6 +68,7 @@ class RidgeProblem:
     target_centre: float
     alpha: float
     axes: FloatArray | None = None
+    mean_squares: FloatArray | None = None
     narrow: NarrowRidge | None = None
 
 
@@ -78,15 +84,20 @@ def make_ridge_problem(X: FloatArray, y: FloatArray, alpha: float) -> RidgeProbl
         Strength of the penalty, positive.
     """
     centre, target_centre = X.mean(axis=0), float(y.mean())
-    rows, targets, axes = X - centre, y - target_centre, None
-    if rows.shape[0] < rows.shape[1]:
-        axes = np.ascontiguousarray(np.linalg.svd(rows, full_matrices=False)[2].T)
-        rows = rows @ axes
-    narrow = make_narrow_ridge(rows, targets) if is_narrow(rows.shape[1] + 1) else None
-    return RidgeProblem(rows, centre, targets, target_centre, alpha, axes, narrow)
+    rows, targets = X - centre, y - target_centre
+    if is_narrow(rows.shape[1] + 1):
+        narrow = make_narrow_ridge(rows, targets)
+        return RidgeProblem(rows, centre, targets, target_centre, alpha, narrow=narrow)
+    largest = np.abs(rows).max() or 1.0
+    # Divided by the largest entry, so that no square overflows. Rows that are not finite are for the solver to refuse.
+    axes = principal_axes(rows / largest) if np.isfinite(largest) else np.eye(rows.shape[1])
+    rows = rows @ axes
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean_squares = np.square(rows).mean(axis=0)
+    return RidgeProblem(rows, centre, targets, target_centre, alpha, axes, mean_squares)
 
 
-def solve_ridge(problem: RidgeProblem, weights: FloatArray) -> FloatArray:
+def solve_ridge(problem: RidgeProblem, weights: FloatArray, start: FloatArray | None = None) -> FloatArray:
     """Minimise the weighted objective.
 
     If columns are dependent up to rounding and the penalty is too small to matter, any of the nearly equal solutions is
@@ -98,6 +109,9 @@ def solve_ridge(problem: RidgeProblem, weights: FloatArray) -> FloatArray:
     problem : RidgeProblem
     weights : array of shape (n_rows,)
         Non-negative s.
+    start : array of shape (d + 1,), optional
+        Coefficients of a problem with similar weights. With many columns, the result is then reached from there, to
+        nine digits. It is not used with few columns.
 
     Returns
     -------
@@ -117,7 +131,14 @@ def solve_ridge(problem: RidgeProblem, weights: FloatArray) -> FloatArray:
     >>> solve_ridge(problem, np.ones(3)).round(3)
     array([0.667, 1.   ])
     """
-    return _from_rows(problem, _fit(problem, weights))
+    if start is not None and problem.mean_squares is not None and problem.axes is not None and weights.any():
+        first = problem.axes.T @ start[:-1]
+        slopes = descend_ridge(problem.rows, problem.targets, problem.mean_squares, problem.alpha, weights, first)
+        if slopes is not None:
+            intercept = float(weights @ (problem.targets - problem.rows @ slopes) / weights.sum())
+            return _from_rows(problem, slopes, intercept)
+    fit = _fit(problem, weights)
+    return _from_rows(problem, fit.slopes, fit.intercept)
 
 
 def leave_one_out_predictions(problem: RidgeProblem, weights: FloatArray) -> FloatArray:
@@ -174,10 +195,10 @@ class _Fit(NamedTuple):
     leverages: Callable[[], FloatArray]
 
 
-def _from_rows(problem: RidgeProblem, fit: _Fit) -> FloatArray:
+def _from_rows(problem: RidgeProblem, slopes: FloatArray, intercept: float) -> FloatArray:
     """Convert to coefficients for the original columns and targets, with the intercept last."""
-    slopes = fit.slopes if problem.axes is None else problem.axes @ fit.slopes
-    return np.append(slopes, fit.intercept + problem.target_centre - slopes @ problem.centre)
+    slopes = slopes if problem.axes is None else problem.axes @ slopes
+    return np.append(slopes, intercept + problem.target_centre - slopes @ problem.centre)
 
 
 def _fit(problem: RidgeProblem, weights: FloatArray) -> _Fit:
