@@ -55,6 +55,7 @@ test-machines: $(STAMP) ## parts of the suite as other processors, a busy machin
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.yardsticks
+	$(RUN) -m benchmarks.ridge_refits
 	$(RUN) -m benchmarks.wide
 	$(RUN) -m benchmarks.wide_metrics
 	$(RUN) -m benchmarks.startup

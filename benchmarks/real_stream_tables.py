@@ -17,12 +17,12 @@ from accous import datasets
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 
-__all__ = ["STREAMS", "Stream", "prepare", "read_stream"]
+__all__ = ["STREAMS", "Stream", "number_streams", "prepare", "read_number_stream", "read_stream"]
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream with classes.
+    """A stream with classes, or with numbers that can be split into two.
 
     Attributes
     ----------
@@ -33,7 +33,8 @@ class Stream:
     is_chosen : bool
         Whether constants were chosen on it.
     is_split : bool
-        Whether the label is a number: the class is then whether it exceeds the median of the first rows.
+        Whether the label is a number: the class is then whether it exceeds the median of the first rows. The numbers
+        themselves are in `read_number_stream`.
     """
 
     label: str = ""
@@ -84,6 +85,25 @@ def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
     return (X[rows] if isinstance(X, np.ndarray) else X[rows.tolist()]), y[rows]
 
 
+def number_streams() -> list[str]:
+    """Return the names of the streams whose label is a number."""
+    return [name for name, stream in STREAMS.items() if stream.is_split]
+
+
+def read_number_stream(name: str, most_rows: int) -> tuple[pl.DataFrame, NDArray[np.float64]]:
+    """Return rows and the numbers to predict in order of time, thinned evenly to ``most_rows``.
+
+    Parameters
+    ----------
+    name : str
+        One of `number_streams`.
+    most_rows : int
+    """
+    frame, label = _read_frame(name)
+    rows = _thinned(len(label), most_rows)
+    return frame[rows.tolist()], label.cast(pl.Float64).to_numpy()[rows]
+
+
 def prepare(reference: Any) -> Callable[[Any], NDArray[np.float64]]:
     """Learn from a reference how to make features, and return the function from rows to features."""
     if isinstance(reference, np.ndarray):
@@ -98,12 +118,18 @@ def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
 
 
 @cache
-def _read_table(name: str) -> tuple[pl.DataFrame, NDArray[Any]]:
+def _read_frame(name: str) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the features and the label as it is in the file."""
     stream = STREAMS[name]
     path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
     frame = pl.read_csv(path, infer_schema_length=None).filter(pl.col(stream.label).is_not_null())
-    label = frame[stream.label]
-    if stream.is_split:
+    return frame.drop(stream.label, *stream.left_out), frame[stream.label]
+
+
+@cache
+def _read_table(name: str) -> tuple[pl.DataFrame, NDArray[Any]]:
+    frame, label = _read_frame(name)
+    if STREAMS[name].is_split:
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
-    return frame.drop(stream.label, *stream.left_out), np.array(label.cast(pl.String).to_list())
+    return frame, np.array(label.cast(pl.String).to_list())

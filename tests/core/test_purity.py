@@ -13,6 +13,7 @@ from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, choose_rounds, prepare_
 from accous.core.solvers.descent import FULL as TO_THE_END
 from accous.core.solvers.descent import ONE_ROUND, Point
 from accous.core.solvers.logistic import descend_from, leave_one_out_scores, make_problem, solve, solve_compiled
+from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from tests.builders import LOSSES, Setup, feature_rows
 
 WIDTHS = {"compiled": 4, "compiled step": 70, "wide": 110}
@@ -126,3 +127,19 @@ def test_refits_write_into_nothing_they_are_given(n_columns, n_classes):
             point = descend_from(problem, weights, point, ONE_ROUND)
         if problem.has_small_hessian:
             leave_one_out_scores(problem, weights, start)
+
+
+@pytest.mark.parametrize("n_columns", [3, 40, 130, 200])
+def test_ridge_refits_write_into_nothing_they_are_given(n_columns):
+    rng = np.random.default_rng(0)
+    X, y, weights = rng.normal(size=(150, n_columns)), rng.normal(size=150), rng.exponential(size=150)
+    lock((X, y, weights))
+    problem = make_ridge_problem(X, y, 1.0)
+    assert lock(problem) >= 3
+    start = None
+    for _ in range(2):
+        start = solve_ridge(problem, weights, start)
+        lock(start)
+        leave_one_out_predictions(problem, weights)
+    # The path for columns that are dependent.
+    solve_ridge(make_ridge_problem(np.repeat(X[:, :1], 2, axis=1), y, 1e-20), weights)

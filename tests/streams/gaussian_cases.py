@@ -11,7 +11,7 @@ geometries = pytest.mark.parametrize("geometry", ["published", "reconstructed"])
 
 def class_means(stream):
     """The means of D' negative, D' positive, D'' negative, D'' positive."""
-    return stream._means
+    return stream.means
 
 
 @cache

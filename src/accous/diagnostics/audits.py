@@ -1,36 +1,24 @@
-r"""Tests with late labels whether P(y | x) has changed, which unlabelled rows cannot show.
+"""Tests with late labels whether P(y | x) has changed, which unlabelled rows cannot show.
 
-Let e be 1 where a prediction is wrong and 0 elsewhere, q(x) a regression of e on the reference, and v the weights of
-the reference under a ratio fitted to the audited rows. Then
-
-.. math:: \hat R = \operatorname*{mean}_{\text{audit}} q(x) + \sum_i v_i \big(e_i - q(x_i)\big), \qquad
-          Z = \frac{\operatorname*{mean}_{\text{audit}} e - \hat R}{\mathrm{se}} .
-
-While P(y | x) stays the same, :math:`\hat R` is right if either the ratio or the regression is right (it is doubly
-robust), and Z is close to a standard normal. This holds for rows of any round.
+The value that is compared with the reference (`accous.diagnostics.comparison`) is 1 where a prediction is wrong and 0
+elsewhere. For predicted numbers see `accous.diagnostics.residual_audits`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.core.solvers.logistic import make_problem, solve
-from accous.core.solvers.ratio_regression import fit_ratio_regression
-from accous.diagnostics.risk import LEVEL
+from accous.diagnostics.comparison import Comparison, compare_means, match_reference
 
-__all__ = ["SIGNIFICANCE", "Audit", "audit_errors"]
+__all__ = ["SIGNIFICANCE", "Audit", "audit_errors", "conclude"]
 
 SIGNIFICANCE = 0.01
-_RIDGE = 1.0
 _ERROR_C = 0.1
-_MAX_STEPS = 50
-_LARGEST_SCORE = math.log(100.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +30,11 @@ class Audit:
     n_rows : int
         Number of labelled rows.
     observed : float
-        Share of the rows that the current predictor gets wrong.
+        Share of the rows that the current predictor gets wrong; for predicted numbers the mean loss.
     estimate : float
-        Expected share if P(y | x) is still that of the reference.
+        Expected share, or mean loss, if P(y | x) is still that of the reference.
     estimate_low, estimate_high : float
-        Interval that holds 90 % of the observed shares in that case.
+        Interval that holds 90 % of the observed ones in that case.
     p_value : float
         p-value of the two-sided test of that hypothesis.
     concept_changed : bool
@@ -84,60 +72,43 @@ def audit_errors(
     reference_features : array of shape (n_reference, d)
     base_weights : array of shape (n_reference,)
     """
-    reference_features, features = _standardised(reference_features, features)
-    shares = base_weights * _ratio_to(reference_features, features)
-    shares /= shares.sum()
-    expected_reference, expected = _expected_errors(reference_features, is_reference_wrong, base_weights, features)
-    residuals = is_reference_wrong - expected_reference
-    correction = float(shares @ residuals)
-    estimate = min(1.0, max(0.0, float(expected.mean()) + correction))
-    observed = float(is_wrong.mean())
-    variance = float(np.sum((shares * (residuals - correction)) ** 2)) + _sampling_variance(is_wrong, expected)
-    return _report(len(is_wrong), observed, estimate, math.sqrt(variance))
-
-
-def _report(n_rows: int, observed: float, estimate: float, standard_error: float) -> Audit:
-    normal = NormalDist()
-    p_value = 2.0 * normal.cdf(-abs(observed - estimate) / standard_error)
-    half_width = normal.inv_cdf(0.5 + 0.5 * LEVEL) * standard_error
-    low, high = max(0.0, estimate - half_width), min(1.0, estimate + half_width)
-    has_changed = p_value < SIGNIFICANCE
-    conclusion = (
-        "P(y | x) seems to have changed: label a new reference and fit again."
-        if has_changed
-        else "there is no evidence that P(y | x) differs from the reference."
+    matched = match_reference(reference_features, features, base_weights)
+    expected_reference, expected = _expected_errors(matched.reference, is_reference_wrong, base_weights, matched.rows)
+    found = compare_means(
+        is_wrong.astype(np.float64),
+        expected,
+        is_reference_wrong.astype(np.float64),
+        expected_reference,
+        matched.shares,
+        smallest_variance=float(np.mean(expected * (1.0 - expected))),
     )
+    return _report(len(is_wrong), found._replace(estimate=min(1.0, max(0.0, found.estimate))))
+
+
+def conclude(p_value: float) -> str:
+    """Return the end of an audit's sentence."""
+    if p_value < SIGNIFICANCE:
+        return "P(y | x) seems to have changed: label a new reference and fit again."
+    return "there is no evidence that P(y | x) differs from the reference."
+
+
+def _report(n_rows: int, found: Comparison) -> Audit:
+    p_value = found.p_value
+    low, high = max(0.0, found.estimate - found.half_width), min(1.0, found.estimate + found.half_width)
     text = (
-        f"The error on {n_rows} labelled rows is {observed:.1%}; the expected error is {estimate:.1%} "
-        f"({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclusion}"
+        f"The error on {n_rows} labelled rows is {found.observed:.1%}; the expected error is {found.estimate:.1%} "
+        f"({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclude(p_value)}"
     )
     return Audit(
         n_rows=n_rows,
-        observed=observed,
-        estimate=estimate,
+        observed=found.observed,
+        estimate=found.estimate,
         estimate_low=low,
         estimate_high=high,
         p_value=p_value,
-        concept_changed=has_changed,
+        concept_changed=p_value < SIGNIFICANCE,
         text=text,
     )
-
-
-def _sampling_variance(is_wrong: NDArray[np.bool_], expected: FloatArray) -> float:
-    """Variance of the mean of e - q: the observed one or the one q implies, whichever is larger.
-
-    A single row has no observed spread.
-    """
-    observed = float(np.var(is_wrong - expected))
-    return max(observed, float(np.mean(expected * (1.0 - expected)))) / len(expected)
-
-
-def _ratio_to(reference: FloatArray, rows: FloatArray) -> FloatArray:
-    """Ratio of the density of the audited rows to that of the reference, at the reference rows."""
-    theta = fit_ratio_regression(
-        _with_constant(reference), _with_constant(rows), _RIDGE / len(rows), np.zeros(rows.shape[1] + 1), _MAX_STEPS
-    )
-    return np.exp(np.clip(-_with_constant(reference) @ theta, -_LARGEST_SCORE, _LARGEST_SCORE))
 
 
 def _expected_errors(
@@ -154,14 +125,3 @@ def _expected_errors(
     of_both = (np.clip(part @ coefs[:-1] + coefs[-1], -30.0, 30.0) for part in (reference, rows))
     of_reference, of_rows = (1.0 / (1.0 + np.exp(-scores)) for scores in of_both)
     return np.clip(of_reference, floor, 1.0 - floor), np.clip(of_rows, floor, 1.0 - floor)
-
-
-def _standardised(reference: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    mean, scale = reference.mean(axis=0), reference.std(axis=0)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    # Clip distant rows: a single one must not determine the ratio.
-    return (reference - mean) / scale, np.clip((rows - mean) / scale, -5.0, 5.0)
-
-
-def _with_constant(rows: FloatArray) -> FloatArray:
-    return np.concatenate((rows, np.ones((len(rows), 1))), axis=1)

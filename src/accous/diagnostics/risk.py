@@ -1,4 +1,7 @@
-"""Label-free estimates of current errors: the errors on the reference, weighted to match the current inputs."""
+"""Label-free estimates of current risks: the losses on the reference, weighted to match the current inputs.
+
+The loss of a class is 0 or 1, so its risk is the error. Losses of numbers are in `accous.diagnostics.losses`.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
+from accous.diagnostics.weights import effective_sample_size
 
-__all__ = ["LEVEL", "WIDEST", "RiskEstimate", "error_difference", "error_interval", "mean_and_error", "weighted_error"]
+__all__ = [
+    "ERROR",
+    "LEVEL",
+    "WIDEST",
+    "RiskEstimate",
+    "error_difference",
+    "error_interval",
+    "loss_difference",
+    "loss_interval",
+    "mean_and_error",
+    "weighted_error",
+    "weighted_loss",
+]
 
 LEVEL = 0.9
-# An interval with a larger half-width says nothing.
+ERROR = "error"
+# An interval of an error with a larger half-width says nothing; for other risks the same in shares of the estimate.
 WIDEST = 0.25
+_WIDEST_SHARE = 0.5
 _SPREADS = 2.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class RiskEstimate:
-    """Estimated current errors, each with an interval.
+    """Estimated current errors, or other risks, each with an interval.
 
     Attributes
     ----------
@@ -32,6 +50,8 @@ class RiskEstimate:
         Error of the fixed predictor, which ``fit`` made and which never adapts.
     level : float
         Nominal coverage of both intervals.
+    loss : str
+        Which loss the numbers are the mean of: "error" for classes, or a loss of numbers such as "squared".
     """
 
     adapted: float
@@ -41,18 +61,25 @@ class RiskEstimate:
     fixed_low: float
     fixed_high: float
     level: float = LEVEL
+    loss: str = ERROR
 
     @property
     def is_known(self) -> bool:
-        """Whether the interval of the predictor in use reaches at most 25 points either side on average."""
-        return (self.adapted_high - self.adapted_low) / 2.0 <= WIDEST
+        """Whether the interval of the predictor in use says something.
+
+        On average it reaches at most 25 points either side of an error, or half of the estimate of another risk.
+        """
+        widest = WIDEST if self.loss == ERROR else _WIDEST_SHARE * self.adapted
+        return (self.adapted_high - self.adapted_low) / 2.0 <= widest
 
     def __str__(self) -> str:
         """Return both estimates in sentences."""
-        in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high)
-        fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high)
+        style = ".1%" if self.loss == ERROR else ".3g"
+        in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high, style)
+        fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high, style)
+        name = ERROR if self.loss == ERROR else f"{self.loss} loss"
         return (
-            f"The estimated error of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
+            f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
             f"Nominal coverage of the intervals: {self.level:.0%}."
         )
 
@@ -69,17 +96,27 @@ def weighted_error(is_wrong: NDArray[np.bool_], weights: FloatArray) -> float:
     >>> weighted_error(np.array([True, False, False]), np.array([2.0, 1.0, 1.0]))
     0.5
     """
-    return float(weights[is_wrong].sum() / weights.sum())
+    return weighted_loss(is_wrong.astype(np.float64), weights)
+
+
+def weighted_loss(losses: FloatArray, weights: FloatArray) -> float:
+    r"""Self-normalised importance-weighted risk, :math:`\sum_i w_i \ell_i / \sum_i w_i`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.risk import weighted_loss
+    >>> weighted_loss(np.array([4.0, 1.0]), np.array([1.0, 2.0]))
+    2.0
+    """
+    # Not by BLAS, whose bits may depend on the number of threads.
+    return float((weights * losses).sum() / weights.sum())
 
 
 def error_difference(
     is_wrong: NDArray[np.bool_], is_wrong_otherwise: NDArray[np.bool_], weights: FloatArray
 ) -> tuple[float, float]:
-    r"""Weighted error of one predictor minus that of another, and its standard error by the delta method.
-
-    Let :math:`d_i` in {-1, 0, 1} be the difference between the two on row i, and q the weights divided by their sum:
-
-    .. math:: D = \sum_i q_i d_i, \qquad \mathrm{se}^2 = \sum_i q_i^2 (d_i - D)^2 .
+    """Weighted error of one predictor minus that of another, and its standard error; see `loss_difference`.
 
     Examples
     --------
@@ -89,49 +126,78 @@ def error_difference(
     >>> difference, round(error, 4)
     (0.5, 0.3536)
     """
-    return mean_and_error(is_wrong.astype(np.float64) - is_wrong_otherwise, weights)
+    return loss_difference(is_wrong.astype(np.float64), is_wrong_otherwise.astype(np.float64), weights)
+
+
+def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    r"""Weighted risk of one predictor minus that of another, and its standard error by the delta method.
+
+    Let :math:`d_i` be the difference between the two losses of row i, and q the weights divided by their sum:
+
+    .. math:: D = \sum_i q_i d_i, \qquad \mathrm{se}^2 = \sum_i q_i^2 (d_i - D)^2 .
+    """
+    return mean_and_error(losses - other_losses, weights)
 
 
 def error_interval(
     is_wrong: NDArray[np.bool_], weights: FloatArray, learner_weights: FloatArray, learner_shares: FloatArray
 ) -> tuple[float, float, float]:
-    r"""Weighted error with an interval of nominal coverage 90 %.
+    """Weighted error with an interval of nominal coverage 90 %, within 0 and 1; see `loss_interval`."""
+    estimate, low, high = loss_interval(is_wrong.astype(np.float64), weights, learner_weights, learner_shares)
+    return estimate, low, min(1.0, high)
+
+
+def loss_interval(
+    losses: FloatArray,
+    weights: FloatArray,
+    learner_weights: FloatArray,
+    learner_shares: FloatArray,
+    n_coefs: int = 0,
+) -> tuple[float, float, float]:
+    r"""Weighted risk with an interval of nominal coverage 90 %, for losses that are not negative.
 
     The half-width is the sum of the uncertainty of the reference and the uncertainty of the ratio:
 
-    .. math:: z_{0.95} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K) .
+    .. math:: z_{0.95} \, \frac{n_e}{n_e - k} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K) .
 
-    The first term comes from the delta method. The second is the spread, under the meta weights p, of the estimates
-    :math:`R_k` that each active learner's ratio gives on its own. Learners of different intervals disagree just after
-    the stream has moved.
+    The first term comes from the delta method. Its factor, with the effective sample size :math:`n_e` and the number of
+    coefficients k, is for fits without a row, which share all other rows. The second term is the spread, under the meta
+    weights p, of the estimates :math:`R_k` that each active learner's ratio gives on its own. Learners of different
+    intervals disagree just after the stream has moved.
 
     Parameters
     ----------
-    is_wrong : array of shape (n_reference,)
+    losses : array of shape (n_reference,)
+        Of models that were fitted without the row they are scored on.
     weights : array of shape (n_reference,)
     learner_weights : array of shape (n_learners, n_reference)
         Importance weights from each learner's ratio; has no rows if there are no learners.
     learner_shares : array of shape (n_learners,)
         The meta weights p.
+    n_coefs : int, default=0
+        How many coefficients the models have; 0 leaves the factor out.
 
     Returns
     -------
     tuple of float
-        Estimate, lower and upper end.
+        Estimate, lower and upper end; the upper end is infinite if the effective sample size is at most ``n_coefs``.
     """
-    estimate, standard_error = mean_and_error(is_wrong.astype(np.float64), weights)
+    estimate, standard_error = mean_and_error(losses, weights)
     half_width = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * standard_error
+    if n_coefs:
+        n_rows = effective_sample_size(weights)
+        half_width = half_width * n_rows / (n_rows - n_coefs) if n_rows > n_coefs else math.inf
     if len(learner_shares):
-        by_learner = (learner_weights @ is_wrong) / learner_weights.sum(axis=1)
+        by_learner = (learner_weights @ losses) / learner_weights.sum(axis=1)
         centre = learner_shares @ by_learner
         half_width += _SPREADS * math.sqrt(max(0.0, float(learner_shares @ (by_learner - centre) ** 2)))
-    return estimate, max(0.0, estimate - half_width), min(1.0, estimate + half_width)
+    return estimate, max(0.0, estimate - half_width), estimate + half_width
 
 
-def _in_words(error: float, low: float, high: float) -> str:
-    if math.isnan(error):
+def _in_words(risk: float, low: float, high: float, style: str) -> str:
+    if math.isnan(risk):
         return "not known"
-    return f"{error:.1%}" + ("" if math.isnan(low) else f" (between {low:.1%} and {high:.1%})")
+    return format(risk, style) + ("" if math.isnan(low) else f" (between {low:{style}} and {high:{style}})")
 
 
 def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:

@@ -7,19 +7,13 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 
-__all__ = ["conformal_sets"]
+__all__ = ["conformal_limits", "conformal_sets"]
 
 
 def conformal_sets(
     scores: FloatArray, weights: FloatArray, row_scores: FloatArray, row_weights: FloatArray, alpha: float
 ) -> NDArray[np.bool_]:
-    r"""Weighted conformal prediction sets (Tibshirani, Foygel Barber, Candes and Ramdas, 2019).
-
-    Class k is in the set of row x if its score is at most the smallest s with
-
-    .. math:: \sum_{i: s_i \le s} w_i \;\ge\; (1 - \alpha) \Big( \sum_i w_i + w(x) \Big) .
-
-    If there is no such s, every class is in the set: the row weighs too much for the reference to exclude any class.
+    """Weighted conformal prediction sets: every class whose score is at most the row's limit, see `conformal_limits`.
 
     Parameters
     ----------
@@ -41,10 +35,33 @@ def conformal_sets(
     >>> conformal_sets(scores, np.ones(10), np.array([[0.3, 0.8]]), np.ones(1), alpha=0.5)
     array([[ True, False]])
     """
+    limits = conformal_limits(scores, weights, row_weights, alpha)
+    return np.asarray(row_scores <= limits[:, None])
+
+
+def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: FloatArray, alpha: float) -> FloatArray:
+    r"""Largest score that conforms, for each row (Tibshirani, Foygel Barber, Candes and Ramdas, 2019).
+
+    The limit of row x is the smallest s with
+
+    .. math:: \sum_{i: s_i \le s} w_i \;\ge\; (1 - \alpha) \Big( \sum_i w_i + w(x) \Big) .
+
+    If there is no such s, the limit is infinite: the row weighs too much for the reference to exclude anything.
+
+    Parameters
+    ----------
+    scores, weights : arrays of shape (n_reference,)
+    row_weights : array of shape (n_rows,)
+    alpha : float
+        As for `conformal_sets`.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+    """
     order = np.argsort(scores, kind="stable")
     reached = np.cumsum(weights[order])
     # Slightly less: a sum in another order may differ in the last bit.
     wanted = (1.0 - alpha) * (reached[-1] + row_weights) * (1.0 - 1e-12)
     places = np.searchsorted(reached, wanted)
-    limits = np.append(scores[order], np.inf)[places]
-    return np.asarray(row_scores <= limits[:, None])
+    return np.asarray(np.append(scores[order], np.inf)[places])

@@ -1,4 +1,4 @@
-"""What all streams share: the batch, and the checked weights of the second part."""
+"""What all streams share: the batch, the checked weights of the second part, and the risk of a mixture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accous.exceptions import ParameterError
 from accous.streams.shifts import Shift
 
-__all__ = ["Batch", "check_alphas", "draw_alphas"]
+__all__ = ["Batch", "check_alphas", "draw_alphas", "mix_risks"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,3 +47,12 @@ def check_alphas(alphas: NDArray[np.float64], n_rounds: int) -> None:
     """Raise an error if a shift does not give one alpha in [0, 1] for every round."""
     if alphas.shape != (n_rounds,) or not np.all((alphas >= 0) & (alphas <= 1)):
         raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")
+
+
+def mix_risks(risks: tuple[float, float], alpha: float | NDArray[np.float64]) -> Any:
+    """Return the risk under ``D_alpha``, given those under ``D'`` and ``D''``: a float, or one entry per alpha."""
+    weights = np.asarray(alpha, dtype=np.float64)
+    if not np.all((weights >= 0) & (weights <= 1)):
+        raise ParameterError(f"alpha must be in [0, 1], got {alpha!r}.")
+    risk = (1 - weights) * risks[0] + weights * risks[1]
+    return risk if weights.ndim else float(risk)

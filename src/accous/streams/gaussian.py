@@ -13,7 +13,7 @@ from scipy.special import log_expit, ndtr
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number_in
-from accous.streams.batch import Batch, check_alphas, draw_alphas
+from accous.streams.batch import Batch, check_alphas, draw_alphas, mix_risks
 from accous.streams.linear_models import linear_scores
 from accous.streams.shifts import Shift
 
@@ -114,7 +114,7 @@ class GaussianStream:
     @cached_property
     def alphas(self) -> FloatArray:
         """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
+        return draw_alphas(self.shift, self.n_rounds, self.generator(0))
 
     def reference(self) -> tuple[FloatArray, IntArray]:
         """Draw the labelled reference, the same in every call.
@@ -127,13 +127,13 @@ class GaussianStream:
             Their labels, 0 or 1.
         """
         alpha_of_row = np.full(self.n_reference, float(self.alpha_0))
-        return self._rows(alpha_of_row, choices=self._generator(1, 0), noise=self._generator(1, 1))
+        return self._rows(alpha_of_row, choices=self.generator(1, 0), noise=self.generator(1, 1))
 
     def __len__(self) -> int:
         return int(self.n_rounds)
 
     def __iter__(self) -> Iterator[Batch]:
-        choices, noise = self._generator(2, 0), self._generator(2, 1)
+        choices, noise = self.generator(2, 0), self.generator(2, 1)
         size = int(self.batch_size)
         rounds_ahead = max(1, ROWS_DRAWN_AHEAD // size)
         for first in range(0, len(self), rounds_ahead):
@@ -194,12 +194,7 @@ class GaussianStream:
         float or ndarray
             ``(1 - alpha) risk under D' + alpha risk under D''``.
         """
-        weights = np.asarray(alpha, dtype=np.float64)
-        if not np.all((weights >= 0) & (weights <= 1)):
-            raise ParameterError(f"alpha must be in [0, 1], got {alpha!r}.")
-        risk_first, risk_second = self.component_risks(model)
-        risk: FloatArray = (1 - weights) * risk_first + weights * risk_second
-        return risk if weights.ndim else float(risk)
+        return mix_risks(self.component_risks(model), alpha)
 
     def component_risks(self, model: Any) -> tuple[float, float]:
         """Compute the exact error rates of a linear model under ``D'`` and under ``D''``.
@@ -217,13 +212,13 @@ class GaussianStream:
         tuple of float
             The risk under ``D'`` and the risk under ``D''``.
         """
-        coef, intercept = linear_scores(model, self._means)
+        coef, intercept = linear_scores(model, self.means)
         largest = np.abs(coef).max()
         if largest == 0:  # one class for every row, and a score of 0 is class 0
             margins = np.full(4, np.inf if intercept > 0 else -np.inf)
         else:
             coef, intercept = coef / largest, intercept / largest
-            margins = (self._means @ coef + intercept) / np.linalg.norm(coef)
+            margins = (self.means @ coef + intercept) / np.linalg.norm(coef)
         errors = ndtr(margins * np.array([1, -1, 1, -1]))
         return float(errors[:2].mean()), float(errors[2:].mean())
 
@@ -231,8 +226,8 @@ class GaussianStream:
     def _entropy(self) -> Any:
         return np.random.SeedSequence(self.random_state).entropy
 
-    def _generator(self, *spawn_key: int) -> np.random.Generator:
-        """Return a fresh generator: key 0 is for the alphas, 1 for the reference, 2 for the batches."""
+    def generator(self, *spawn_key: int) -> np.random.Generator:
+        """Return a fresh generator: key 0 is for the alphas, 1 for the reference, 2 for the batches, more are free."""
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=spawn_key))
 
     @cached_property
@@ -240,7 +235,7 @@ class GaussianStream:
         return self._log_odds(self.reference()[0])
 
     @cached_property
-    def _means(self) -> FloatArray:
+    def means(self) -> FloatArray:
         """The means of ``D'`` negative, ``D'`` positive, ``D''`` negative, ``D''`` positive."""
         d = int(self.n_features)
         directions = _class_directions(self.geometry, d, float(np.deg2rad(self.angle)))
@@ -254,14 +249,14 @@ class GaussianStream:
         uniforms = choices.random((len(alpha_of_row), 2))
         is_second = uniforms[:, 0] < alpha_of_row
         y = (uniforms[:, 1] < 0.5).astype(np.int64)
-        X = self._means[2 * is_second + y] + noise.standard_normal((len(y), int(self.n_features)))
+        X = self.means[2 * is_second + y] + noise.standard_normal((len(y), int(self.n_features)))
         return X, y
 
     def _log_odds(self, X: FloatArray) -> FloatArray:
         """Compute ``log D''(x) / D'(x)``, leaving out what the four densities have in common."""
         # Rows far out are moved inwards along their ray, to where the odds have long reached their limit.
         X = X / np.maximum(1.0, np.abs(X).max(axis=1, keepdims=True) / LARGEST_COORDINATE)
-        logs = X @ self._means.T - 0.5 * (self._means**2).sum(axis=1)
+        logs = X @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
         odds: FloatArray = np.logaddexp(logs[:, 2], logs[:, 3]) - np.logaddexp(logs[:, 0], logs[:, 1])
         return odds
 

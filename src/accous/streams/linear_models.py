@@ -1,4 +1,4 @@
-"""Read the weights and the intercept of a linear classifier, also of a wrapped one such as a pipeline."""
+"""Read the weights and the intercept of a linear model, also of a wrapped one such as a pipeline."""
 
 from __future__ import annotations
 
@@ -23,10 +23,28 @@ def linear_scores(model: Any, means: FloatArray) -> tuple[FloatArray, float]:
     elif hasattr(model, "coef_") and hasattr(model, "intercept_"):
         raw_coef, raw_intercept = model.coef_, model.intercept_
     elif hasattr(model, "decision_function"):
-        raw_coef, raw_intercept = _affine_part(model.decision_function, means)
+        affine = _affine_part(model.decision_function, means)
+        if affine is None:
+            raise DataError("risk needs a linear model: the decision function is not affine in x.")
+        raw_coef, raw_intercept = affine
     else:
         found = type(model).__name__
         raise DataError(f"risk needs a linear model: {found} has no coefficients and no decision function.")
+    return _checked(raw_coef, raw_intercept, means)
+
+
+def linear_predictions(model: Any, means: FloatArray) -> tuple[FloatArray, float] | None:
+    """Return ``w`` and ``b`` of a regression that predicts ``w . x + b``; None if its predictions are not affine in x.
+
+    Coefficients are believed only of a model without ``predict``: some regressions predict a function of the score.
+    """
+    if hasattr(model, "predict"):
+        affine = _affine_part(model.predict, means)
+        return None if affine is None else _checked(*affine, means)
+    return linear_scores(model, means)
+
+
+def _checked(raw_coef: Any, raw_intercept: Any, means: FloatArray) -> tuple[FloatArray, float]:
     coef = np.ravel(np.asarray(raw_coef, dtype=np.float64))
     intercept = np.ravel(np.asarray(raw_intercept, dtype=np.float64))
     if coef.size != means.shape[1] or intercept.size != 1:
@@ -37,8 +55,8 @@ def linear_scores(model: Any, means: FloatArray) -> tuple[FloatArray, float]:
     return coef, float(intercept[0])
 
 
-def _affine_part(scorer: Callable[[FloatArray], Any], means: FloatArray) -> tuple[FloatArray, float]:
-    """Recover ``w`` and ``b`` from scores on the axes, and check them on rows like those of the stream."""
+def _affine_part(scorer: Callable[[FloatArray], Any], means: FloatArray) -> tuple[FloatArray, float] | None:
+    """Recover ``w`` and ``b`` from scores on the axes; None if they are wrong on rows like those of the stream."""
     d = means.shape[1]
     axes = PROBE_SCALE * np.eye(d)
     probes = np.tile(means, (8, 1)) + np.random.default_rng(0).standard_normal((32, d))
@@ -51,6 +69,5 @@ def _affine_part(scorer: Callable[[FloatArray], Any], means: FloatArray) -> tupl
     intercept = float(scores[0])
     coef = (scores[1 : d + 1] - scores[d + 1 : 2 * d + 1]) / (2 * PROBE_SCALE)
     largest_miss = np.abs(rows @ coef + intercept - scores).max()
-    if not largest_miss <= PROBE_TOLERANCE * np.abs(scores).max():
-        raise DataError("risk needs a linear model: the decision function is not affine in x.")
-    return coef, intercept
+    is_affine = largest_miss <= PROBE_TOLERANCE * np.abs(scores).max()
+    return (coef, intercept) if is_affine else None

@@ -25,6 +25,7 @@ __all__ = [
     "descend_from",
     "leave_one_out_scores",
     "make_problem",
+    "principal_axes",
     "solve",
     "solve_compiled",
 ]
@@ -122,12 +123,12 @@ def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> L
     problem = LogisticProblem(np.concatenate((rows, ones), axis=1), centre, labels, n_classes, C)
     if problem.is_for_newton:
         return replace(problem, narrow=_narrow_design(problem))
-    axes = _principal_axes(rows)
+    axes = principal_axes(rows)
     design = np.concatenate((rows @ axes, ones), axis=1)
     return replace(problem, design=design, axes=axes, mean_squares=np.square(design).mean(axis=0))
 
 
-def _principal_axes(rows: FloatArray) -> FloatArray:
+def principal_axes(rows: FloatArray) -> FloatArray:
     """Return orthonormal axes in which the Gram matrix of the rows is diagonal; at most as many as rows."""
     if rows.shape[0] < rows.shape[1]:
         return np.linalg.svd(rows, full_matrices=False)[2].T
