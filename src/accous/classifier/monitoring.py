@@ -26,6 +26,7 @@ from accous.diagnostics.sets import conformal_sets
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
 from accous.diagnostics.weights import temper
 from accous.exceptions import DataError, ParameterError
+from accous.named_columns import select_columns
 from accous.parameters import require_number_in
 from accous.validation import count_rows
 
@@ -211,6 +212,7 @@ class Monitoring:
         predictor = self._predictor(state)
         if not hasattr(predictor, "predict_proba"):
             raise ParameterError("predict_set needs an estimator with predict_proba.")
+        X = select_columns(self, X)
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)), dtype=bool)
@@ -233,6 +235,7 @@ class Monitoring:
             Labels among ``classes_``.
         """
         self._require_fitted("state_")
+        X = select_columns(self, X)
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             raise DataError("audit needs at least one labelled row, got none.")

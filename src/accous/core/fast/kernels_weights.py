@@ -1,4 +1,4 @@
-"""Compiled steps from ratios to importance weights: score the tempered ratios, then normalise."""
+"""Compiled steps from ratios to importance weights: score the tempered ratios, normalise, count effective rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba import float64, int64, types
 from accous.arrays import FloatArray
 from accous.core.fast.compiled import IN1, OUT1, inlined_sums, kernel
 
-__all__ = ["EXPONENTS", "discount_losses", "normalise_weights", "reference_terms"]
+__all__ = ["EXPONENTS", "discount_losses", "effective_rows", "normalise_weights", "reference_terms"]
 
 EXPONENTS = (0.0, 0.5, 1.0)
 _LARGEST = 1e30
@@ -88,6 +88,23 @@ def normalise_weights(base: FloatArray, ratios: FloatArray, weights: FloatArray)
     return True
 
 
+@kernel(float64, IN1)
+def effective_rows(weights: FloatArray) -> float:
+    r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2`, in one call.
+
+    Weights are not negative and not all zero. Unlike a product of BLAS, its bits do not depend on the number of cores.
+    """
+    total, squares = _sum_and_squares(weights, 1.0)
+    if 1e-300 < squares < 1e300:
+        return total * total / squares
+    # Squares and sums of shares neither overflow nor underflow.
+    largest = 0.0
+    for i in range(weights.shape[0]):
+        largest = max(largest, weights[i])
+    total, squares = _sum_and_squares(weights, 1.0 / largest)
+    return total * total / squares
+
+
 @inlined_sums
 def _sum_of_products(a: FloatArray, b: FloatArray) -> float:
     total = 0.0
@@ -102,3 +119,13 @@ def _sum(a: FloatArray) -> float:
     for i in range(a.shape[0]):
         total += a[i]
     return total
+
+
+@inlined_sums
+def _sum_and_squares(weights: FloatArray, factor: float) -> tuple[float, float]:
+    total = squares = 0.0
+    for i in range(weights.shape[0]):
+        share = weights[i] * factor
+        total += share
+        squares += share * share
+    return total, squares
