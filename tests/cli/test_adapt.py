@@ -114,10 +114,45 @@ def test_other_labels_change_no_prediction(tmp_path, fitted):
     first = (tmp_path / "predictions.csv").read_bytes()
     for name, content in fitted["files"].items():
         (tmp_path / "model" / name).write_bytes(content)
-    pl.read_csv("stream.csv").with_columns(label=pl.lit("unheard of")).write_csv("stream.csv")
+    is_first = pl.int_range(pl.len()) == 0
+    others = pl.when(is_first).then(pl.lit("yes")).otherwise(pl.lit("unheard of"))
+    pl.read_csv("stream.csv").with_columns(label=others).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == first
-    assert load_table_model("model").job.n_wrong == 300
+    assert load_table_model("model").job.n_wrong >= 299
+
+
+@pytest.mark.parametrize("column", ["colour", "id"])
+def test_labels_none_of_which_is_a_class_are_an_error_and_leave_the_folder_alone(column, fitted, capsys):
+    assert main([*ADAPT, "--label", column]) == 2
+    error = capsys.readouterr().err
+    assert f"--label {column}: none of the first 300 labels is a class of the model ('no', 'yes')" in error
+    assert not Path("predictions.csv").exists()
+    assert files_of(Path("model")) == fitted["files"]
+    assert main([*ADAPT, "--label", "label"]) == 0
+
+
+def test_an_output_that_cannot_be_written_leaves_the_folder_alone(fitted):
+    assert main(["adapt", "model", "stream.csv", "-o", "p.xlsx"]) == 2
+    assert files_of(Path("model")) == fitted["files"]
+
+
+def test_labels_in_a_csv_of_their_own_are_pointed_to_the_command_for_them(fitted, capsys):
+    fitted["stream"].select("label").write_csv("labels.csv")
+    assert main([*ADAPT, "--label", "labels.csv"]) == 2
+    assert "run accous adapt without --label, then accous labels MODEL labels.csv" in capsys.readouterr().err
+    assert main(ADAPT) == 0
+    assert main(["labels", "model", "labels.csv"]) == 0
+    assert "Measured error" in capsys.readouterr().out
+
+
+def test_quiet_hides_remarks_and_shows_results(capsys):
+    assert main([*ADAPT, "--label", "label", "-q"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("300 rows in 30 rounds in predictions.csv. Error of the fixed model")
+    assert printed.err == ""
+    assert main(["adapt", "model", "stream.csv", "-q", "--new"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_missing_labels_are_not_scored():
@@ -216,7 +251,13 @@ def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
         (["adapt", "model", "stream.csv", "--json"], "both go to stdout"),
         (["adapt", "model", "stream.csv", "-o", "stream.csv"], "STREAM and --output are the same file"),
         (["adapt", "model", "stream.csv", "-o", "model/p.csv"], "inside the model's folder"),
-        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not tell the file format"),
+        (
+            ["adapt", "model", "stream.csv", "-o", "p.xlsx"],
+            "written as .xlsx (p.xlsx): use a name that ends in .csv, .tsv, .jsonl or .parquet",
+        ),
+        (["adapt", "model", "stream.csv", "-o", "p.npy"], "written as .npy (p.npy): use a name"),
+        (["adapt", "model", "stream.csv", "-o", "p"], "written to a name without an ending (p): use a name"),
+        (["adapt", "model", "rows.xlsx", "-o", "p.csv"], "rows.xlsx is a spreadsheet, which accous does not read"),
         (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet must be a finished file"),
     ],
 )
@@ -385,6 +426,7 @@ def test_predictions_that_were_cut_are_noticed(tmp_path, capsys):
 
 def test_inspect_shows_the_state(capsys):
     assert main([*ADAPT, "--label", "label", "--quiet"]) == 0
+    capsys.readouterr()
     assert main(["inspect", "model", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["rounds"] == 30

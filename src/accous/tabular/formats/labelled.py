@@ -51,8 +51,10 @@ class LabelledTable:
             if chunk is None or not has_label:
                 yield chunk
                 continue
-            frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(exactly(wanted))
-            yield replace(chunk, frame=frame)
+            labels = self._labels[chunk.lines - 1]
+            # A frame without columns has no height.
+            frame = chunk.frame.with_columns(labels) if chunk.frame.width else labels.to_frame()
+            yield replace(chunk, frame=frame.select(exactly(wanted)))
 
 
 def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
@@ -77,8 +79,9 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
         return table, label  # whoever reads the column will miss it
     if table.n_rows is None:
         raise ParameterError(
-            f"--label {label} names a file, but {table.name} is a text file: its labels must be one of its columns. "
-            "Separate label files work with .npy and Parquet."
+            f"--label {label} names a file, but {table.name} is a text file, whose labels are one of its columns: add "
+            f"the column. To score predictions with a file of labels, run accous adapt without --label, then accous "
+            f"labels MODEL {place[0]}. Files of labels work as --label for .npy and Parquet."
         )
     labels = _read_labels(*place)
     if len(labels) != table.n_rows:

@@ -1,0 +1,45 @@
+"""Labels that are to be scored with must have something to do with the classes of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from accous.exceptions import ParameterError
+from accous.parameters import listed
+from accous.tabular.formats.chunks import Position, TableReader
+from accous.tabular.formats.values import to_texts
+
+__all__ = ["require_known_labels"]
+
+
+def require_known_labels(table: TableReader, column: str, label: str, classes: NDArray[Any]) -> None:
+    """Raise a ParameterError if no label in the first rows is a class of the model; close the table.
+
+    Rows without a label do not count, and a new class among known ones is no error.
+
+    Parameters
+    ----------
+    table : TableReader
+        Opened for this alone.
+    column : str
+    label : str
+        What ``--label`` was given, for the error.
+    classes : array
+    """
+    known = [str(each) for each in classes.tolist()]
+    try:
+        for chunk in table.chunks([column], Position()):
+            if chunk is None:
+                return  # a file that grows has no rows yet
+            labels = to_texts(chunk.frame[column]).drop_nulls()
+            if labels.is_in(known).any():
+                return
+            if len(labels):
+                raise ParameterError(
+                    f"--label {label}: none of the first {len(labels):,} labels is a class of the model "
+                    f"({listed(known)}); the first is {labels[0]!r}. Give the column of the labels."
+                )
+    finally:
+        table.close()
