@@ -132,6 +132,14 @@ def test_labels_none_of_which_is_a_class_are_an_error_and_leave_the_folder_alone
     assert main([*ADAPT, "--label", "label"]) == 0
 
 
+def test_two_labels_of_a_new_class_are_no_error():
+    stream = pl.read_csv("stream.csv")
+    labels = pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("maybe"))
+    stream.with_columns(label=labels).write_csv("stream.csv")
+    assert main([*ADAPT, "--label", "label"]) == 0
+    assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
+
+
 def test_an_output_that_cannot_be_written_leaves_the_folder_alone(fitted):
     assert main(["adapt", "model", "stream.csv", "-o", "p.xlsx"]) == 2
     assert files_of(Path("model")) == fitted["files"]

@@ -13,11 +13,13 @@ from accous.tabular.formats.values import to_texts
 
 __all__ = ["require_known_labels"]
 
+_FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
+
 
 def require_known_labels(table: TableReader, column: str, label: str, classes: NDArray[Any]) -> None:
     """Raise a ParameterError if no label in the first rows is a class of the model; close the table.
 
-    Rows without a label do not count, and a new class among known ones is no error.
+    Rows without a label do not count. A new class among known ones is no error, nor are one or two labels of new ones.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ def require_known_labels(table: TableReader, column: str, label: str, classes: N
             labels = to_texts(chunk.frame[column]).drop_nulls()
             if labels.is_in(known).any():
                 return
-            if len(labels):
+            if len(labels) >= _FEWEST_LABELS:
                 raise ParameterError(
                     f"--label {label}: none of the first {len(labels):,} labels is a class of the model "
                     f"({listed(known)}); the first is {labels[0]!r}. Give the column of the labels."
