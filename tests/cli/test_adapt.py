@@ -132,6 +132,18 @@ def test_labels_none_of_which_is_a_class_are_an_error_and_leave_the_folder_alone
     assert main([*ADAPT, "--label", "label"]) == 0
 
 
+def test_labels_in_a_file_beside_parquet_are_looked_at_too(fitted, capsys):
+    stream = fitted["stream"]
+    stream.drop("label").write_parquet("stream.parquet")
+    np.save("labels.npy", stream["label"].to_numpy().astype(str))
+    np.save("numbers.npy", np.arange(stream.height))
+    adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv", "--label"]
+    assert main([*adapt, "numbers.npy"]) == 2
+    assert "--label numbers.npy: none of the first 300 labels is a class of the model" in capsys.readouterr().err
+    assert main([*adapt, "labels.npy"]) == 0
+    assert load_table_model("model").job.n_scored == 300
+
+
 def test_two_labels_of_a_new_class_are_no_error():
     stream = pl.read_csv("stream.csv")
     labels = pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("maybe"))

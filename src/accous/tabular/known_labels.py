@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
 from accous.parameters import listed
 from accous.tabular.formats.chunks import Position, TableReader
+from accous.tabular.formats.labelled import LabelledTable
 from accous.tabular.formats.values import to_texts
 
 __all__ = ["require_known_labels"]
@@ -32,16 +34,23 @@ def require_known_labels(table: TableReader, column: str, label: str, classes: N
     """
     known = [str(each) for each in classes.tolist()]
     try:
-        for chunk in table.chunks([column], Position()):
-            if chunk is None:
-                return  # a file that grows has no rows yet
-            labels = to_texts(chunk.frame[column]).drop_nulls()
-            if labels.is_in(known).any():
-                return
-            if len(labels) >= _FEWEST_LABELS:
-                raise ParameterError(
-                    f"--label {label}: none of the first {len(labels):,} labels is a class of the model "
-                    f"({listed(known)}); the first is {labels[0]!r}. Give the column of the labels."
-                )
+        labels = to_texts(_first_labels(table, column)).drop_nulls()
     finally:
         table.close()
+    if len(labels) >= _FEWEST_LABELS and not labels.is_in(known).any():
+        raise ParameterError(
+            f"--label {label}: none of the first {len(labels):,} labels is a class of the model ({listed(known)}); the "
+            f"first is {labels[0]!r}. Give the column of the labels."
+        )
+
+
+def _first_labels(table: TableReader, column: str) -> pl.Series:
+    """Return the labels of the first piece of a table that has any; a file that grows may have no rows yet."""
+    if isinstance(table, LabelledTable):
+        return table.labels
+    for chunk in table.chunks([column], Position()):
+        if chunk is None:
+            break
+        if chunk.frame[column].null_count() < chunk.frame.height:
+            return chunk.frame[column]
+    return pl.Series(column, [], dtype=pl.String)

@@ -28,11 +28,11 @@ class LabelledTable:
     table : TableReader
         Whose rows are counted.
     labels : polars.Series
-        As many.
+        As many; also an attribute.
     """
 
     def __init__(self, table: TableReader, labels: pl.Series) -> None:
-        self._table, self._labels = table, labels
+        self._table, self.labels = table, labels
         self.name, self.unit = table.name, table.unit
         self.widths, self.n_rows = table.widths, table.n_rows
         self.columns = [*table.columns, labels.name]
@@ -41,20 +41,18 @@ class LabelledTable:
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars types of these columns."""
-        own = {self._labels.name: self._labels.dtype} if self._labels.name in wanted else {}
+        own = {self.labels.name: self.labels.dtype} if self.labels.name in wanted else {}
         return self._table.column_types([name for name in wanted if name not in own]) | own
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table, with the labels."""
-        has_label = self._labels.name in wanted
-        for chunk in self._table.chunks([name for name in wanted if name != self._labels.name], start):
+        has_label = self.labels.name in wanted
+        for chunk in self._table.chunks([name for name in wanted if name != self.labels.name], start):
             if chunk is None or not has_label:
                 yield chunk
                 continue
-            labels = self._labels[chunk.lines - 1]
-            # A frame without columns has no height.
-            frame = chunk.frame.with_columns(labels) if chunk.frame.width else labels.to_frame()
-            yield replace(chunk, frame=frame.select(exactly(wanted)))
+            frame = chunk.frame.with_columns(self.labels[chunk.lines - 1]).select(exactly(wanted))
+            yield replace(chunk, frame=frame)
 
 
 def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
