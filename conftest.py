@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.left_out import left_out_lines
-from tests.needs import TORCH
+from tests.needs import RIVER, TORCH
 
 # Tests run in several processes, on small matrices. Where each process also starts a thread per core, threads that wait
 # for each other take most of the time: on a busy machine a file of tests took twenty times as long. Tests of threads
@@ -16,20 +16,23 @@ from tests.needs import TORCH
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-# They cannot be imported, or have examples that cannot be run, without PyTorch.
-_NEED_TORCH = {
-    Path(__file__).parent / name
-    for name in (
-        "src/accous_bench/adversarial.py",
-        "src/accous/deep/backbones.py",
-        "src/accous/deep/embedding.py",
-        "src/accous/deep/fine_tuning.py",
-        "src/accous/deep/pixels.py",
-        "src/accous/deep/precomputed.py",
-        "tests/deep/networks.py",
-    )
+# They cannot be imported, or have examples that cannot be run, without the package that they need.
+_NEED_TORCH = (
+    "src/accous_bench/adversarial.py",
+    "src/accous/deep/backbones.py",
+    "src/accous/deep/embedding.py",
+    "src/accous/deep/fine_tuning.py",
+    "src/accous/deep/pixels.py",
+    "src/accous/deep/precomputed.py",
+    "tests/deep/networks.py",
+)
+_NEED_RIVER = ("src/accous/river/adaptive_model.py",)
+_LEFT_OUT = {
+    Path(__file__).parent / name: reason
+    for package, names, reason in (("torch", _NEED_TORCH, TORCH), ("river", _NEED_RIVER, RIVER))
+    if find_spec(package) is None
+    for name in names
 }
-_HAS_TORCH = find_spec("torch") is not None
 
 
 class LeftOutFile(pytest.File):
@@ -37,14 +40,14 @@ class LeftOutFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Say why."""
-        raise pytest.skip.Exception(TORCH, allow_module_level=True)
+        raise pytest.skip.Exception(_LEFT_OUT[self.path], allow_module_level=True)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Generator[None, list[object], list[object]]:
     """Put a file that says why it is left out in the place of one that cannot be imported."""
     collectors = yield
-    if file_path in _NEED_TORCH and not _HAS_TORCH:
+    if file_path in _LEFT_OUT:
         return [LeftOutFile.from_parent(parent, path=file_path)]
     return collectors
 

@@ -30,7 +30,7 @@ CASES = ((1000, 12, 1), (1000, 12, 5), (10_000, 12, 1), (1000, 50, 1))
 class PlainRounds(AdaptiveClassifier):
     """The plain method, without diagnostics."""
 
-    def adapt(self, X_batch: Any) -> Self:
+    def adapt(self, X_batch: Any, y: None = None) -> Self:
         """Play a round: ratio, weights, and a refit if due."""
         before, rules = self.state_, self.rules_
         ratio = copy(before.ratio)

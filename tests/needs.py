@@ -9,6 +9,7 @@ DATA = (
     "what it does not hold is downloaded from the public source (docs/datasets.md)"
 )
 STAND_INS = "needs images that nobody publishes: only those who have the files can run this (docs/datasets.md, Images)"
+RIVER = "needs river: pip install 'accous[river]'"
 TORCH = "needs PyTorch: pip install 'accous[deep]'"
 TWO_BLAS_THREADS = "needs two BLAS threads: give the tests two cores and set no limit such as OPENBLAS_NUM_THREADS=1"
 

@@ -209,7 +209,6 @@ def test_column_names_are_those_of_the_reference(estimator: Any, make_frame: Mak
 
 WRONG_COLUMNS = {
     "missing": (["age", "height"], "weight"),
-    "extra": (["age", "height", "weight", "shoe"], "shoe"),
     "renamed": (["age", "height", "mass"], "mass"),
     "swapped": (["height", "age", "weight"], "height"),
 }
@@ -228,6 +227,18 @@ def test_wrong_columns_are_named(
     with pytest.raises(ValueError, match=rf"\b{named}\b"):
         getattr(estimator, method)(batch)
     assert pickle.dumps(estimator) == before
+
+
+@each_frame
+@pytest.mark.parametrize("estimator", [OnlineDensityRatio(), OnlineDensityRatio(MinMaxScaler()), NoShift()], ids=repr)
+def test_columns_that_the_reference_does_not_have_are_left_out(estimator: Any, make_frame: MakeFrame) -> None:
+    plain, other = (play_on_frames(clone(estimator), make_frame) for _ in range(2))
+    batch = columns(rows(4, 9))
+    odd = {"shoe": ["large"] * 4} | dict(reversed(batch.items()))
+    assert plain.predict_ratio(make_frame(batch)).tolist() == other.predict_ratio(make_frame(odd)).tolist()
+    plain.partial_fit(make_frame(batch))
+    other.partial_fit(make_frame(odd))
+    assert plain.reference_ratio_.tolist() == other.reference_ratio_.tolist()
 
 
 def play_on_frames(estimator: Any, make_frame: MakeFrame) -> Any:

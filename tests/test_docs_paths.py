@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from accous.exceptions import MissingExtraError
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [ROOT / "src" / "accous", ROOT / "src" / "accous_bench"]
 PAGES = [
@@ -54,7 +56,11 @@ def is_importable(dotted: str) -> bool:
         except ModuleNotFoundError:
             continue
         for part in parts[n_parts:]:
-            if not hasattr(thing, part):
+            try:
+                is_there = hasattr(thing, part)
+            except MissingExtraError:  # it is there, for those who have the extra
+                return part in thing.__all__
+            if not is_there:
                 # An attribute of an instance is named like one of its class; only its docstring tells of it.
                 return isinstance(thing, type) and part in (thing.__doc__ or "")
             thing = getattr(thing, part)

@@ -25,6 +25,7 @@ PUBLIC_NAMES = [
     "datasets",
     "deep",
     "load",
+    "river",
     "save",
     "streams",
 ]

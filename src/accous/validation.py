@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import deepcopy
 from importlib import import_module
 from typing import Any
@@ -13,22 +14,33 @@ from sklearn.utils.validation import _num_samples, validate_data
 
 from accous.arrays import FloatArray
 from accous.exceptions import DataError
+from accous.named_columns import select_columns
 
 __all__ = ["append_rows", "column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
 
 _LARGEST_REFERENCE_VALUE = 1e150
 _FEW_VALUES = 64
+# What to do about columns that cannot be read, by whoever reads them.
+_FEATURE_MAP = "pass the ratio estimator a transformer that {}: OnlineDensityRatio(feature_map=...)"
+_PIPELINE = (
+    "use a transformer that {} in both parts: AdaptiveClassifier(make_pipeline(transformer, classifier), "
+    "OnlineDensityRatio(feature_map=transformer))"
+)
 
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
-    """Return ``X`` as a finite float array of the right width; ``reset`` sets the width and column names from ``X``."""
+    """Return ``X`` as a finite float array of the right width; ``reset`` sets the width and column names from ``X``.
+
+    Columns of a frame that the reference does not have are left out.
+    """
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
     else:
         _require_two_dimensions(X)
         _require_no_images(X)
+        X = X if reset else select_columns(estimator, X, any_order=False)
         rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
-    require_finite(rows, X)
+    require_finite(rows, X, advice=_advice(estimator, "imputes"))
     if reset:
         _require_moderate(rows, X)
     return rows
@@ -39,6 +51,7 @@ def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int =
     _require_two_dimensions(X)
     if count_rows(X) < min_rows:
         raise DataError(f"X must have at least {min_rows} rows, got {count_rows(X)} sample(s).")
+    X = X if reset else select_columns(estimator, X, any_order=False)
     try:
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
     except ValueError as error:
@@ -82,8 +95,8 @@ def _copy_by_column(frame: Any) -> Any:
     return by_column
 
 
-def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
-    """Raise a DataError that names the first row and column with NaN or infinity."""
+def require_finite(rows: FloatArray, X: Any, *, what: str = "", advice: str = _FEATURE_MAP.format("imputes")) -> None:
+    """Raise a DataError that names the first row and column with NaN or infinity, and ends with this advice."""
     # The sum is nearly always finite and costs a fraction of the elementwise test. It may overflow, so the elementwise
     # test follows. For a few values, Python's own sum is faster than numpy's, and it never warns.
     if rows.size <= _FEW_VALUES:
@@ -100,9 +113,13 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "") -> None:
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     raise DataError(
-        f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or pass the ratio "
-        "estimator a transformer that imputes: OnlineDensityRatio(feature_map=...)."
+        f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or {advice}."
     )
+
+
+def _advice(estimator: BaseEstimator, verb: str) -> str:
+    """Say what to pass so that such columns can be read: the classifier needs more than a transformer of its ratio."""
+    return (_FEATURE_MAP if hasattr(estimator, "partial_fit") else _PIPELINE).format(verb)
 
 
 def column_label(X: Any, column: int) -> str:
@@ -112,11 +129,22 @@ def column_label(X: Any, column: int) -> str:
 
 
 def _require_two_dimensions(X: Any) -> None:
+    _require_rows(X)
     if len(getattr(X, "shape", (0, 0))) == 1:
         raise DataError(
             "X must have rows and columns, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
             "frame.iloc[[0]]."
         )
+
+
+def _require_rows(X: Any) -> None:
+    """Raise a DataError for what only promises rows or holds them by name."""
+    if type(X).__name__ == "LazyFrame":
+        raise DataError("X is a polars LazyFrame, which has no rows yet: pass X.collect().")
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a kind of sparse matrix is a mapping too
+        raise DataError("X is a dict: pass a frame, for one row pandas.DataFrame([row]) or polars.DataFrame([row]).")
+    if isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], Mapping):
+        raise DataError("X is a list of dicts: pass a frame, pandas.DataFrame(rows) or polars.DataFrame(rows).")
 
 
 def _require_no_images(X: Any) -> None:
@@ -159,11 +187,14 @@ def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueEr
     if "must be in the same order" not in str(error) or len(names) != len(expected):
         return DataError(str(error))
     found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)
-    return DataError(f"{error}\nFound column {found!r} in the position where the reference has {wanted!r}.")
+    return DataError(
+        f"{error}\nFound column {found!r} in the position where the reference has {wanted!r}. Put them in order with "
+        "X[list(model.feature_names_in_)]."
+    )
 
 
 def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
-    _require_no_times(X)
+    _require_no_times(estimator, X)
     try:
         rows = validate_data(
             estimator,
@@ -178,12 +209,12 @@ def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) ->
         column = _first_unreadable_column(X)
         if column is None:
             raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
-        message = _unreadable(X, column, error)
+        message = _unreadable(estimator, X, column, error)
         raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
     return np.asarray(rows)
 
 
-def _unreadable(X: Any, column: int, error: Exception) -> str:
+def _unreadable(estimator: BaseEstimator, X: Any, column: int, error: Exception) -> str:
     label = column_label(X, column)
     values = np.asarray(X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
     if values.ndim > 1 or any(np.ndim(value) for value in values[:1]):
@@ -191,13 +222,10 @@ def _unreadable(X: Any, column: int, error: Exception) -> str:
             f"{label} holds a list of numbers in each row, like stored embeddings. Pass them as an array instead: "
             "numpy.array(frame[column].to_list())."
         )
-    return (
-        f"{label} cannot be read as numbers ({error}). Encode or drop it, or pass the ratio estimator a transformer: "
-        "OnlineDensityRatio(feature_map=...)."
-    )
+    return f"{label} cannot be read as numbers ({error}). Encode or drop it, or {_advice(estimator, 'encodes it')}."
 
 
-def _require_no_times(X: Any) -> None:
+def _require_no_times(estimator: BaseEstimator, X: Any) -> None:
     """Raise a DataError that names the first column of dates or durations, which numpy would convert silently."""
     dtypes = getattr(X, "dtypes", None)
     for column, dtype in enumerate([getattr(X, "dtype", None)] if dtypes is None else dtypes):
@@ -205,7 +233,7 @@ def _require_no_times(X: Any) -> None:
         if dtype.is_temporal() if is_polars else getattr(dtype, "kind", None) in ("m", "M"):
             raise DataError(
                 f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers. Convert it to numbers, "
-                "drop it, or pass the ratio estimator a transformer: OnlineDensityRatio(feature_map=...)."
+                f"drop it, or {_advice(estimator, 'converts it')}."
             )
 
 

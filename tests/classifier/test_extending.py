@@ -238,5 +238,5 @@ def test_text_labels_join_whatever_holds_them(of_fit, of_extend):
 def test_text_does_not_join_numbers_among_objects():
     (X, y), _ = make_stream()
     model = AdaptiveClassifier().fit(X, np.where(y == 1, "yes", "no"))
-    with pytest.raises(DataError, match="convert y to that type"):
+    with pytest.raises(DataError, match="y mixes types"):
         model.extend(X[:2], np.array(["yes", 1], dtype=object))

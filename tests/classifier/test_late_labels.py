@@ -99,8 +99,8 @@ def test_labels_of_another_type_are_unseen_classes():
     ("rows", "labels", "options", "message"),
     [
         (slice(0, 3), [0, 1], {}, "2 values for 3 rows"),
-        (slice(0, 2), [0, None], {}, "missing label"),
-        (slice(0, 2), [0.0, float("nan")], {}, "missing label"),
+        (slice(0, 2), [0, None], {}, "y holds None in row 1"),
+        (slice(0, 2), [0.0, float("nan")], {}, "y holds NaN in row 1"),
         (None, [0, 1], {}, "pass X or predicted"),
         (slice(0, 2), [0, 1], {"predicted": [0]}, "predicted has 1 values for 2 rows"),
     ],

@@ -6,13 +6,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
 import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
+from accous.tabular.adapt_job import AdaptJob
+from accous.tabular.adapt_request import AdaptRequest
+from accous.tabular.adapt_run import SaveRule
 from accous.tabular.folder import load_table_model
+from tests.cli.processes import files_of
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
 
@@ -93,10 +98,86 @@ def test_other_labels_change_no_prediction(tmp_path, fitted):
     first = (tmp_path / "predictions.csv").read_bytes()
     for name, content in fitted["files"].items():
         (tmp_path / "model" / name).write_bytes(content)
-    pl.read_csv("stream.csv").with_columns(label=pl.lit("unheard of")).write_csv("stream.csv")
+    is_first = pl.int_range(pl.len()) == 0
+    others = pl.when(is_first).then(pl.lit("yes")).otherwise(pl.lit("unheard of"))
+    pl.read_csv("stream.csv").with_columns(label=others).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == first
-    assert load_table_model("model").job.n_wrong == 300
+    assert load_table_model("model").job.n_wrong >= 299
+
+
+@pytest.mark.parametrize("column", ["colour", "id"])
+def test_labels_none_of_which_is_a_class_are_an_error_and_leave_the_folder_alone(column, fitted, capsys):
+    assert main([*ADAPT, "--label", column]) == 2
+    error = capsys.readouterr().err
+    assert f"--label {column}: none of the first 300 labels is a class of the model ('no', 'yes')" in error
+    assert not Path("predictions.csv").exists()
+    assert files_of(Path("model")) == fitted["files"]
+    assert main([*ADAPT, "--label", "label"]) == 0
+
+
+def test_labels_in_a_file_beside_parquet_are_looked_at_too(fitted, capsys):
+    stream = fitted["stream"]
+    stream.drop("label").write_parquet("stream.parquet")
+    np.save("labels.npy", stream["label"].to_numpy().astype(str))
+    np.save("numbers.npy", np.arange(stream.height))
+    adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv", "--label"]
+    assert main([*adapt, "numbers.npy"]) == 2
+    assert "--label numbers.npy: none of the first 300 labels is a class of the model" in capsys.readouterr().err
+    assert main([*adapt, "labels.npy"]) == 0
+    assert load_table_model("model").job.n_scored == 300
+
+
+def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(fitted):
+    """A stopped run writes a summary, which reads the estimated error; that must leave no trace in the history."""
+
+    def follow(folder: str, stops: list[int]) -> object:
+        Path(folder).mkdir()
+        for name, content in fitted["files"].items():
+            (Path(folder) / name).write_bytes(content)
+        request = AdaptRequest(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
+        for stop in [*stops, 1000]:
+            job = AdaptJob(request)
+            assert job.begin()
+            is_finished = job.follow(SaveRule(), should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
+            assert is_finished == (stop == 1000)
+        return load_table_model(folder).model.history_
+
+    whole, in_parts = follow("whole", []), follow("in_parts", [18, 19, 25])
+    pd.testing.assert_frame_equal(whole, in_parts, check_exact=True)
+    assert len(whole) == 30
+    assert 0 < whole["estimated_error"].notna().sum() < 30
+
+
+def test_two_labels_of_a_new_class_are_no_error():
+    stream = pl.read_csv("stream.csv")
+    labels = pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("maybe"))
+    stream.with_columns(label=labels).write_csv("stream.csv")
+    assert main([*ADAPT, "--label", "label"]) == 0
+    assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
+
+
+def test_an_output_that_cannot_be_written_leaves_the_folder_alone(fitted):
+    assert main(["adapt", "model", "stream.csv", "-o", "p.xlsx"]) == 2
+    assert files_of(Path("model")) == fitted["files"]
+
+
+def test_labels_in_a_csv_of_their_own_are_pointed_to_the_command_for_them(fitted, capsys):
+    fitted["stream"].select("label").write_csv("labels.csv")
+    assert main([*ADAPT, "--label", "labels.csv"]) == 2
+    assert "run accous adapt without --label, then accous labels MODEL labels.csv" in capsys.readouterr().err
+    assert main(ADAPT) == 0
+    assert main(["labels", "model", "labels.csv"]) == 0
+    assert "Measured error" in capsys.readouterr().out
+
+
+def test_quiet_hides_remarks_and_shows_results(capsys):
+    assert main([*ADAPT, "--label", "label", "-q"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("300 rows in 30 rounds in predictions.csv. Error of the fixed model")
+    assert printed.err == ""
+    assert main(["adapt", "model", "stream.csv", "-q", "--new"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_missing_labels_are_not_scored():
@@ -172,7 +253,13 @@ def test_predictions_that_are_there_are_not_replaced(tmp_path, capsys):
         (["adapt", "model", "stream.csv", "--json"], "both go to stdout"),
         (["adapt", "model", "stream.csv", "-o", "stream.csv"], "STREAM and --output are the same file"),
         (["adapt", "model", "stream.csv", "-o", "model/p.csv"], "inside the model's folder"),
-        (["adapt", "model", "stream.csv", "-o", "predictions.xlsx"], "does not tell the file format"),
+        (
+            ["adapt", "model", "stream.csv", "-o", "p.xlsx"],
+            "written as .xlsx (p.xlsx): use a name that ends in .csv, .tsv, .jsonl or .parquet",
+        ),
+        (["adapt", "model", "stream.csv", "-o", "p.npy"], "written as .npy (p.npy): use a name"),
+        (["adapt", "model", "stream.csv", "-o", "p"], "written to a name without an ending (p): use a name"),
+        (["adapt", "model", "rows.xlsx", "-o", "p.csv"], "rows.xlsx is a spreadsheet, which accous does not read"),
         (["adapt", "model", "-", "--format", "parquet", "-o", "p.csv"], "Parquet must be a finished file"),
     ],
 )
@@ -260,6 +347,7 @@ def test_a_model_saved_from_python_has_no_preprocessing(capsys):
 
 def test_inspect_shows_the_state(capsys):
     assert main([*ADAPT, "--label", "label", "--quiet"]) == 0
+    capsys.readouterr()
     assert main(["inspect", "model", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["rounds"] == 30

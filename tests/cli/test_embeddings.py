@@ -165,7 +165,7 @@ def test_predictions_are_no_array_and_never_replace_the_labels(capsys):
     assert main(arguments) == 2
     assert "--label and --output are the same file" in capsys.readouterr().err
     assert main(["adapt", "model", "stream.npy", "-o", "predictions.npy"]) == 2
-    assert "Predictions are a table, not an array" in capsys.readouterr().err
+    assert "Predictions cannot be written as .npy" in capsys.readouterr().err
 
 
 def test_an_array_that_has_grown_is_followed_from_where_it_was():

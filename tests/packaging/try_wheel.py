@@ -23,6 +23,7 @@ COMMANDS = (
     "accous fit tables/reference.csv --label label -o model",
     "accous adapt model tables/stream.csv -o predictions.csv",
     "accous adapt model tables/stream.csv -o predictions.parquet",
+    "accous predict model tables/stream.csv -o again.csv",
     "accous inspect model",
     "accous report model -o report.html",
     "accous bench list",

@@ -212,6 +212,17 @@ def test_the_command_line_takes_a_model_that_python_saved(folder, table_model, s
     assert pl.read_csv(tmp_path / "out.csv")["round"][0] == 2
 
 
+@pytest.mark.parametrize(
+    ("frame", "advice"),
+    [(pl.LazyFrame({"x0": [1.0]}), r"pass frame\.collect\(\)"), ({"x0": 1.0}, r"pass polars\.DataFrame\(\[row\]\)")],
+    ids=["lazy", "dict"],
+)
+def test_what_is_nearly_a_frame_is_told_how_to_become_one(table_model, frame, advice):
+    for method in (table_model.predict, table_model.step):
+        with pytest.raises(DataError, match=advice):
+            method(frame)
+
+
 @pytest.mark.parametrize("frame", [[[1.0, 2.0]], np.zeros((2, 4)), {"x0": [1.0]}])
 def test_something_else_than_a_frame_is_refused(table_model, frame):
     with pytest.raises(DataError, match=f"A polars or pandas DataFrame is needed, got {type(frame).__name__}"):

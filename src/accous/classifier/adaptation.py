@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,18 +16,20 @@ from accous.classifier.backtest import Backtest
 from accous.classifier.covering import Covering, ReferenceCover
 from accous.classifier.erm import LogisticErm, WeightedErm, deviations_of_columns
 from accous.classifier.estimating import Estimating
-from accous.classifier.events import log_events
 from accous.classifier.extending import Extending
 from accous.classifier.fallback import FixedModel
 from accous.classifier.foreign_erm import ForeignErm
 from accous.classifier.guard import CAUTIONS, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_labels
 from accous.classifier.late_labels import LateLabelling
+from accous.classifier.learning import Learning
 from accous.classifier.monitoring import Monitoring
+from accous.classifier.notebook import NotebookDisplay
 from accous.classifier.predicting import Predicting
 from accous.classifier.predicting_sets import PredictingSets
 from accous.classifier.remembering import Remembering
-from accous.classifier.round import RoundRules, play_round
+from accous.classifier.round import RoundRules
+from accous.classifier.round_log import rounds_frame
 from accous.classifier.state import (
     AdaptationState,
     predictors_from_plain,
@@ -37,6 +38,7 @@ from accous.classifier.state import (
     state_to_plain,
     under_guard,
 )
+from accous.classifier.text_values import naming_text
 from accous.classifier.traps import warn_of_traps
 from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
@@ -56,6 +58,7 @@ _LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could ex
 class AdaptiveClassifier(
     LearnedAttributes,
     TakesTurns,
+    Learning,
     Verification,
     LateLabelling,
     Extending,
@@ -66,6 +69,7 @@ class AdaptiveClassifier(
     Auditing,
     Covering,
     Remembering,
+    NotebookDisplay,
     ClassifierMixin,
     BaseEstimator,
 ):
@@ -156,6 +160,11 @@ class AdaptiveClassifier(
     regimes_ : tuple of Regime
         The regimes that the ratio remembers: states of the inputs, away from the reference, that the stream settled in.
         Each has the rounds in which it was in force and the columns that tell it apart.
+    history_ : pandas.DataFrame
+        One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
+        ``exponent`` of the ratio, whether the round made a ``refit``, whether it detected a ``drift``, and whether the
+        ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for rounds
+        after which you read ``risk_``: no round computes it by itself.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -219,7 +228,7 @@ class AdaptiveClassifier(
             in order of time. References of fewer than 200 rows are not checked.
         """
         self._check_parameters()
-        with self.turn(), unchanged_on_failure(self), one_blas_thread():
+        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_text(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -234,39 +243,6 @@ class AdaptiveClassifier(
             self._verify(X, y, order)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
-        return self
-
-    def adapt(self, X_batch: Any) -> Self:
-        """Run one round: learn from an unlabelled batch of any size.
-
-        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
-        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
-        predict do not wait; they use the state after the last complete round.
-
-        Parameters
-        ----------
-        X_batch : array or frame of shape (n_batch, n_features)
-        """
-        if "state_" not in vars(self):
-            self._require_fitted("state_")
-        rows = self._read(X_batch, reset=False, min_rows=0)
-        n_rows = count_rows(rows)
-        if n_rows == 0:
-            return self
-        with self.turn():
-            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
-                # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
-                self.rules_ = self._make_rules(self.state_.ratio)
-                self.state_ = under_guard(self.state_, self.rules_.guard)
-            before = self.state_
-            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
-        if (
-            after.watch.log is not before.watch.log
-            or after.fallback.check is not before.fallback.check
-            or after.columns is not before.columns
-        ) and not self.rules_.is_replay:
-            log_events(before, after)
         return self
 
     @property
@@ -298,6 +274,12 @@ class AdaptiveClassifier(
     def effective_sample_size_(self) -> float:
         """Effective number of reference rows under the current weights."""
         return effective_sample_size(self.state_.weights)
+
+    @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame."""
+        state = self.state_
+        return rounds_frame(state.rounds, state.cache, state.n_rounds)
 
     def _names(self) -> list[str]:
         """Names of the input columns."""

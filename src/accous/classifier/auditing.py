@@ -12,6 +12,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.labels import read_known_labels
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.exceptions import DataError
+from accous.named_columns import select_columns
 from accous.validation import count_rows
 
 __all__ = ["Auditing"]
@@ -50,6 +51,7 @@ class Auditing:
             Labels among ``classes_``.
         """
         self._require_fitted("state_")
+        X = select_columns(self, X)
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             raise DataError("audit needs at least one labelled row, got none.")

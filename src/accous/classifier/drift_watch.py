@@ -55,6 +55,13 @@ class Watch:
             return float("nan")
         return self.n_recent_out / self.n_recent if self.n_recent else 0.0
 
+    def found_change(self, before: Watch) -> bool:
+        """Whether a change of the inputs was detected since an earlier watch."""
+        if self.log is None or before.log is None:
+            return False
+        new, old = self.log.events, before.log.events
+        return bool(new) and (not old or new[-1].round != old[-1].round)
+
     def on_other_reference(self) -> Watch:
         """Return the same watch without what was computed for the rows of an earlier reference."""
         return self if self.log is None else replace(self, log=replace(self.log, settled_weights=None))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check, Fallback, FixedModel, next_veto
-from accous.classifier.labels import read_base_weights, read_labels
+from accous.classifier.labels import read_base_weights, read_labels, read_plain_labels
 from accous.classifier.round import RoundRules, check_fit, share_in_use, weigh
 from accous.classifier.shrinkage import Fit, shrink
 from accous.exceptions import DataError
+from accous.named_columns import select_columns
 from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.validation import append_rows, count_rows, own_copy
@@ -109,6 +109,7 @@ class Extending:
         require_choice("drop", drop, ("oldest", "least weight"))
         if max_reference is not None:
             require_integer("max_reference", max_reference, at_least=2, or_else=" or None")
+        X = select_columns(self, X)
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
@@ -155,6 +156,7 @@ class Extending:
             last_refit=before.n_rounds,
             fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights), check),
             watch=before.watch.on_other_reference(),
+            rounds=before.rounds._replace(is_moved=fit.estimator is not fixed),
             late_labels=None if before.late_labels is None else before.late_labels.after_refit(names),
             cache={},
         )
@@ -174,7 +176,7 @@ class Extending:
 
     def _join_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return the labels of the reference and the new ones, of one type."""
-        new = column_or_1d(y, warn=True)
+        new = read_plain_labels(y)
         if len(new) != n_rows:
             raise DataError(f"X has {n_rows} rows but y has {len(new)} labels (inconsistent numbers of samples).")
         old = self.classes_[self.labels_]

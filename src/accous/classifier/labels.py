@@ -12,14 +12,21 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
 
-__all__ = ["read_base_weights", "read_known_labels", "read_labels", "read_late_labels", "read_predictions"]
+__all__ = [
+    "read_base_weights",
+    "read_known_labels",
+    "read_labels",
+    "read_late_labels",
+    "read_plain_labels",
+    "read_predictions",
+]
 
 
 def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntArray]:
     """Return the sorted classes and the class number of each row; the error for a missing y names ``reader``."""
     if y is None:
         raise DataError(f"{reader} requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
+    labels = read_plain_labels(y)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     if len(labels) != n_rows:
@@ -30,9 +37,49 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
     return classes, class_numbers
 
 
+def read_plain_labels(y: Any) -> NDArray[Any]:
+    """Return labels as an array; raise a DataError that names the row of a missing one, or two types that are mixed."""
+    if isinstance(y, (list, tuple)):
+        # numpy would turn all of them into text.
+        _require_one_type(list(y))
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        _require_labels(labels.tolist())
+    elif labels.dtype.kind == "O":
+        _require_labels(labels.tolist())
+        _require_one_type(labels.tolist())
+    return labels
+
+
+def _require_labels(labels: list[Any]) -> None:
+    for row, label in enumerate(labels):
+        if _is_missing(label):
+            value = "NaN" if isinstance(label, float) else str(label)
+            raise DataError(f"y holds {value} in row {row}: give every row a label, or leave rows without one out.")
+
+
+def _is_missing(label: Any) -> bool:
+    # pandas has missing values of its own, which equal nothing and raise an error in a condition.
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)  # noqa: PLR0124
+
+
+def _require_one_type(labels: list[Any]) -> None:
+    """Raise a DataError if some labels are text and others are not: they have no order, and 1 is not "1"."""
+    texts = [isinstance(label, str) for label in labels if not _is_missing(label)]
+    if any(texts) and not all(texts):
+        row, other = (
+            next(row for row, each in enumerate(labels) if isinstance(each, str) is is_text)
+            for is_text in (True, False)
+        )
+        raise DataError(
+            f"y mixes types: {labels[row]!r} in row {row} is text, {labels[other]!r} in row {other} is of type "
+            f"{type(labels[other]).__name__}. Convert all labels to one type."
+        )
+
+
 def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
     """Return the class number of each row; raise a DataError for a label that is not among the classes."""
-    labels = column_or_1d(y, warn=True)
+    labels = read_plain_labels(y)
     if len(labels) != n_rows:
         raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
     is_known = np.isin(labels, classes)
@@ -44,9 +91,10 @@ def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
 
 def read_late_labels(y: Any, n_rows: int) -> list[Any]:
     """Return labels of any classes as plain values; raise a DataError for missing ones."""
+    if isinstance(y, (list, tuple)):
+        _require_one_type(list(y))
     labels = read_predictions(y, n_rows, "y")
-    if any(label is None or label != label for label in labels):  # noqa: PLR0124
-        raise DataError("y holds a missing label (None or NaN): leave rows without a label out.")
+    _require_labels(labels)
     return labels
 
 

@@ -18,6 +18,7 @@ from accous.diagnostics.late_labels import JudgedRows, LateLabels
 from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError
+from accous.named_columns import select_columns
 from accous.validation import count_rows
 
 __all__ = ["LateLabelling"]
@@ -73,6 +74,7 @@ class LateLabelling:
             not known. None takes ``risk_`` at the time of this call.
         """
         self._require_fitted("state_")
+        X = select_columns(self, X)
         rows = None if X is None else self._read(X, reset=False, min_rows=0)
         if rows is None and predicted is None:
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray
 from accous.classifier.fallback import FixedModel
+from accous.classifier.text_values import naming_text
 from accous.validation import count_rows
 
 __all__ = ["Predicting"]
@@ -47,7 +48,7 @@ class Predicting:
         """Predict the class of each row with the current predictor; an empty input gives an empty output."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
-        return np.asarray(self.estimator_.predict(rows)) if count_rows(rows) else self.classes_[:0]
+        return self._predicted("predict", rows) if count_rows(rows) else self.classes_[:0]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
@@ -56,7 +57,7 @@ class Predicting:
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)))
-        return np.asarray(self.estimator_.predict_proba(rows))
+        return self._predicted("predict_proba", rows)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
@@ -65,10 +66,18 @@ class Predicting:
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
-        return np.asarray(self.estimator_.decision_function(rows))
+        return self._predicted("decision_function", rows)
 
     def predict_fixed(self, X: Any) -> NDArray[Any]:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
-        return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
+        with naming_text(rows):
+            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.classes_[:0]
+
+    def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
+        """Call a method of the predictor in use; errors about a text in a frame name its column."""
+        if self.estimator is None:
+            return np.asarray(getattr(self.estimator_, method)(rows))
+        with naming_text(rows):
+            return np.asarray(getattr(self.estimator_, method)(rows))

@@ -12,6 +12,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.diagnostics.sets import conformal_sets
 from accous.exceptions import DataError, ParameterError
+from accous.named_columns import select_columns
 from accous.parameters import require_number_in
 from accous.validation import count_rows
 
@@ -62,6 +63,7 @@ class PredictingSets:
         predictor = self._predictor(state)
         if not hasattr(predictor, "predict_proba"):
             raise ParameterError("predict_set needs an estimator with predict_proba.")
+        X = select_columns(self, X)
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)), dtype=bool)

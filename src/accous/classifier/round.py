@@ -143,6 +143,15 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         n_rows=before.n_rows + n_rows,
         n_fitted=before.n_fitted,
         late_labels=before.late_labels,
+        rounds=before.rounds.after(
+            before.cache,
+            weights,
+            n_rows,
+            exponent=share,
+            refit=fit.last_refit == this_round,
+            drift=watch.log is not before.watch.log and watch.found_change(before.watch),
+            held=check.veto.is_held,
+        ),
     )
 
 

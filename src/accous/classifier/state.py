@@ -13,6 +13,7 @@ from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
+from accous.classifier.round_log import NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.classifier.shrinkage import FIRST_STRENGTH
 from accous.core.pool.tempered import start_tempered
 from accous.core.solvers.descent import Point
@@ -62,6 +63,8 @@ class AdaptationState:
         What labels that arrived late have shown; None before the first.
     columns : ColumnWatch
         What single columns showed.
+    rounds : RoundLog
+        What the last rounds did.
     cache : dict
         Values computed from this state on first read.
     """
@@ -80,6 +83,7 @@ class AdaptationState:
     n_fitted: int
     columns: ColumnWatch
     late_labels: LateLabels | None = field(default=None, compare=False)
+    rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -121,6 +125,7 @@ def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dic
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
+    plain["rounds"] = state.rounds.to_plain(state.cache)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
@@ -145,6 +150,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         "estimator": estimator,
         "recent": recent_from_plain(plain.get("recent")),
         "late_labels": plain.get("late_labels"),
+        "rounds": rounds_from_plain(plain.get("rounds"), plain["n_refits"]),
     }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state

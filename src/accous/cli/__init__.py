@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli import adapt, backtest, extend, fit, inspect, labels, report
+from accous.cli import adapt, backtest, extend, fit, inspect, labels, predict, report
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous.extras import has_package, require_extra
@@ -22,6 +22,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     backtest.backtest: backtest.EXAMPLES,
     fit.fit: fit.EXAMPLES,
     adapt.adapt: adapt.EXAMPLES,
+    predict.predict: predict.EXAMPLES,
     labels.labels: labels.EXAMPLES,
     extend.extend: extend.EXAMPLES,
     report.report: report.EXAMPLES,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,16 +11,21 @@ from accous.cli.locked_model import locked_model
 from accous.cli.options import (
     AsJson,
     Encoding,
+    KeptColumns,
+    KeyColumn,
     ModelFolder,
     OnBadRow,
+    PredictionsFile,
     Quiet,
     Rejects,
     Separator,
     TableFormat,
+    UnknownCategory,
     remarks_console,
     require_between,
     require_separator,
 )
+from accous.cli.stopping import give_up_stdout
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice
 
@@ -49,12 +52,6 @@ _LARGEST_BATCH = 1_000_000
 _Stream = Annotated[
     str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
-_Output = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
-    ),
-]
 _BatchSize = Annotated[int, typer.Option("--batch-size", help="Rows in a round.", rich_help_panel=_ROUNDS)]
 _By = Annotated[
     str | None,
@@ -66,13 +63,6 @@ _By = Annotated[
 _LearnFirst = Annotated[
     bool,
     typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.", rich_help_panel=_ROUNDS),
-]
-_Key = Annotated[
-    str | None,
-    typer.Option("--key", metavar="COL", help="Column that identifies a row, copied in place of its line number."),
-]
-_Keep = Annotated[
-    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to copy to the predictions.")
 ]
 _Label = Annotated[
     str | None,
@@ -93,25 +83,17 @@ _New = Annotated[
     typer.Option("--new", help="Start a new run, and abandon an unfinished one.", rich_help_panel=_RUN),
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Replace existing predictions.", rich_help_panel=_RUN)]
-_UnknownCategory = Annotated[
-    str,
-    typer.Option(
-        "--unknown-category", metavar="use|bad",
-        help="Use categories that the reference does not have, or treat their rows as bad rows.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
 
 
 def adapt(
     model: ModelFolder,
     stream: _Stream,
-    output: _Output = "-",
+    output: PredictionsFile = "-",
     batch_size: _BatchSize = 10,
     by: _By = None,
     learn_first: _LearnFirst = False,
-    key: _Key = None,
-    keep: _Keep = None,
+    key: KeyColumn = None,
+    keep: KeptColumns = None,
     label: _Label = None,
     follow: _Follow = False,
     save_every: _SaveEvery = "30s",
@@ -122,7 +104,7 @@ def adapt(
     separator: Separator = None,
     on_bad_row: OnBadRow = "fail",
     rejects: Rejects = None,
-    unknown_category: _UnknownCategory = "use",
+    unknown_category: UnknownCategory = "use",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -165,7 +147,7 @@ def adapt(
         with locked_model(model, "accous adapt"):
             return run_adapt(request, _save_rule(save_every), remarks, as_json=as_json)
     except BrokenPipeError:
-        return _give_up_stdout()
+        return give_up_stdout()
 
 
 def _save_rule(text: str) -> SaveRule:
@@ -180,10 +162,3 @@ def _save_rule(text: str) -> SaveRule:
             f"--save-every must be a number of rounds such as 1000 or of seconds such as 30s, got {text!r}."
         )
     return rule
-
-
-def _give_up_stdout() -> int:
-    """End quietly with the exit code of SIGPIPE: nobody reads the output any more."""
-    # Python flushes stdout on its way out, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141

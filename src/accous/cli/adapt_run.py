@@ -61,8 +61,7 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
             f" {numbers['effective_sample_size']:,.0f} of {numbers['reference_rows']:,} reference rows carry the "
             "weight."
         )
-    if not remarks.quiet:
-        console.print(text, markup=False, soft_wrap=True)
+    console.print(text, markup=False, soft_wrap=True)
     if record.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
         remarks.print(f"{record.n_rejected:,} bad rows set aside{where}.", markup=False, soft_wrap=True)

@@ -22,16 +22,20 @@ __all__ = [
     "Encoding",
     "Force",
     "KeepAsFeature",
+    "KeptColumns",
+    "KeyColumn",
     "Label",
     "ModelFolder",
     "OnBadRow",
     "Ordered",
+    "PredictionsFile",
     "Quiet",
     "ReferenceFile",
     "Rejects",
     "Separator",
     "TableFormat",
     "Time",
+    "UnknownCategory",
     "print_backtest",
     "remarks_console",
     "require_between",
@@ -39,6 +43,28 @@ __all__ = [
     "results_console",
 ]
 
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+PredictionsFile = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
+    ),
+]
+KeyColumn = Annotated[
+    str | None,
+    typer.Option("--key", metavar="COL", help="Column that identifies a row, copied in place of its line number."),
+]
+KeptColumns = Annotated[
+    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to copy to the predictions.")
+]
+UnknownCategory = Annotated[
+    str,
+    typer.Option(
+        "--unknown-category", metavar="use|bad",
+        help="Use categories that the reference does not have, or treat their rows as bad rows.",
+        rich_help_panel="The table",
+    ),
+]  # fmt: skip
 LARGEST_SEED = 2**32 - 1
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]

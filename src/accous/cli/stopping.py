@@ -1,14 +1,16 @@
-"""Ctrl-C and SIGTERM: stop after the current round, with everything saved."""
+"""Ctrl-C and SIGTERM: stop after the current round, with everything saved. A reader that left: stop quietly."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["StopRequest", "stop_on_signals"]
+__all__ = ["StopRequest", "give_up_stdout", "stop_on_signals"]
 
 
 class StopRequest:
@@ -50,3 +52,10 @@ def stop_on_signals() -> Iterator[StopRequest]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def give_up_stdout() -> int:
+    """End quietly with the exit code of SIGPIPE: nobody reads the output any more."""
+    # Python flushes stdout on its way out, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -15,14 +15,15 @@ from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.labelled import with_labels
-from accous.tabular.formats.opening import open_table
+from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.values import is_usable
-from accous.tabular.formats.vectors import require_widths
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
-from accous.tabular.predictions import LINE, output_columns
+from accous.tabular.known_labels import require_known_labels
+from accous.tabular.predictions import output_columns, output_schema
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader
+from accous.tabular.stream_opening import open_stream
 from accous.tabular.summary import summarize_run
 
 __all__ = ["AdaptJob"]
@@ -46,6 +47,7 @@ class AdaptJob:
 
     def __init__(self, request: AdaptRequest) -> None:
         self._request = request
+        request.require_output_format()
         self.table_model = load_table_model(request.model)
         request.require_separate_files()
         self.table, self._label = self._open()
@@ -65,6 +67,9 @@ class AdaptJob:
         self._kept = [name for name in kept if name != request.key]
         output_columns(request.key, self._kept, table_model.model.classes_)
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
+        if self._label is not None and request.stream != STDIN:
+            table, label = self._open()
+            require_known_labels(table, label or "", request.label or "", table_model.model.classes_)
         before, spec = table_model.job, request.spec(self._kept)
         if new_classes := table_model.settings.get("new_classes"):
             # The predictions have columns for them: a file that lacks these is not continued.
@@ -135,18 +140,9 @@ class AdaptJob:
 
     def _open(self) -> tuple[TableReader, str | None]:
         """Open the stream; return it with the column of labels to score with."""
-        request = self._request
-        fitted_widths = self.table_model.settings.get("widths", {})
-        table = open_table(
-            request.stream,
-            request.table_format,
-            encoding=request.encoding,
-            separator=request.separator,
-            is_growing=request.follows,
-            widths=fitted_widths,
-        )
-        require_widths(table.name, table.widths, fitted_widths)
-        return (table, None) if request.label is None else with_labels(table, request.label)
+        label = self._request.label
+        table = open_stream(self._request, self.table_model)
+        return (table, None) if label is None else with_labels(table, label)
 
     def _reader(self) -> RowReader:
         request = self._request
@@ -171,16 +167,9 @@ class AdaptJob:
         """Turn the collected rows into a Parquet file, if the output is one."""
         if self._request.output_format != "parquet":
             return
-        classes = self.table_model.model.classes_
         key = self._request.key
-        copied = self._kept if key is None else [key, *self._kept]
-        schema: dict[str, Any] = dict.fromkeys(output_columns(key, self._kept, classes), pl.Float64())
-        types = self.table.column_types(copied)
-        schema |= {LINE: pl.Int64()} if key is None else {}
-        schema |= {name: types.get(name, pl.String()) for name in copied}
-        schema["round"] = pl.Int64()
-        schema["prediction"] = pl.Int64() if classes.dtype.kind == "i" else pl.String()
-        finish_parquet(self._request.output, schema)
+        types = self.table.column_types(self._kept if key is None else [key, *self._kept])
+        finish_parquet(self._request.output, output_schema(key, self._kept, self.table_model.model.classes_, types))
 
     def _remove_partial(self) -> None:
         """Remove the rows collected for a Parquet file, once that is saved as finished."""

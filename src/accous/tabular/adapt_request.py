@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accous.exceptions import ParameterError
 from accous.tabular.formats.labelled import place_of_labels
-from accous.tabular.formats.opening import format_of
+from accous.tabular.formats.opening import written_format_of
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.writing import partial_path
 from accous.tabular.job_record import JobSpec, absolute
@@ -51,6 +51,8 @@ class AdaptRequest:
         File for the rows set aside.
     accepts_unknown : bool
         Whether categories that the reference does not have are used, or make their rows bad ones.
+    stream_argument : str
+        What the command calls the stream, for messages.
     """
 
     model: Path
@@ -71,14 +73,16 @@ class AdaptRequest:
     skips_bad: bool = False
     rejects: str | None = None
     accepts_unknown: bool = True
+    stream_argument: str = "STREAM"
 
     @property
     def output_format(self) -> str:
         """Format of the predictions."""
-        output_format = format_of(self.output, "a name with one of these endings")
-        if output_format == "npy":
-            raise ParameterError("Predictions are a table, not an array: use a name such as predictions.csv.")
-        return output_format
+        return "csv" if self.output == STDIN else written_format_of(self.output)
+
+    def require_output_format(self) -> None:
+        """Raise a ParameterError if the name of the predictions does not say how to write them."""
+        _ = self.output_format
 
     @property
     def text_output(self) -> str:
@@ -126,7 +130,7 @@ class AdaptRequest:
     def require_separate_files(self) -> None:
         """Raise a ParameterError where two files are the same, or one is inside the model's folder."""
         labels = place_of_labels(self.label or "") or (None, "")
-        files = [("STREAM", self.stream), ("--label", labels[0])]
+        files = [(self.stream_argument, self.stream), ("--label", labels[0])]
         files += [("--output", self.output), ("--rejects", self.rejects_path)]
         seen: dict[str, str] = {}
         for name, path in files:

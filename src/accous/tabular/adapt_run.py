@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, Position
-from accous.tabular.formats.values import exactly
 from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job_record import Job
-from accous.tabular.predictions import LINE, predictions_frame
+from accous.tabular.predictions import copied_columns, predictions_frame
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader, Rows
@@ -200,7 +198,7 @@ class AdaptRun:
             return
         part = slice(start, stop)
         classes = self._table_model.model.classes_
-        copied = self._copied(rows, part)
+        copied = copied_columns(rows.frame[part], rows.lines[part], self._key, self._kept)
         self._output.write(
             predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], classes)
         )
@@ -209,13 +207,6 @@ class AdaptRun:
         self._job.n_unknown += int(rows.n_unknown[part].sum())
         first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
         self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
-
-    def _copied(self, rows: Rows, part: slice) -> pl.DataFrame:
-        """Return what identifies the rows, and the columns to pass through."""
-        if self._key is not None:
-            return rows.frame[part].select(exactly([self._key, *self._kept]))
-        lines = pl.DataFrame({LINE: rows.lines[part]})
-        return lines.hstack(rows.frame[part].select(exactly(self._kept))) if self._kept else lines
 
     def _reject(self, bad_rows: list[BadRow]) -> None:
         if not bad_rows or self._rejects is None:

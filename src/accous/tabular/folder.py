@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,15 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "joined_rows": table_model.joined_rows,
             "seasons": to_plain(table_model.seasons),
         }
-        summary = summarize_table_model(table_model) if is_last else None
+        summary = summarize_table_model(_aside(table_model)) if is_last else None
         save_with(table_model.model, folder, attached, progress, summary)
+
+
+def _aside(table_model: TableModel) -> TableModel:
+    """Return a model to read from: what is read leaves no trace in the one that is saved, such as in its history."""
+    model = copy(table_model.model)
+    model.state_ = replace(model.state_, cache=dict(model.state_.cache))
+    return replace(table_model, model=model)
 
 
 def load_table_model(folder: Path) -> TableModel:

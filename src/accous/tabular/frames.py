@@ -20,12 +20,20 @@ def to_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, pl.DataFrame):
         return frame
     if not _is_pandas(frame):
-        raise DataError(f"A polars or pandas DataFrame is needed, got {type(frame).__name__}.")
+        raise DataError(f"A polars or pandas DataFrame is needed, got {type(frame).__name__}{_advice(frame)}.")
     names = [str(name) for name in frame.columns]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise DataError(f"The frame has two columns called {name!r}; rename one.")
     return pl.DataFrame([_to_series(name, frame.iloc[:, number]) for number, name in enumerate(names)])
+
+
+def _advice(frame: Any) -> str:
+    if isinstance(frame, pl.LazyFrame):
+        return ": pass frame.collect()"
+    if isinstance(frame, dict):
+        return ": pass polars.DataFrame([row]) for a dict that is one row"
+    return ""
 
 
 def like(original: Frame, result: pl.DataFrame) -> Frame:

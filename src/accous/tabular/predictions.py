@@ -9,8 +9,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
+from accous.tabular.formats.values import exactly
 
-__all__ = ["LINE", "class_numbers", "output_columns", "predictions_frame", "probabilities"]
+__all__ = [
+    "LINE",
+    "class_numbers",
+    "copied_columns",
+    "output_columns",
+    "output_schema",
+    "predictions_frame",
+    "probabilities",
+]
 
 LINE = "line"
 _DECIMALS = 6
@@ -47,6 +56,27 @@ def output_columns(key: str | None, kept: list[str], classes: NDArray[Any]) -> l
             if name in ours or (option == "--keep" and key is None and name == LINE):
                 raise ParameterError(f"{option} {name}: the predictions have a column with that name; rename yours.")
     return [key or LINE, *kept, *ours]
+
+
+def output_schema(
+    key: str | None, kept: list[str], classes: NDArray[Any], types: dict[str, Any]
+) -> dict[str, pl.DataType]:
+    """Return the types of the output columns, in their order; ``types`` are those of the copied columns, if known."""
+    schema: dict[str, Any] = dict.fromkeys(output_columns(key, kept, classes), pl.Float64())
+    copied = kept if key is None else [key, *kept]
+    schema |= {LINE: pl.Int64()} if key is None else {}
+    schema |= {name: types.get(name, pl.String()) for name in copied}
+    schema["round"] = pl.Int64()
+    schema["prediction"] = pl.Int64() if classes.dtype.kind == "i" else pl.String()
+    return schema
+
+
+def copied_columns(frame: pl.DataFrame, lines: NDArray[np.int64], key: str | None, kept: list[str]) -> pl.DataFrame:
+    """Return what identifies rows, their key or their lines, and the columns to pass through."""
+    if key is not None:
+        return frame.select(exactly([key, *kept]))
+    of_lines = pl.DataFrame({LINE: lines})
+    return of_lines.hstack(frame.select(exactly(kept))) if kept else of_lines
 
 
 def predictions_frame(

@@ -163,7 +163,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         DataError
             If a column is missing or a value cannot be used.
         """
-        return self._as_frame(frame, self._result(self._usable_rows(frame).X), 0)
+        return self._as_frame(frame, self.predict_rows(self._usable_rows(frame).X), 0)
 
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
         """Play one round: predict the rows, then learn from them how the inputs drift.
@@ -194,7 +194,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         with self.turn():
             n_before = self.history.totals()["n_rows"]
             if not len(X):
-                return self._as_frame(frame, self._result(X), n_before)
+                return self._as_frame(frame, self.predict_rows(X), n_before)
             played = self.play_round(X, rows.marks, learns_first=learns_first, times=times)
         return self._as_frame(frame, played, n_before)
 
@@ -262,8 +262,8 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         features = self.prepare(frame)
         return self._usable(features, np.arange(len(features.X)))
 
-    def _result(self, X: NDArray[np.float64]) -> PlayedRound:
-        """Predict only; the classifier itself refuses a batch without rows."""
+    def predict_rows(self, X: NDArray[np.float64]) -> PlayedRound:
+        """Predict encoded rows without learning from them; the round is the last one that was learned from."""
         # All answers come from one round, also if another thread learns meanwhile.
         model, n_classes = copy(self.model), len(self.model.classes_)
         if not len(X):

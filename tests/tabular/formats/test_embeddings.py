@@ -235,5 +235,7 @@ def test_a_column_of_labels_that_is_misspelt_is_a_wrong_argument():
 def test_a_text_has_its_labels_among_its_columns():
     pl.DataFrame({"a": [1, 2]}).write_csv("rows.csv")
     np.save("labels.npy", np.arange(2))
-    with pytest.raises(ParameterError, match=r"rows.csv is a text file: its labels must be one of its columns"):
+    with pytest.raises(
+        ParameterError, match=r"rows.csv is a text file, whose labels are one of its columns: add the column"
+    ):
         with_labels(open_table("rows.csv"), "labels.npy")

@@ -1,13 +1,13 @@
-"""Compiled step from ratios to importance weights."""
+"""Compiled steps from ratios to importance weights: normalise, and count effective rows."""
 
 from __future__ import annotations
 
-from numba import types
+from numba import float64, types
 
 from accous.arrays import FloatArray
 from accous.core.fast.compiled import IN1, OUT1, inlined_sums, kernel
 
-__all__ = ["normalise_weights"]
+__all__ = ["effective_rows", "normalise_weights"]
 
 
 @kernel(types.boolean, IN1, IN1, OUT1)
@@ -20,6 +20,23 @@ def normalise_weights(base: FloatArray, ratios: FloatArray, weights: FloatArray)
     for i in range(weights.shape[0]):
         weights[i] = base[i] * ratios[i] * factor
     return True
+
+
+@kernel(float64, IN1)
+def effective_rows(weights: FloatArray) -> float:
+    r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2`, in one call.
+
+    Weights are not negative and not all zero. Unlike a product of BLAS, its bits do not depend on the number of cores.
+    """
+    total, squares = _sum_and_squares(weights, 1.0)
+    if 1e-300 < squares < 1e300:
+        return total * total / squares
+    # Squares and sums of shares neither overflow nor underflow.
+    largest = 0.0
+    for i in range(weights.shape[0]):
+        largest = max(largest, weights[i])
+    total, squares = _sum_and_squares(weights, 1.0 / largest)
+    return total * total / squares
 
 
 @inlined_sums
@@ -36,3 +53,13 @@ def _sum(a: FloatArray) -> float:
     for i in range(a.shape[0]):
         total += a[i]
     return total
+
+
+@inlined_sums
+def _sum_and_squares(weights: FloatArray, factor: float) -> tuple[float, float]:
+    total = squares = 0.0
+    for i in range(weights.shape[0]):
+        share = weights[i] * factor
+        total += share
+        squares += share * share
+    return total, squares

@@ -28,11 +28,11 @@ class LabelledTable:
     table : TableReader
         Whose rows are counted.
     labels : polars.Series
-        As many.
+        As many; also an attribute.
     """
 
     def __init__(self, table: TableReader, labels: pl.Series) -> None:
-        self._table, self._labels = table, labels
+        self._table, self.labels = table, labels
         self.name, self.unit = table.name, table.unit
         self.widths, self.n_rows = table.widths, table.n_rows
         self.columns = [*table.columns, labels.name]
@@ -41,17 +41,17 @@ class LabelledTable:
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars types of these columns."""
-        own = {self._labels.name: self._labels.dtype} if self._labels.name in wanted else {}
+        own = {self.labels.name: self.labels.dtype} if self.labels.name in wanted else {}
         return self._table.column_types([name for name in wanted if name not in own]) | own
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table, with the labels."""
-        has_label = self._labels.name in wanted
-        for chunk in self._table.chunks([name for name in wanted if name != self._labels.name], start):
+        has_label = self.labels.name in wanted
+        for chunk in self._table.chunks([name for name in wanted if name != self.labels.name], start):
             if chunk is None or not has_label:
                 yield chunk
                 continue
-            frame = chunk.frame.with_columns(self._labels[chunk.lines - 1]).select(exactly(wanted))
+            frame = chunk.frame.with_columns(self.labels[chunk.lines - 1]).select(exactly(wanted))
             yield replace(chunk, frame=frame)
 
 
@@ -77,8 +77,9 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
         return table, label  # whoever reads the column will miss it
     if table.n_rows is None:
         raise ParameterError(
-            f"--label {label} names a file, but {table.name} is a text file: its labels must be one of its columns. "
-            "Separate label files work with .npy and Parquet."
+            f"--label {label} names a file, but {table.name} is a text file, whose labels are one of its columns: add "
+            f"the column. To score predictions with a file of labels, run accous adapt without --label, then accous "
+            f"labels MODEL {place[0]}. Files of labels work as --label for .npy and Parquet."
         )
     labels = _read_labels(*place)
     if len(labels) != table.n_rows:

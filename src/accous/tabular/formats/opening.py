@@ -16,7 +16,9 @@ from accous.tabular.formats.parquet import ParquetTable
 from accous.tabular.formats.sources import STDIN, TextSource
 from accous.tabular.formats.vectors import EMBEDDING
 
-__all__ = ["FORMATS", "Asked", "Format", "format_of", "has_known_ending", "open_table"]
+__all__ = ["FORMATS", "Asked", "Format", "format_of", "has_known_ending", "open_table", "written_format_of"]
+
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def format_of(path: str, option: str) -> str:
     suffix = _ending(path)
     if suffix == ".npz":
         raise ParameterError(f"{path} is an archive of arrays: save the array you need with numpy.save, as .npy.")
+    if suffix in _SPREADSHEETS:
+        raise ParameterError(f"{path} is a spreadsheet, which accous does not read: save it as CSV.")
     known = _format_of_ending()
     if suffix not in known:
         *first, last = (each.endings[0] for each in FORMATS.values())
@@ -97,6 +101,24 @@ def format_of(path: str, option: str) -> str:
             f"or give {option}."
         )
     return known[suffix]
+
+
+def written_format_of(path: str) -> str:
+    """Return the format in which to write a table, by the name of its file.
+
+    Examples
+    --------
+    >>> written_format_of("predictions.parquet")
+    'parquet'
+    """
+    suffix = _ending(path)
+    found = _format_of_ending().get(suffix)
+    if found is None or found == "npy":
+        what = f"as {suffix}" if suffix else "to a name without an ending"
+        raise ParameterError(
+            f"Predictions cannot be written {what} ({path}): use a name that ends in .csv, .tsv, .jsonl or .parquet."
+        )
+    return found
 
 
 def has_known_ending(path: str) -> bool:

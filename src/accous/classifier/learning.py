@@ -1,0 +1,115 @@
+"""The rounds of an adaptive classifier: learn from a batch, or predict it and learn from it in one call."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+from numpy.typing import NDArray
+
+from accous.blas import one_blas_thread
+from accous.classifier.events import log_events
+from accous.classifier.round import RoundRules, play_round
+from accous.classifier.state import AdaptationState, under_guard
+from accous.classifier.text_values import naming_text
+from accous.exceptions import ParameterError
+from accous.named_columns import select_columns
+from accous.ratio.base import RatioEstimator
+from accous.validation import count_rows
+
+__all__ = ["Learning"]
+
+
+class Learning:
+    """The methods of `accous.AdaptiveClassifier` that run a round."""
+
+    state_: AdaptationState
+    rules_: RoundRules
+    classes_: NDArray[Any]
+    estimator: Any
+    refit: int | str
+    fallback: str
+    caution: str
+
+    if TYPE_CHECKING:
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
+
+        def _require_fitted(self, attribute: str) -> None: ...
+
+        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
+
+        def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
+
+        def _predicted(self, method: str, rows: Any) -> NDArray[Any]: ...
+
+    def adapt(self, X_batch: Any, y: None = None) -> Self:
+        """Run one round: learn from an unlabelled batch of any size.
+
+        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
+        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
+        predict do not wait; they use the state after the last complete round.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            Columns of a frame are found by name, in any order; others are left out.
+        y : None
+            No round learns from labels: pass those to ``observe`` or ``extend``.
+        """
+        if y is not None:
+            raise ParameterError(
+                "adapt takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
+                "with extend(X, y)."
+            )
+        self._play(X_batch)
+        return self
+
+    def step(self, X_batch: Any) -> NDArray[Any]:
+        """Predict a batch, then learn from it: ``predict`` and ``adapt`` in one call that reads the rows once.
+
+        The results are the same, bit for bit. Threads that call this or ``adapt`` take turns, so the predictions are
+        those of the state that the round starts from. If learning fails, the model keeps its state, and the error is
+        raised.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            Columns of a frame are found by name, in any order; others are left out.
+
+        Returns
+        -------
+        array of shape (n_batch,)
+            The predicted class of each row.
+        """
+        return self._play(X_batch, predicts=True)
+
+    def _play(self, X_batch: Any, *, predicts: bool = False) -> NDArray[Any]:
+        """Run one round; return the predictions from before it if they are asked for."""
+        attributes = vars(self)
+        if "state_" not in attributes:
+            self._require_fitted("state_")
+        if "feature_names_in_" in attributes:
+            X_batch = select_columns(self, X_batch)
+        rows = self._read(X_batch, reset=False, min_rows=0)
+        predicted, n_rows = self.classes_[:0], count_rows(rows)
+        if n_rows == 0:
+            return predicted
+        with self.turn(), nullcontext() if self.estimator is None else naming_text(X_batch):
+            if predicts:
+                predicted = self._predicted("predict", rows)
+            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
+                # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
+                self.rules_ = self._make_rules(self.state_.ratio)
+                self.state_ = under_guard(self.state_, self.rules_.guard)
+            before = self.state_
+            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+                after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
+        if (
+            after.watch.log is not before.watch.log
+            or after.fallback.check is not before.fallback.check
+            or after.columns is not before.columns
+        ) and not self.rules_.is_replay:
+            log_events(before, after)
+        return predicted

@@ -1,0 +1,53 @@
+"""Frames are read by the names of their columns: other columns are left out, and any order is put right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accous.exceptions import DataError
+
+__all__ = ["is_frame", "select_columns"]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a data frame of pandas or polars."""
+    return hasattr(X, "iloc") or (type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "to_numpy"))
+
+
+def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
+    """Return a frame with the columns of the reference alone, in the order of the reference.
+
+    Anything else is returned as it is: arrays, frames that fit already, and frames that lack a column, for which
+    scikit-learn has an error that names it.
+
+    Parameters
+    ----------
+    estimator : object
+        Its ``feature_names_in_`` are the columns of the reference; without them, columns have no names.
+    X : array or frame
+    any_order : bool, default=True
+        Whether a frame with just these columns may have them in another order. scikit-learn's ``check_estimator``
+        requires its own methods, such as ``predict``, to refuse that.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> fitted = SimpleNamespace(feature_names_in_=np.array(["age", "height"], dtype=object))
+    >>> select_columns(fitted, pd.DataFrame({"height": [1.8], "name": ["Ada"], "age": [36]}))
+       age  height
+    0   36     1.8
+    """
+    names = vars(estimator).get("feature_names_in_")
+    if names is None or not is_frame(X) or getattr(X, "ndim", 2) != 2:
+        return X
+    wanted, found = names.tolist(), list(X.columns)
+    if found == wanted or (len(found) == len(wanted) and not any_order):
+        return X
+    if not set(wanted) <= set(found):
+        return X
+    for name in wanted:
+        if found.count(name) > 1:
+            raise DataError(f"X has several columns called {name!r}: rename or drop all but one.")
+    return X[wanted]

@@ -1,0 +1,56 @@
+"""Labels that are to be scored with must have something to do with the classes of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import ParameterError
+from accous.parameters import listed
+from accous.tabular.formats.chunks import Position, TableReader
+from accous.tabular.formats.labelled import LabelledTable
+from accous.tabular.formats.values import to_texts
+
+__all__ = ["require_known_labels"]
+
+_FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
+
+
+def require_known_labels(table: TableReader, column: str, label: str, classes: NDArray[Any]) -> None:
+    """Raise a ParameterError if no label in the first rows is a class of the model; close the table.
+
+    Rows without a label do not count. A new class among known ones is no error, nor are one or two labels of new ones.
+
+    Parameters
+    ----------
+    table : TableReader
+        Opened for this alone.
+    column : str
+    label : str
+        What ``--label`` was given, for the error.
+    classes : array
+    """
+    known = [str(each) for each in classes.tolist()]
+    try:
+        labels = to_texts(_first_labels(table, column)).drop_nulls()
+    finally:
+        table.close()
+    if len(labels) >= _FEWEST_LABELS and not labels.is_in(known).any():
+        raise ParameterError(
+            f"--label {label}: none of the first {len(labels):,} labels is a class of the model ({listed(known)}); the "
+            f"first is {labels[0]!r}. Give the column of the labels."
+        )
+
+
+def _first_labels(table: TableReader, column: str) -> pl.Series:
+    """Return the labels of the first piece of a table that has any; a file that grows may have no rows yet."""
+    if isinstance(table, LabelledTable):
+        return table.labels
+    for chunk in table.chunks([column], Position()):
+        if chunk is None:
+            break
+        if chunk.frame[column].null_count() < chunk.frame.height:
+            return chunk.frame[column]
+    return pl.Series(column, [], dtype=pl.String)

@@ -1,0 +1,186 @@
+"""`accous predict` writes what `accous adapt` would from the same state, and leaves the model's folder alone."""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous.cli import main
+from tests.cli.processes import files_of
+from tests.cli.tables import make_tables
+
+PREDICT = ["predict", "model", "rows.csv", "-o", "out.csv"]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model that has learned from a stream, and other rows."""
+    folder = tmp_path_factory.mktemp("fitted")
+    reference, stream = make_tables()
+    reference.write_csv(folder / "reference.csv")
+    stream[:200].write_csv(folder / "stream.csv")
+    model = str(folder / "model")
+    fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "-o", model, "--quiet"]
+    assert main(fit) == 0
+    assert main(["adapt", model, str(folder / "stream.csv"), "-o", str(folder / "adapted.csv"), "--quiet"]) == 0
+    return {"files": files_of(folder / "model"), "rows": stream[200:]}
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path, monkeypatch, fitted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    for name, content in fitted["files"].items():
+        (tmp_path / "model" / name).write_bytes(content)
+    fitted["rows"].write_csv("rows.csv")
+
+
+@pytest.fixture
+def untouched(tmp_path):
+    """After the test, the folder holds the same files with the same bytes and times."""
+    folder = tmp_path / "model"
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    changed = folder.stat().st_mtime_ns
+    yield
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == before
+    assert folder.stat().st_mtime_ns == changed
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_predictions_are_those_of_the_table_model(capsys):
+    assert main(PREDICT) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "100 rows in out.csv, predicted after 20 rounds; nothing was learned.\n"
+    found = pl.read_csv("out.csv")
+    expected = accous.load("model").predict(pl.read_csv("rows.csv"))
+    assert found["line"].to_list() == list(range(2, 102))
+    assert found.drop("line").equals(expected.drop("line"))
+    assert set(found["round"]) == {20}
+    assert found["ratio"].std() > 0.01
+
+
+def test_the_first_round_of_adapt_gives_the_same_rows():
+    assert main(PREDICT) == 0
+    assert main(["adapt", "model", "rows.csv", "-o", "adapted.csv", "--batch-size", "100"]) == 0
+    assert pl.read_csv("out.csv").drop("round").equals(pl.read_csv("adapted.csv").drop("round"))
+
+
+@pytest.mark.usefixtures("untouched")
+def test_every_format_in_and_out(fitted, monkeypatch, capsysbinary):
+    rows = fitted["rows"]
+    rows.write_csv("rows.tsv", separator="\t")
+    rows.write_ndjson("rows.jsonl")
+    rows.write_parquet("rows.parquet", row_group_size=37)
+    with gzip.open("rows.csv.gz", "wb") as file:
+        file.write(rows.write_csv().encode())
+    assert main([*PREDICT, "--key", "id", "--keep", "day,x0"]) == 0
+    expected = pl.read_csv("out.csv", infer_schema_length=None)
+    assert expected.columns == ["id", "day", "x0", "round", "prediction", "p_no", "p_yes", "ratio"]
+    assert expected["id"].to_list() == rows["id"].to_list()
+    for number, name in enumerate(["rows.tsv", "rows.jsonl", "rows.parquet", "rows.csv.gz"]):
+        output = f"out{number}.csv"
+        assert main(["predict", "model", name, "-o", output, "--key", "id", "--keep", "day,x0"]) == 0
+        assert pl.read_csv(output).drop("x0").equals(expected.drop("x0"))
+    readers = {"tsv": lambda path: pl.read_csv(path, separator="\t"), "jsonl": pl.read_ndjson}
+    for ending, read in (readers | {"parquet": pl.read_parquet}).items():
+        assert main(["predict", "model", "rows.csv", "-o", f"out.{ending}", "--key", "id"]) == 0
+        found = read(f"out.{ending}")
+        assert found["prediction"].to_list() == expected["prediction"].to_list()
+        assert np.allclose(found["p_yes"].cast(pl.Float64), expected["p_yes"])
+    capsysbinary.readouterr()
+    with Path("rows.jsonl").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert main(["predict", "model", "-", "--format", "jsonl", "--key", "id", "--keep", "day,x0"]) == 0
+    printed = capsysbinary.readouterr()
+    assert pl.read_csv(printed.out).drop("x0").equals(expected.drop("x0"))
+    assert b"100 rows, predicted" in printed.err
+    assert not list(Path().glob("*.predicting*"))
+    assert not list(Path().glob("*.partial*"))
+
+
+def test_arrays_are_predicted(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    np.save("reference.npy", X)
+    np.save("labels.npy", (X[:, 0] > 0).astype(int))
+    np.save("rows.npy", rng.normal(size=(30, 4)))
+    assert main(["fit", "reference.npy", "--label", "labels.npy", "-o", "embedded", "-q"]) == 0
+    assert main(["predict", "embedded", "rows.npy", "-o", "out.csv"]) == 0
+    assert pl.read_csv("out.csv").height == 30
+
+
+@pytest.mark.usefixtures("untouched")
+def test_json_has_the_counts(capsys):
+    assert main([*PREDICT, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    found = pl.read_csv("out.csv")["prediction"]
+    assert record["rows"] == 100
+    assert record["rounds_learned"] == 20
+    assert record["predicted"] == {name: int((found == name).sum()) for name in ("no", "yes")}
+    assert record["output"] == str(Path("out.csv").absolute())
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_bad_row_leaves_no_output_or_is_set_aside(capsys):
+    lines = Path("rows.csv").read_text().splitlines(keepends=True)
+    Path("rows.csv").write_text("".join([*lines[:40], "1,2\n", *lines[40:]]))
+    assert main(PREDICT) == 1
+    assert "rows.csv, line 41" in capsys.readouterr().err
+    assert sorted(path.name for path in Path().iterdir()) == ["model", "rows.csv"]
+    assert main([*PREDICT, "--on-bad-row", "skip"]) == 0
+    assert "1 bad rows set aside, in out.csv.rejects.csv" in capsys.readouterr().err
+    assert pl.read_csv("out.csv").height == 100
+    assert pl.read_csv("out.csv.rejects.csv")["line"].to_list() == [41]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_existing_files_are_replaced_only_if_told_so(capsys):
+    Path("out.csv").write_text("precious")
+    assert main(PREDICT) == 1
+    assert "out.csv already exists" in capsys.readouterr().err
+    assert Path("out.csv").read_text() == "precious"
+    assert main([*PREDICT, "--force"]) == 0
+    assert pl.read_csv("out.csv").height == 100
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["predict", "nothing", "rows.csv"], 1, "nothing is not a folder: make a model with accous fit first"),
+        (["predict", "model", "none.csv"], 1, "none.csv cannot be read: No such file"),
+        (["predict", "model", "rows.csv", "-o", "nowhere/p.csv"], 1, "nowhere/p.csv.predicting cannot be written to"),
+        (["predict", "model", "rows.csv", "-o", "rows.csv"], 2, "ROWS and --output are the same file"),
+        (["predict", "model", "rows.csv", "-o", "model/p.csv"], 2, "inside the model's folder"),
+        (["predict", "model", "rows.csv", "-o", "p.xlsx"], 2, "Predictions cannot be written as .xlsx (p.xlsx)"),
+        (["predict", "model", "rows.csv", "--json"], 2, "both go to stdout"),
+        ([*PREDICT, "--keep", "shoe"], 2, "shoe"),
+        ([*PREDICT, "--on-bad-row", "cry"], 2, "--on-bad-row must be one of"),
+    ],
+)
+def test_what_cannot_be_done_gets_one_sentence(arguments, code, sentence, capsys):
+    assert main(arguments) == code
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert not Path("out.csv").exists()
+
+
+def test_a_model_in_use_by_another_process_can_predict(tmp_path):
+    from accous.checkpoint.locks import exclusive_lock
+
+    with exclusive_lock(tmp_path / "model", "accous adapt"):
+        assert main(PREDICT) == 0
+    assert pl.read_csv("out.csv").height == 100
+
+
+def test_an_unfinished_run_of_adapt_to_the_same_name_is_not_disturbed():
+    """Its rows wait in predictions.parquet.partial."""
+    Path("out.parquet.partial").write_text("rows of a run")
+    assert main(["predict", "model", "rows.csv", "-o", "out.parquet"]) == 0
+    assert Path("out.parquet.partial").read_text() == "rows of a run"

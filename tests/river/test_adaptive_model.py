@@ -1,0 +1,192 @@
+"""The classifier in river's loops: river's own checks, and what each kind of row does."""
+
+import copy
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+from accous import AdaptiveClassifier
+from accous.exceptions import DataError, ParameterError
+from accous.streams import GaussianStream, SquareShift
+from tests.needs import RIVER
+
+river = pytest.importorskip("river", reason=RIVER)
+
+from river import checks, compose, evaluate, metrics, preprocessing  # noqa: E402
+
+from accous.river import AdaptiveModel  # noqa: E402
+
+NAMES = ["a", "b", "c"]
+CHECKED = {
+    "default": AdaptiveModel(n_reference=50),
+    "pipeline": AdaptiveModel(AdaptiveClassifier(GaussianNB()), n_reference=40),
+}
+
+
+def named_checks() -> list[Any]:
+    """Each check of river's, with the model it is for; river numbers checks of one name by their data."""
+    found = []
+    for name, model in CHECKED.items():
+        counts: Counter[str] = Counter()
+        for check in checks.yield_checks(model):
+            counts[check.__name__] += 1
+            found.append(pytest.param(model, check, id=f"{name}-{check.__name__}-{counts[check.__name__]}"))
+    return found
+
+
+def rows(n_rows: int = 200, seed: int = 0) -> list[tuple[dict[str, float], str]]:
+    stream = GaussianStream(SquareShift(period=40), n_features=3, n_rounds=n_rows, random_state=seed)
+    labels = {False: "no", True: "yes"}
+    return [(dict(zip(NAMES, batch.X[0].tolist(), strict=True)), labels[bool(batch.y[0] > 0)]) for batch in stream]
+
+
+def as_array(part: list[tuple[dict[str, float], str]]) -> Any:
+    return np.array([list(x.values()) for x, _ in part])
+
+
+@pytest.mark.filterwarnings("ignore::accous.exceptions.TrapWarning")
+@pytest.mark.parametrize(("model", "check"), named_checks())
+def test_rivers_own_checks(model: Any, check: Any) -> None:
+    check(copy.deepcopy(model))
+
+
+def test_labelled_rows_make_the_reference_and_later_ones_are_predicted_adapted_to_and_counted() -> None:
+    data = rows()
+    model = AdaptiveModel(n_reference=80)
+    expected = AdaptiveClassifier().fit(as_array(data[:80]), np.array([y for _, y in data[:80]]))
+    predicted = []
+    for number, (x, y) in enumerate(data):
+        found = model.predict_one(x)
+        if number >= 80:
+            row = as_array([(x, y)])
+            assert found == expected.predict(row)[0]
+            shares = model.predict_proba_one(x)
+            assert [shares[label] for label in ("no", "yes")] == expected.predict_proba(row)[0].tolist()
+            expected.adapt(row)
+            predicted.append(found)
+        assert model.learn_one(x, y) is None
+    assert model.fitted.n_rounds_ == 120
+    assert model.fitted.reference_weight_.tobytes() == expected.reference_weight_.tobytes()
+    measured = model.fitted.measured_
+    assert measured.n_labelled == 120
+    expected.observe(as_array(data[80:]), np.array([y for _, y in data[80:]]), predicted=np.array(predicted))
+    assert measured.error == pytest.approx(expected.measured_.error)
+    assert np.isfinite(measured.estimated)
+
+
+def test_rows_without_a_label_are_learned_from_once_there_is_a_reference() -> None:
+    data = rows()
+    model = AdaptiveModel(n_reference=80)
+    for x, _ in data[:5]:
+        model.learn_one(x)
+    assert model.fitted is None
+    assert model.predict_one(data[0][0]) is None
+    assert model.predict_proba_one(data[0][0]) == {}
+    for x, y in data[:80]:
+        model.learn_one(x, y)
+    for x, _ in data[80:]:
+        model.learn_one(x)
+    assert model.fitted.n_rounds_ == 120
+    assert model.fitted.measured_ is None
+    for x, y in data[80:110]:
+        model.observe_one(x, y)
+    assert model.fitted.n_rounds_ == 120
+    assert model.fitted.measured_.n_labelled == 30
+
+
+def test_the_first_labels_are_predicted_by_their_shares() -> None:
+    model = AdaptiveModel(n_reference=10)
+    for label in ("x", "x", "y"):
+        model.learn_one({"a": 1.0}, label)
+    assert model.predict_proba_one({"a": 3.0}) == {"x": 2 / 3, "y": 1 / 3}
+    assert model.predict_one({"a": 3.0}) == "x"
+
+
+def test_one_class_alone_is_no_reference_and_takes_no_more_memory() -> None:
+    model = AdaptiveModel(n_reference=20)
+    for number in range(100):
+        model.learn_one({"a": float(number)}, "no")
+    assert model.fitted is None
+    assert len(model._rows) == len(model._labels) == 19
+    model.learn_one({"a": 1.0}, "yes")
+    assert model.fitted.reference_.tolist() == [[float(number)] for number in (*range(81, 100), 1)]
+    assert model._rows == []
+
+
+def test_a_class_that_came_late_has_probability_0_and_counts_as_an_error() -> None:
+    data = rows(60)
+    model = AdaptiveModel(n_reference=40)
+    for x, y in data[:40]:
+        model.learn_one(x, y)
+    model.learn_one(data[41][0], "maybe")
+    shares = model.predict_proba_one(data[42][0])
+    assert shares["maybe"] == 0.0
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert model.fitted.measured_.unseen_classes == {"maybe": 1}
+
+
+def test_features_are_matched_by_name() -> None:
+    data = rows(60)
+    model = AdaptiveModel(n_reference=40)
+    for x, y in data[:40]:
+        model.learn_one(x, y)
+    x = data[50][0]
+    turned = {"new": 7.0, "c": x["c"], "b": x["b"], "a": x["a"]}
+    assert model.predict_proba_one(turned) == model.predict_proba_one(x)
+    assert model.predict_proba_one({"a": x["a"]}) == model.predict_proba_one(x | {"b": 0.0, "c": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"), [("red", "OneHotEncoder"), (None, "StatImputer"), (float("nan"), "StatImputer")]
+)
+@pytest.mark.parametrize("has_reference", [False, True])
+def test_a_feature_that_is_no_number_is_named(value: Any, advice: str, has_reference: bool) -> None:
+    model = AdaptiveModel(n_reference=4)
+    for number in range(4 * has_reference):
+        model.learn_one({"a": float(number), "colour": 1.0}, number % 2)
+    with pytest.raises(DataError, match=f"Feature 'colour' is .*{advice}"):
+        model.learn_one({"a": 1.0, "colour": value}, 1)
+
+
+def test_it_works_in_a_pipeline_and_in_progressive_validation() -> None:
+    data = [(x | {"colour": "red" if x["a"] > 0 else "blue"}, x["a"] + x["b"] > 1.0) for x, _ in rows(300)]
+    numbers = compose.Select("a", "b", "c") | preprocessing.StandardScaler()
+    model = (numbers + (compose.Select("colour") | preprocessing.OneHotEncoder())) | AdaptiveModel(n_reference=100)
+    metric = evaluate.progressive_val_score(data, model, metrics.Accuracy())
+    most_frequent = max(Counter(y for _, y in data).values()) / len(data)
+    assert metric.get() > most_frequent + 0.1
+    fitted = model["AdaptiveModel"].fitted
+    assert fitted.n_rounds_ == 200
+    assert fitted.n_features_in_ == 5
+
+
+def test_parameters_are_passed_on_and_kept_apart() -> None:
+    given = AdaptiveClassifier(C=0.5)
+    model = AdaptiveModel(given, n_reference=120, ordered=True)
+    for x, y in rows(130):
+        model.learn_one(x, y)
+    assert model.fitted.C == 0.5
+    assert model.fitted.backtest_ is not None
+    assert not hasattr(given, "classes_")
+    assert model.clone().fitted is None
+    assert pickle.loads(pickle.dumps(model)).predict_one(rows(1)[0][0]) == model.predict_one(rows(1)[0][0])
+
+
+def test_an_estimator_without_probabilities_predicts_labels() -> None:
+    model = AdaptiveModel(AdaptiveClassifier(LinearSVC()), n_reference=40)
+    for x, y in rows(45):
+        model.learn_one(x, y)
+    assert model.predict_one(rows(1)[0][0]) in ("no", "yes")
+    with pytest.raises(NotImplementedError):
+        model.predict_proba_one(rows(1)[0][0])
+
+
+@pytest.mark.parametrize("n_reference", [1, 2.5, "many"])
+def test_a_wrong_size_is_refused(n_reference: Any) -> None:
+    with pytest.raises(ParameterError, match="n_reference"):
+        AdaptiveModel(n_reference=n_reference)

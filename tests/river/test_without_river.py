@@ -1,0 +1,25 @@
+"""Without river, `accous.river` loads, and its class says what to install."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+class NoRiver:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "river":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NoRiver)
+import accous
+from accous.exceptions import MissingExtraError
+assert dir(accous.river) == ["AdaptiveModel"]
+try:
+    accous.river.AdaptiveModel
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_the_error_says_what_to_install() -> None:
+    run = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True)
+    assert run.stdout == "accous.river needs river, which is not installed: pip install 'accous[river]' adds it.\n"
