@@ -67,7 +67,6 @@ UnknownCategory = Annotated[
 ]  # fmt: skip
 LARGEST_SEED = 2**32 - 1
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 ReferenceFile = Annotated[
     str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
