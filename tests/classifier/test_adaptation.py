@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
+from accous.classifier.shrinkage import shrink
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
 from accous.streams.shifts import Shift
@@ -116,8 +117,10 @@ def test_the_predictor_of_a_round_is_the_weighted_optimum(n_classes: int, has_ba
     X, y = labelled_rows(n_classes=n_classes)
     base = np.linspace(0.1, 3.0, len(X)) if has_base else None
     model = AdaptiveClassifier(refit="always", C=0.7, standardize=False).fit(X, y, sample_weight=base)
-    play(model, drifting_batches(30))
-    theirs = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=model.reference_weight_)
+    play(model, drifting_batches(30, n_rows=12))
+    weights, strength = model.state_.fitted_weights, model.state_.fallback.check.strength
+    np.testing.assert_array_equal(weights, shrink(model.reference_weight_, model.base_weight_, strength))
+    theirs = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=weights)
     plain = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=base)
     np.testing.assert_allclose(model.predict_proba(PROBE), theirs.predict_proba(PROBE), atol=1e-5)
     assert np.abs(plain.predict_proba(PROBE) - theirs.predict_proba(PROBE)).max() > 1e-2

@@ -24,17 +24,22 @@ def short_stream() -> GaussianStream:
     return GaussianStream(SquareShift(period=5), n_rounds=8, n_reference=60, n_features=3)
 
 
-def test_estimators_that_pass_weights_on_are_taken() -> None:
-    stream = short_stream()
+@pytest.mark.parametrize("fallback", ["auto", "none"])
+def test_estimators_that_pass_weights_on_are_taken(fallback: str) -> None:
+    stream = GaussianStream(SquareShift(period=5), n_rounds=8, batch_size=20, n_reference=60, n_features=3)
     X, y = stream.reference()
     voting = VotingClassifier([("tree", DecisionTreeClassifier(max_depth=2)), ("line", LogisticRegression())])
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2)
     for estimator in (voting, search):
-        model = AdaptiveClassifier(estimator, refit="always").fit(X, y)
+        model = AdaptiveClassifier(estimator, refit="always", fallback=fallback).fit(X, y)
         for batch in stream:
             model.adapt(batch.X)
-        by_hand = clone(estimator).fit(X, y, sample_weight=model.reference_weight_)
-        np.testing.assert_array_equal(model.predict(X), by_hand.predict(X))
+        weights = model.state_.fitted_weights
+        assert np.ptp(weights) > 0.5
+        assert fallback == "auto" or np.array_equal(weights, model.reference_weight_)
+        by_hand = clone(estimator).fit(X, y, sample_weight=weights)
+        np.testing.assert_array_equal(model.state_.estimator.predict(X), by_hand.predict(X))
+        assert model.trust_.is_vetoed or model.estimator_ is model.state_.estimator
 
 
 def test_one_that_passes_weights_on_to_one_without_is_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from accous import ULSIF, AdaptiveClassifier, Alerts
 from accous.classifier.events import log_events
-from accous.classifier.fallback import Fallback, next_veto
+from accous.classifier.fallback import Fallback, Veto, next_veto
 from accous.classifier.guard import LENIENT, STRICT
 from accous.diagnostics.alerts import Alert
 from accous.exceptions import ParameterError
@@ -24,6 +24,10 @@ Y = (X[:, 0] + RANDOM.normal(size=300) > 0).astype(int)
 
 def fitted(**parameters: Any) -> AdaptiveClassifier:
     return AdaptiveClassifier(**parameters).fit(X, Y)
+
+
+def with_veto(fallback: Fallback, veto: Veto) -> Fallback:
+    return replace(fallback, check=replace(fallback.check, veto=veto))
 
 
 def stream(shift: float, n_rounds: int = 100) -> list[Any]:
@@ -115,12 +119,12 @@ def test_drift_and_alerts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytest.LogCaptureFixture) -> None:
     before = fitted().adapt(X[:5]).state_
     veto = next_veto(LENIENT, 0.05, 0.01, 32, 3)
-    held = replace(before, n_rounds=32, fallback=Fallback(before.fallback.tempering, veto))
+    held = replace(before, n_rounds=32, fallback=with_veto(before.fallback, veto))
     caplog.set_level(logging.INFO, logger="accous")
     log_events(before, held)
     log_events(held, held)
     unknown = next_veto(LENIENT, float("nan"), float("nan"), 64, 3)
-    log_events(held, replace(before, n_rounds=64, fallback=Fallback(before.fallback.tempering, unknown)))
+    log_events(held, replace(before, n_rounds=64, fallback=with_veto(before.fallback, unknown)))
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     taken, released = (record.getMessage() for record in caplog.records)
     assert taken.startswith("Round 32: the fixed model makes the predictions from now on. ")
@@ -132,7 +136,7 @@ def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytes
 def test_the_first_release_under_a_strict_guard_states_the_gain(caplog: pytest.LogCaptureFixture) -> None:
     before = fitted().state_
     held, free = (
-        replace(before, n_rounds=32, fallback=replace(before.fallback, veto=next_veto(STRICT, excess, 0.01, 32, 3)))
+        replace(before, n_rounds=32, fallback=with_veto(before.fallback, next_veto(STRICT, excess, 0.01, 32, 3)))
         for excess in (-0.005, -0.049)
     )
     log_events(held, free)

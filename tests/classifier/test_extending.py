@@ -55,7 +55,8 @@ def test_the_rounds_go_on_with_the_same_theta_learners_and_scaling():
     assert np.array_equal(model.ratio_.coef_, ratio.coef_)
     assert np.array_equal(model.ratio_.learner_coefs_, ratio.learner_coefs_)
     assert model.ratio_.feature_bound_ == ratio.feature_bound_
-    assert np.array_equal(model.ratio_.predict_ratio(X[:5]), ratio.predict_ratio(X[:5]))
+    assert np.array_equal(model.ratio_.ratios_at(ratio.coef_)[:300], ratio.ratios_at(ratio.coef_))
+    assert np.array_equal(model.ratio_.pool_.proportions, ratio.pool_.proportions)
     assert len(model.reference_weight_) == len(model.labels_) == len(model.reference_) == 400
     np.testing.assert_array_equal(model.reference_[300:], X[:100])
     assert model.adapt(X[:10]).n_rounds_ == 61

@@ -95,7 +95,9 @@ def test_rbf_learns_what_a_linear_map_cannot_see() -> None:
 @each_loss
 def test_the_order_is_map_intercept_bound_scale(loss: str, scale_features: bool) -> None:
     bound = 1.5
-    estimator = OnlineDensityRatio(loss=loss, feature_bound=bound, scale_features=scale_features, step_size=0.5)
+    estimator = OnlineDensityRatio(
+        loss=loss, feature_bound=bound, scale_features=scale_features, step_size=0.5, pool="none"
+    )
     play(estimator.fit(skewed_rows(50)))
     new = skewed_rows(30, seed=7)
     mapped = StandardScaler().fit(skewed_rows(50)).transform(new)

@@ -149,23 +149,26 @@ def test_score_loss_is_the_observed_loss_of_the_current_theta(loss: str) -> None
 
 
 @each_loss
-def test_the_ratio_is_cut_at_max_ratio(loss: str) -> None:
+@pytest.mark.parametrize("pool", ["auto", "none"])
+def test_the_ratio_is_cut_at_max_ratio(pool: str, loss: str) -> None:
     reference = normal_rows(50)
-    uncut, cut = (OnlineDensityRatio(loss=loss, max_ratio=limit, step_size=3.0, radius=20.0) for limit in (1e6, 1.5))
+    uncut, cut = (
+        OnlineDensityRatio(loss=loss, max_ratio=limit, step_size=3.0, radius=20.0, pool=pool) for limit in (1e6, 1.5)
+    )
     for estimator in (uncut, cut):
         estimator.fit(reference)
         for _ in range(25):
             estimator.partial_fit(normal_rows(20, seed=4, loc=1.0))
     if loss != "kl":  # its floor is 1 / max_ratio, so there the limit takes part in learning
         assert cut.coef_.tobytes() == uncut.coef_.tobytes()
-        np.testing.assert_array_equal(cut.reference_ratio_, np.minimum(uncut.reference_ratio_, 1.5))
+        np.testing.assert_array_equal(cut.estimated_ratios(), np.minimum(uncut.estimated_ratios(), 1.5))
     assert cut.reference_ratio_.max() == 1.5
     assert cut.predict_ratio(normal_rows(50, loc=3.0)).max() == 1.5
     assert uncut.reference_ratio_.max() > 1.5
 
 
 def test_the_kl_ratio_is_floored_at_one_over_max_ratio() -> None:
-    estimator = OnlineDensityRatio(loss="kl", max_ratio=4.0, step_size=1.0).fit(normal_rows(50))
+    estimator = OnlineDensityRatio(loss="kl", max_ratio=4.0, step_size=1.0, pool="none").fit(normal_rows(50))
     for _ in range(10):
         estimator.partial_fit(normal_rows(20, seed=4, loc=1.0))
     assert estimator.predict_ratio(normal_rows(50, loc=-3.0)).min() == 0.25

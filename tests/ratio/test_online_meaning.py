@@ -32,9 +32,17 @@ each_estimator = pytest.mark.parametrize("estimator_class", [OnlineDensityRatio,
 @each_estimator
 @each_loss
 def test_a_standing_stream_gives_the_true_ratio(loss: str, estimator_class: Any) -> None:
-    correlation, mean_ratio = shifted_normal_estimate(estimator_class(loss=loss, step_size=1.0), seed=0)
+    pool = {"pool": "none"} if estimator_class is OnlineDensityRatio else {}
+    correlation, mean_ratio = shifted_normal_estimate(estimator_class(loss=loss, step_size=1.0, **pool), seed=0)
     assert correlation > (0.97 if loss == "logistic" else 0.75)
     assert 0.9 < mean_ratio < 1.1
+
+
+@each_loss
+def test_on_a_standing_stream_the_pool_keeps_the_direction_and_corrects_the_mean(loss: str) -> None:
+    correlation, mean_ratio = shifted_normal_estimate(OnlineDensityRatio(loss=loss, step_size=1.0), seed=0)
+    assert correlation > (0.95 if loss == "logistic" else 0.75)
+    assert mean_ratio == pytest.approx(1.0, abs=1e-9)
 
 
 @each_estimator

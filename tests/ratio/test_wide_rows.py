@@ -55,7 +55,9 @@ def test_a_small_part_that_stays_away_loses_its_ratio_and_the_rest_keeps_its_own
         ratio = make(feature_map).fit(X)
         for batch in batches:
             ratio.partial_fit(batch)
-        errors[feature_map] = np.abs(ratio.reference_ratio_ - np.where(is_small, 0.0, 10 / 9)).mean()
+        # The estimate itself: the pool, which chooses its shape, closes most of the difference.
+        ratios = ratio.estimated_ratios() if make is OnlineDensityRatio else ratio.reference_ratio_
+        errors[feature_map] = np.abs(ratios - np.where(is_small, 0.0, 10 / 9)).mean()
     assert errors["auto"] < 0.9 * errors["standardize"], errors
 
 

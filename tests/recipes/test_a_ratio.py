@@ -1,6 +1,6 @@
 """Recipe: a ratio estimator is a subclass of `RatioEstimator` with `_start`, `_play`, `_ratio` and `reference_ratio_`.
 
-With ``keeps_record = True`` the classifier tempers it by its record and vetoes it by the labels, and judges it.
+With ``keeps_record = True`` the classifier holds it back by its record, vetoes it by the labels, and judges it.
 """
 
 from typing import ClassVar
@@ -56,7 +56,8 @@ def test_it_adapts_and_is_judged():
     fixed = AdaptiveClassifier().fit(*stream.reference())
     assert model.n_refits_ > 0
     assert model.ratio_.keeps_record
-    assert model.state_.fallback.tempering.exponent > 0.0
+    assert model.state_.fallback.share > 0.5
+    assert model.state_.fallback.share == model.state_.fallback.tempered.share
     assert stream.risk(model, alpha=0.0) < stream.risk(fixed, alpha=0.0)
     assert isinstance(model.trust_, Trust)
     assert isinstance(model.risk_, RiskEstimate)
@@ -66,10 +67,12 @@ def test_it_adapts_and_is_judged():
 
 
 def test_its_record_holds_it_back_where_it_is_wrong():
-    """A ratio that points the wrong way is tempered to 1, and the fixed model answers."""
+    """The mass of a ratio that points the wrong way goes to ratio 1, and the fixed model answers."""
     model, stream = follow(0.0, ratio=MeanRatio(sign=-1.0))
-    assert model.state_.fallback.tempering.exponent == 0.0
-    np.testing.assert_array_equal(model.reference_weight_, 1.0)
+    assert model.state_.fallback.tempered.share < 0.1
+    assert model.state_.fallback.share == 0.0
+    np.testing.assert_allclose(model.reference_weight_, 1.0, atol=0.1)
+    np.testing.assert_array_equal(model.state_.fitted_weights, 1.0)
     assert model.estimator_ is model.fixed_.estimator
     unbridled, _ = follow(0.0, ratio=MeanRatio(sign=-1.0), fallback="none")
     assert stream.risk(model, alpha=0.0) < stream.risk(unbridled, alpha=0.0)

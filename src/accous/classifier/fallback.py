@@ -93,7 +93,7 @@ class Check:
     strength : float
         How far weights are shrunk for a fit; see `accous.classifier.shrinkage`.
     weights : array of shape (n_reference,) or None
-        Weights at that time; None before the first comparison.
+        Weights at that time; None before the first comparison, and since a round with nothing to adapt to.
     """
 
     veto: Veto

@@ -48,6 +48,8 @@ def is_refit_due(
 def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:
     """Whether to compare with the fixed predictor again: enough rounds and refits have passed, or the stream jumped.
 
+    The first adapted predictor, and the first after rounds with nothing to adapt to, are compared soon after the fit.
+
     Parameters
     ----------
     check : Check
@@ -58,7 +60,7 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
         Current importance weights.
     """
     n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
-    if refits < (erm.refits_between_checks if check.veto.n_rounds else 1):
+    if refits < (1 if check.weights is None else erm.refits_between_checks):
         return False
     if n_rounds >= erm.rounds_between_checks:
         return True

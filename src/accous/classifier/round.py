@@ -191,7 +191,7 @@ def _fit_and_check(
         # There is nothing to adapt to, so no fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
-        return fixed, Check(veto, check.strength, weights)
+        return fixed, Check(veto, check.strength, None)
     has_safeguards = rules.has_fallback and before.ratio.keeps_record
     shrunk = shrink(weights, rules.base_weight, check.strength) if has_safeguards else weights
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
