@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -49,7 +49,7 @@ def streams(shift: str, seeds: Sequence[int], n_rounds: int, batch_size: int) ->
         yield get_problem("gaussian").make(Setting(shift, batch_size, n_rounds, seed))
 
 
-def play(method: str | Contender, stream: GaussianStream, score_every: int = 1) -> FloatArray:
+def play(method: str | Contender, stream: Any, score_every: int = 1) -> FloatArray:
     """Return the exact risk of the method's model in every ``score_every``-th round, on that round's distribution."""
     contender = get_contender(method) if isinstance(method, str) else method
     model = contender(stream.random_state)

@@ -67,7 +67,7 @@ class DriftLog:
     Attributes
     ----------
     coef : array of shape (d,)
-        Smoothed, tempered theta.
+        Smoothed theta, scaled by the share of the ratio that is in use.
     settled_coef : array of shape (d,)
         The value of ``coef`` when the last change ended.
     events : tuple of DriftEvent
@@ -103,7 +103,7 @@ class DriftLog:
         ----------
         this_round : int
         coef : array of shape (d,)
-            Tempered theta.
+            Theta, scaled by the share of the ratio that is in use.
         weigh : callable
             Returns the reference's weights for a theta.
         name : callable

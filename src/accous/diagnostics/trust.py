@@ -48,7 +48,7 @@ class WeightEvidence:
     largest_weight : float
         Largest weight, on a scale where the mean weight is 1.
     mean_weight : float
-        Mean ratio over the reference, before tempering and before scaling to mean 1. The true ratio has mean 1.
+        Mean of the estimator's ratio over the reference, before scaling to mean 1. The true ratio has mean 1.
     share_cut : float
         Share of reference rows whose ratio was clipped at ``max_ratio``.
     """
@@ -119,7 +119,7 @@ class Trust:
         Share of recent batch rows whose norm exceeds ``feature_bound_``, by default the 99 % quantile of the reference.
         "Recent" means a half-life of 64 rounds. NaN if the ratio estimator has no such bound.
     exponent : float
-        Exponent tau of the tempered ratio in use; 0 means that the ratio is set to 1.
+        Share of the ratio in use that is not ratio 1; 0 means that there is nothing to adapt to.
     is_vetoed : bool
         Whether the fixed model makes the predictions: the adapted model did clearly worse on the weighted reference, or
         not clearly better although the reference drifts, or no backtest supports adaptation; see ``caution``.

@@ -1,0 +1,63 @@
+"""CPU time of a round without and with the pool: ``python -m benchmarks.pool_cost``.
+
+All arms follow the same stream in turns of 20 rounds, so that a busy machine slows all of them. The median over turns
+counts, after the first quarter.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+
+import numpy as np
+
+from accous.blas import one_blas_thread
+from accous.streams import GaussianStream, SquareShift
+from benchmarks.pool import keep
+from benchmarks.pool_arms import ARMS, DEFAULT, FALLBACK
+
+__all__ = ["measure_cost"]
+
+SIZES = ((1000, 12, 1), (5000, 64, 5))
+N_ROUNDS, TURN = 1600, 20
+
+
+def main() -> None:
+    """Measure, keep and print."""
+    for sizes in SIZES:
+        found = measure_cost(*sizes)
+        case = "N_0 = {:,}, d = {}, N_t = {}".format(*sizes)
+        keep("cost", {"case": case, "microseconds": found})
+        print(f"{case}: default / ensemble with fallback = {found[DEFAULT.name] / found[FALLBACK.name]:.2f}")
+        for name, microseconds in found.items():
+            print(f"  {name}: {microseconds:.0f} microseconds")
+
+
+def measure_cost(n_reference: int, n_features: int, batch_size: int, n_rounds: int = N_ROUNDS) -> dict[str, float]:
+    """Return microseconds of CPU time a round, by arm."""
+    stream = GaussianStream(
+        SquareShift(period=100),
+        n_reference=n_reference,
+        n_features=n_features,
+        batch_size=batch_size,
+        n_rounds=n_rounds,
+    )
+    models = {}
+    for arm in ARMS:
+        with arm.switched():
+            models[arm] = arm.model().fit(*stream.reference())
+    seconds: dict[str, list[float]] = {arm.name: [] for arm in ARMS}
+    batches = iter(stream)
+    with one_blas_thread():
+        while turn := [batch.X for batch in islice(batches, TURN)]:
+            for arm, model in models.items():
+                with arm.switched():
+                    start = time.process_time()
+                    for rows in turn:
+                        model.adapt(rows)
+                    seconds[arm.name].append((time.process_time() - start) / len(turn))
+    return {name: 1e6 * float(np.median(each[len(each) // 4 :])) for name, each in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()
