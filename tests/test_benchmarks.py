@@ -62,7 +62,9 @@ def test_a_case_is_scored_between_known_answers() -> None:
     results = score_case(case, {"the rule": RULE})
     (_, scored), *rest = results
     assert not rest
-    assert 0.2 < scored.oracle < scored.adapted < scored.fix < 0.5
+    # The oracle has few rows of the rare part, so another method may do a little better.
+    assert 0.2 < scored.oracle < scored.fix < 0.5
+    assert abs(scored.adapted - scored.oracle) < 0.5 * (scored.fix - scored.oracle)
     rows = [{"data": "gaussian", "shift": shift, "candidate": "the rule"} | vars(scored) for shift in SHIFTS]
     share = 100.0 * (scored.fix - scored.adapted) / (scored.fix - scored.oracle)
     assert f"| {share:.0f} |" in markdown_table(rows, ["the rule"])
@@ -89,7 +91,8 @@ def test_the_slow_twin_goes_on_where_the_fast_one_stands() -> None:
 
 
 def adapted_model(n_classes: int) -> AdaptiveClassifier:
-    model = AdaptiveClassifier(standardize=False, refit="always").fit(*labelled_rows(n_classes=n_classes))
+    model = AdaptiveClassifier(standardize=False, refit="always", fallback="none")
+    model.fit(*labelled_rows(n_classes=n_classes))
     return play(model, drifting_batches(20))
 
 
@@ -132,13 +135,13 @@ def test_real_tables_are_followed_without_a_number_out_of_range(
     monkeypatch.setenv("ACCOUS_DATA", str(data_folder))
     problem = TableProblem(table, "Squ", n_reference=300, batch_size=5, n_rounds=120, seed=0)
     model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
-    fixed = problem.component_risks(model.estimator_)
     for batch in problem.batches():
         model.adapt(batch)
         assert np.all(np.isfinite(model.ratio_.coef_))
     assert model.n_rounds_ == 120
     assert model.n_refits_ > 0
-    assert problem.component_risks(model.estimator_) != fixed
+    assert not np.allclose(model.estimator_.coef_, model.fixed_.estimator.coef_)
+    assert all(0.0 <= risk < 0.8 for risk in problem.component_risks(model.estimator_))
     assert 2.0 < model.effective_sample_size_ <= len(problem.y)
     assert 0.0 <= model.risk_estimate_ < 0.6
     # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
@@ -176,7 +179,7 @@ def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
     stream = GaussianStream(SquareShift(period=20), n_rounds=40, n_reference=100)
     plain, reference = (
         model.fit(*stream.reference())
-        for model in (PlainRounds(standardize=False), AdaptiveClassifier(standardize=False, fallback="none"))
+        for model in (PlainRounds(standardize=False, fallback="none"), AdaptiveClassifier(standardize=False, fallback="none"))
     )
     for batch in stream:
         plain.adapt(batch.X)

@@ -14,7 +14,8 @@ EXTRAS = {
     "cli": {"polars", "pooch[progress]", "rich", "typer"},
     "dask": {"distributed"},
     "plot": {"matplotlib"},
-    "all": {"accous[bench,cli,dask,plot]"},
+    "river": {"river"},
+    "all": {"accous[bench,cli,dask,plot,river]"},
 }
 
 

@@ -53,6 +53,7 @@ def test_the_verdict_comes_first_and_everything_promised_follows(page):
         "How often it is wrong",
         "How much of the reference is in use",
         "Changes in the inputs",
+        "Regimes",
         "How far back it looks",
         "What moved",
         "How the weights are distributed",

@@ -206,6 +206,8 @@ def _fit_and_check(
 def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray, this_round: int) -> tuple[Fit, Check]:
     """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
     if is_choice_due(rules.erm, weights):
-        strength, fit = choose_strength(rules.erm, rules.labels, weights, rules.base_weight, (strength, fit))
+        strength, fit = choose_strength(
+            rules.erm, rules.labels, weights, rules.base_weight, (strength, fit), this_round
+        )
     excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
     return fit, Check(next_veto(rules.guard, *excess, this_round, fit.n_refits), strength, weights)

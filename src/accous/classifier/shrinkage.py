@@ -58,7 +58,12 @@ def is_choice_due(erm: WeightedErm, weights: FloatArray) -> bool:
 
 
 def choose_strength(
-    erm: WeightedErm, labels: IntArray, weights: FloatArray, base: FloatArray, fitted: tuple[float, Fit]
+    erm: WeightedErm,
+    labels: IntArray,
+    weights: FloatArray,
+    base: FloatArray,
+    fitted: tuple[float, Fit],
+    this_round: int,
 ) -> tuple[float, Fit]:
     """Return the strength to use, and the fit with it.
 
@@ -71,11 +76,12 @@ def choose_strength(
         Current importance weights, and base weights.
     fitted : tuple
         The strength in use, and the latest fit.
+    this_round : int
     """
     current, latest = fitted
     fits, losses = [], []
     for strength in STRENGTHS:
-        fit = latest if strength == current else _refit(erm, shrink(weights, base, strength), latest)
+        fit = latest if strength == current else _refit(erm, shrink(weights, base, strength), latest, this_round)
         probabilities = erm.cross_fitted_probabilities(fit.weights, fit.estimator)
         if probabilities is None:
             return fitted
@@ -89,5 +95,5 @@ def choose_strength(
     return fits[chosen]
 
 
-def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit) -> Fit:
-    return Fit(erm.fit(weights, latest.estimator), weights, latest.n_refits + 1, latest.last_refit)
+def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit, this_round: int) -> Fit:
+    return Fit(erm.fit(weights, latest.estimator), weights, latest.n_refits + 1, this_round)

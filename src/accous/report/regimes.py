@@ -28,7 +28,7 @@ def regimes_section(subject: Subject) -> str:
 
 def _in_words(regime: Regime) -> str:
     now = " It is in force now." if regime.is_current else ""
-    columns = f" Tells apart: {', '.join(regime.features)}." if regime.features else ""
+    columns = f" It differs mainly in {', '.join(regime.features)}." if regime.features else ""
     return f"Regime {regime.number}: {rounds_in_words(regime.visits)}.{columns}{now}"
 
 
