@@ -179,7 +179,10 @@ def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
     stream = GaussianStream(SquareShift(period=20), n_rounds=40, n_reference=100)
     plain, reference = (
         model.fit(*stream.reference())
-        for model in (PlainRounds(standardize=False, fallback="none"), AdaptiveClassifier(standardize=False, fallback="none"))
+        for model in (
+            PlainRounds(standardize=False, fallback="none"),
+            AdaptiveClassifier(standardize=False, fallback="none"),
+        )
     )
     for batch in stream:
         plain.adapt(batch.X)

@@ -1,8 +1,8 @@
 """The path of a round stays short: few calls, few files, few changes from one file to another.
 
 Somebody who follows a round in a debugger steps through these. Before the limits were set, a round without a refit made
-63 calls in 23 files and changed from one file to another 54 times, without a pool. Five of the files hold compiled loops, which numba
-caches file by file; they stay apart from the code that calls them.
+63 calls in 23 files and changed from one file to another 54 times, without a pool. Five of the files hold compiled
+loops, which numba caches file by file; they stay apart from the code that calls them.
 """
 
 import sys

@@ -96,4 +96,6 @@ def choose_strength(
 
 
 def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit, this_round: int) -> Fit:
-    return Fit(erm.fit(weights, latest.estimator), weights, latest.n_refits + 1, this_round)
+    # A round counts as one refit, however often it fits.
+    n_refits = latest.n_refits + (latest.last_refit != this_round)
+    return Fit(erm.fit(weights, latest.estimator), weights, n_refits, this_round)
