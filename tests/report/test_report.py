@@ -268,3 +268,18 @@ def test_the_error_chart_ends_where_its_axis_does_also_without_labels_or_late_re
     ends = {series["kind"]: (series["x"][-1], series.get("y", series.get("high"))[-1]) for series in chart["series"]}
     assert ends["band"] == (chart["x"]["range"][1], round(now.adapted_high, 5))
     assert ends["line"] == (chart["x"]["range"][1], round(now.adapted, 5))
+
+
+def test_the_time_line_has_a_bar_for_each_visit_of_each_regime(page):
+    subject = follow(1.0)
+    section = re.search(r"<h2>Regimes</h2>.*?</section>", page, re.DOTALL)[0]
+    visits = [visit for regime in subject.regimes for visit in regime.visits]
+    assert len(visits) >= 1
+    assert section.count('<rect class="visit"') == len(visits)
+    for first, last in visits:
+        assert f"rounds {first:,} to {last:,}</title>" in section
+    assert section.count("<li>") == len(subject.regimes)
+
+
+def test_without_regimes_there_is_no_time_line():
+    assert "Regimes" not in render_page(follow(0.0))

@@ -9,6 +9,7 @@ from typing import Any
 
 from accous.diagnostics.alerts import Alert, parse_condition
 from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.regimes import Regime
 from accous.diagnostics.trust import Trust
 from accous.logs import LOGGER
 from accous.turns import TakesTurns
@@ -44,6 +45,12 @@ class Subject:
         """How well the reference covers the recent rows."""
         coverage: Coverage = self._model.coverage_
         return coverage
+
+    @property
+    def regimes(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers."""
+        regimes: tuple[Regime, ...] = self._model.regimes_
+        return regimes
 
     @property
     def last_drift_round(self) -> int | None:

@@ -115,6 +115,8 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if record["findings"]:
         lines.append(("not known to the reference", "\n".join(record["findings"])))
+    if record["regimes"]:
+        lines.append(("regimes", _regimes(record["regimes"])))
     if record["weight_of_interval_length"]:
         lines.append(("history in use", _main_lengths(record["weight_of_interval_length"])))
     run = record["last_run"]
@@ -126,6 +128,16 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         if run["labelled_rows"]:
             lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
     return lines
+
+
+def _regimes(regimes: list[dict[str, Any]]) -> str:
+    """Return how many regimes are remembered, and since when one of them is in force."""
+    known = f"{len(regimes)} remembered"
+    for number, regime in enumerate(regimes, start=1):
+        if regime["current"]:
+            apart = f", differs in {', '.join(regime['columns'])}" if regime["columns"] else ""
+            return f"{known}; number {number} in force since round {regime['visits'][-1][0]:,}{apart}"
+    return f"{known}; none of them in force"
 
 
 def _main_lengths(weights: dict[str, float]) -> str:

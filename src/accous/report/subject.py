@@ -69,6 +69,8 @@ class Subject:
     @property
     def regimes(self) -> tuple[Regime, ...]:
         """The regimes that the model remembers, with the columns that tell them apart."""
+        if self.table is not None:
+            return self.table.regimes_
         return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
 
     @property

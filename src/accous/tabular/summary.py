@@ -13,12 +13,13 @@ from accous.checkpoint.reading import read_summary
 if TYPE_CHECKING:
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.classifier.alerts import Subject
+    from accous.diagnostics.regimes import Regime
     from accous.tabular.table_model import TableModel
 
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 4
+_VERSION = 5
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -131,8 +132,14 @@ def _rounds_of(subject: Subject) -> dict[str, Any]:
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),
         "last_drift_round": subject.last_drift_round,
+        "regimes": [_regime_of(each) for each in subject.regimes],
         "weight_of_interval_length": learners,
     }
+
+
+def _regime_of(regime: Regime) -> dict[str, Any]:
+    visits, columns = [list(visit) for visit in regime.visits], list(regime.features)
+    return {"visits": visits, "columns": columns, "current": regime.is_current}
 
 
 def _trust_of(subject: Subject) -> dict[str, Any]:

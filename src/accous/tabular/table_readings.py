@@ -16,6 +16,7 @@ from accous.classifier.drift_watch import shares_of_parts
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.measured import MeasuredError
+from accous.diagnostics.regimes import Regime
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.seasons import SeasonWatch
 from accous.diagnostics.trust import Trust
@@ -114,6 +115,16 @@ class TableReadings:
         """The changes that are what the same hours did on the days before."""
         return self.at_one_round()._seasonal_events()
 
+    @property
+    def regimes_(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, told apart by the table's own columns."""
+        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
+
+    def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns that features, which the classifier calls x0, x1 and so on, were made from."""
+        columns = self.encoder.column_of_feature
+        return tuple(dict.fromkeys(columns[int(feature[1:])] for feature in features))
+
     def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
         """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
 
@@ -147,9 +158,5 @@ class TableReadings:
         return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
 
     def _events(self) -> list[DriftEvent]:
-        columns = self.encoder.column_of_feature
-        events = [
-            replace(event, features=tuple(dict.fromkeys(columns[int(feature[1:])] for feature in event.features)))
-            for event in self.model.drift_events_
-        ]
+        events = [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
         return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
