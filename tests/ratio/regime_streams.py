@@ -54,8 +54,8 @@ class RegimeStream:
 
     def batch(self, regime: int, n_visits: int = 0) -> Any:
         """One batch of a regime, which has moved since the first visit."""
-        centre = np.asarray(self.means[regime]) + [self.drift_per_visit * n_visits, 0.0]
-        return centre + self.rng.normal(size=(self.batch_size, 2))
+        x, y = self.means[regime]
+        return self.rng.normal((x + self.drift_per_visit * n_visits, y), size=(self.batch_size, 2))
 
     def play(self, ratio: OnlineDensityRatio, schedule: Sequence[tuple[int, int]]) -> list[Visit]:
         """Visit regimes for so many rounds each."""

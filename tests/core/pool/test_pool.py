@@ -17,7 +17,7 @@ ONE, OTHER = np.array([-1.5, 0.0, 1.1]), np.array([1.5, 0.0, 1.1])
 
 
 def rows(rng: np.random.Generator, n_rows: int, loc: float = 0.0) -> Any:
-    return np.column_stack((rng.normal(size=(n_rows, 2)) + [loc, 0.0], np.ones(n_rows)))
+    return np.column_stack((rng.normal((loc, 0.0), size=(n_rows, 2)), np.ones(n_rows)))
 
 
 class Playing:
