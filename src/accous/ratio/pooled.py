@@ -16,6 +16,9 @@ from accous.ratio.linear import LinearRatio
 
 __all__ = ["PooledRatio"]
 
+# Total variation from the reference; as for a drift event. What is nearer may be noise.
+_SMALLEST_REGIME = 0.2
+
 
 class RememberedRegime(NamedTuple):
     """A regime in the memory: its theta, rounds of its visits, distance from the reference, whether it is in force."""
@@ -84,11 +87,11 @@ class PooledRatio(LinearRatio):
             return []
         current = pool.slots.in_force(pool.proportions, pool.n_rounds)
         found = []
-        for slot in np.flatnonzero(pool.slots.is_used).tolist():
+        # A slot of a single look may hold what a jump passed through.
+        for slot in np.flatnonzero(pool.slots.n_merged > 1).tolist():
             visits = pool.slots.visits[pool.slots.visits[:, 0] == slot, 1:].tolist()
-            # A slot of a single look may hold what a jump passed through.
-            if visits and pool.slots.n_merged[slot] > 1:
-                size = distance(pool.slot_ratios[slot], np.ones(len(pool.slot_ratios[slot])))
+            size = distance(pool.slot_ratios[slot], np.ones(len(pool.slot_ratios[slot])))
+            if visits and size >= _SMALLEST_REGIME:
                 rounds = tuple((first, last) for first, last in visits)
                 found.append(RememberedRegime(pool.slots.coefs[slot], rounds, size, slot == current))
         return sorted(found, key=lambda regime: regime.visits[0])
