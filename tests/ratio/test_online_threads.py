@@ -3,6 +3,7 @@
 import pickle
 import sys
 from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.ratio.online_cases import (
     normal_rows,
     shown_state,
 )
+from tests.ratio.regime_streams import TWO, RegimeStream
 from tests.waiting import asking
 
 
@@ -74,5 +76,36 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
     for answer in seen:
         distances = np.abs(expected - answer).max(axis=1)
         assert distances.min() < 1e-12
+        rounds_seen.add(int(distances.argmin()))
+    assert len(rounds_seen) > 5
+
+
+@pytest.mark.usefixtures("eager_thread_switches")
+def test_with_remembered_regimes_every_answer_comes_from_one_pool() -> None:
+    """The pooled ratio has mean 1 over the reference only if theta, means, proportions and slots belong together."""
+    playing = RegimeStream(TWO, n_reference=150)
+    reference = playing.reference()
+    estimator = OnlineDensityRatio().fit(reference)
+    playing.play(estimator, [(0, 96), (1, 96)])
+    assert estimator.pool_.slots.is_used.sum() == 2
+    batches = [playing.batch(number // 40 % 2) for number in range(160)]
+    again = copy(estimator)
+    answers = [again.partial_fit(batch).predict_ratio(reference) for batch in batches]
+    expected = np.array([estimator.predict_ratio(reference), *answers])
+    seen: list[Array] = []
+
+    def ask() -> None:
+        seen.extend((estimator.predict_ratio(reference), estimator.reference_ratio_))
+
+    with asking(ask, n_threads=3) as wait_for_answers:
+        for number, batch in enumerate(batches):
+            if number % 16 == 0:
+                wait_for_answers()
+            estimator.partial_fit(batch)
+    rounds_seen = set()
+    for answer in seen:
+        assert answer.mean() == pytest.approx(1.0, abs=1e-9)
+        distances = np.abs(expected - answer).max(axis=1)
+        assert distances.min() < 1e-9
         rounds_seen.add(int(distances.argmin()))
     assert len(rounds_seen) > 5

@@ -142,7 +142,7 @@ class Extending:
         tempered = before.fallback.tempered
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
         if rules.has_fallback and ratio.keeps_record and not ratio.is_pooled:
-            ratios = tempered.ratios(ratios, float(ratio.max_ratio))
+            tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
         weights = weigh(rules, ratios, self.base_weight_)
         fit, check = self._fit_on(rules, fixed, weights)
         names = frozenset(str(each) for each in self.classes_.tolist())
@@ -166,7 +166,7 @@ class Extending:
         before = self.state_
         n_refits, strength = before.n_refits + 1, before.fallback.check.strength
         fit = Fit(fixed, self.base_weight_, n_refits, before.n_rounds)
-        check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, weights)
+        check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, None)
         if share_in_use(rules, before.ratio, before.fallback.tempered, weights) == 0.0:
             return fit, check
         has_safeguards = rules.has_fallback and before.ratio.keeps_record

@@ -139,4 +139,4 @@ class PooledRatio(LinearRatio):
         if self.pooling_ is not None and stored is not None:
             computed = {"slot_ratios": np.empty((0, 0)), "reference_ratios": np.empty(0)}
             state = from_plain(PoolState, stored | computed)
-            self.pool_ = self.pooling_.on_reference(state, self._uncut_ratios())
+            self.pool_ = self.pooling_.restored(state, self._uncut_ratios())

@@ -116,12 +116,23 @@ def test_with_another_estimate_the_proportions_stay() -> None:
 
 @pytest.mark.parametrize("n_rounds", [5, ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK + 7])
 @pytest.mark.parametrize("loc", [1.0, 6.0])
-def test_on_the_same_reference_a_state_is_unchanged(n_rounds: int, loc: float) -> None:
+def test_a_restored_state_is_unchanged(n_rounds: int, loc: float) -> None:
     playing = Playing()
     state = playing.play(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
-    again = playing.pool.on_reference(state, playing.reference.ratios(state.coef, UNCUT))
+    again = playing.pool.restored(state, playing.reference.ratios(state.coef, UNCUT))
     assert_same_state(again, state)
     assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= ROUNDS_PER_LOOK), state.hold
+
+
+def test_other_rows_of_the_same_number_are_another_reference() -> None:
+    playing = Playing()
+    state = playing.play(ONE, 1.0, n_rounds=53)
+    other = MatrixReference(rows(playing.rng, 60), LOSS)
+    pool = RatioPool(other, LOSS, 100.0, 4)
+    moved = pool.on_reference(state, other.ratios(state.coef, UNCUT))
+    np.testing.assert_array_equal(moved.look.before, moved.reference_ratios)
+    np.testing.assert_array_equal(moved.look.ratios, 5.0 * moved.reference_ratios)
+    np.testing.assert_allclose(pool.ratios(moved, other.features), moved.reference_ratios, rtol=1e-10, atol=1e-12)
 
 
 def test_on_a_larger_reference_the_memory_and_the_proportions_stay() -> None:

@@ -55,6 +55,16 @@ def test_its_rounds_are_those_of_the_equations() -> None:
         assert in_use.mean() == pytest.approx(1.0, abs=1e-9)
 
 
+def test_on_another_reference_the_mass_stays_and_the_mean_is_one_again() -> None:
+    tempered, _, _ = play(1.0, 1.0, 60)
+    ratios = np.exp(np.linspace(0.0, 3.0, 25))
+    moved, in_use = tempered.on_reference(ratios, 100.0)
+    assert moved.share == tempered.share
+    np.testing.assert_allclose(in_use, plain_pooled(ratios, 100.0, moved.filters.proportions, []), rtol=1e-11)
+    np.testing.assert_allclose(moved.ratios(ratios, 100.0), in_use, rtol=1e-11)
+    assert in_use.mean() == pytest.approx(1.0, abs=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_ratios_of_any_precision_and_memory_order_are_taken(dtype: Any) -> None:
     batch = np.exp(np.random.default_rng(0).normal(size=8)).astype(dtype)[::2]

@@ -184,7 +184,24 @@ class RatioPool:
         return self._hold_back(after, ratios) if after.hold else after
 
     def on_reference(self, state: PoolState, ratios: FloatArray) -> PoolState:
-        """Return the state on this pool's reference, if it comes from another reference or from a file.
+        """Return a state that comes from another reference, on this pool's reference.
+
+        Sums over the rows of the other reference say nothing about these rows: the look goes on as if the ratio had not
+        moved in it.
+
+        Parameters
+        ----------
+        state : PoolState
+        ratios : array of shape (n_reference,)
+            Ratios of the reference at the state's theta, at most ``UNCUT``.
+        """
+        state = self.restored(state, ratios)
+        _, pooled = self._pooled(ratios, state.filters, state)
+        n_rounds = state.n_rounds % ROUNDS_PER_LOOK
+        return replace(state, look=replace(state.look, ratios=pooled * n_rounds, before=pooled))
+
+    def restored(self, state: PoolState, ratios: FloatArray) -> PoolState:
+        """Return a state that was stored without what is computed from the reference.
 
         Parameters
         ----------
@@ -198,10 +215,7 @@ class RatioPool:
             slots = slots.with_factors(slot, of_slot)
         state = replace(state, slots=slots, slot_ratios=slot_ratios)
         means, pooled = self._pooled(ratios, state.filters, state)
-        look = state.look
-        if len(look.ratios) != len(ratios):
-            look = replace(look, ratios=pooled * (state.n_rounds % ROUNDS_PER_LOOK), before=pooled)
-        state = replace(state, means=means, look=look, reference_ratios=pooled)
+        state = replace(state, means=means, reference_ratios=pooled)
         return self._hold_back(state, ratios) if state.hold else state
 
     def with_estimate(self, state: PoolState, ratios: FloatArray) -> FloatArray:

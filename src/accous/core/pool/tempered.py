@@ -56,8 +56,19 @@ class Tempered:
         cuts, no_ratios = shape_cuts(max_ratio), np.zeros((0, len(batch_ratios)))
         batch_ratios = np.ascontiguousarray(batch_ratios, dtype=np.float64)
         filters, _ = self.filters.after_batch(_PRIOR, batch_ratios, (cuts, self.means), (no_ratios, _NO_SLOTS))
-        mixed, means = mixed_shapes(reference_ratios, cuts, filters.proportions)
-        return Tempered(filters, means), mixed
+        return Tempered(filters, self.means).on_reference(reference_ratios, max_ratio)
+
+    def on_reference(self, reference_ratios: FloatArray, max_ratio: float) -> tuple[Tempered, FloatArray]:
+        """Return the state with the means of the shapes over a reference, and the ratio of this reference in use.
+
+        Parameters
+        ----------
+        reference_ratios : array of shape (n_reference,)
+        max_ratio : float
+            Larger ratios count as this value.
+        """
+        mixed, means = mixed_shapes(reference_ratios, shape_cuts(max_ratio), self.filters.proportions)
+        return Tempered(self.filters, means), mixed
 
     def ratios(self, ratios: FloatArray, max_ratio: float) -> FloatArray:
         """Return the ratio in use of any rows, given the estimator's."""
