@@ -54,9 +54,11 @@ def test_the_same_regime_is_the_nearest_slot_within_a_total_variation() -> None:
     assert slots.find(ratios, ratio_on(0, 7)) == (1, True)
     assert distance(ratio_on(0, 6), ratio_on(0, 7)) < distance(ratio_on(0, 6), ratio_on(0, 5))
     assert slots.find(ratios, ratio_on(0, 6)) == (1, True)
-    # At 0.3 it still is the same, beyond it no longer: free slots do not count as ratios.
-    assert distance(ratio_on(0, 10), ratio_on(0, 7)) == pytest.approx(0.3)
-    assert slots.find(ratios, ratio_on(4, 10)) == (2, False)
+    # The last three rows take a share of the ratio, which is its distance. Free slots do not count as ratios.
+    for share, expected in ((0.29, (1, True)), (0.31, (2, False)), (1.0, (2, False))):
+        other = (1.0 - share) * ratio_on(0, 7) + share * ratio_on(7, 10)
+        assert distance(other, ratio_on(0, 7)) == pytest.approx(share)
+        assert slots.find(ratios, other) == expected
 
 
 def test_looks_at_the_same_regime_are_averaged_and_later_ones_keep_an_eighth() -> None:

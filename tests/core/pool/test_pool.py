@@ -114,6 +114,34 @@ def test_with_another_estimate_the_proportions_stay() -> None:
     assert same.tobytes() == state.reference_ratios.tobytes()
 
 
+def test_with_another_estimate_the_hold_stays() -> None:
+    playing = Playing()
+    state = playing.play(3.0 * ONE, 6.0, n_rounds=40)
+    assert state.hold > 0.0
+    same = playing.pool.with_estimate(state, playing.reference.ratios(3.0 * ONE, UNCUT))
+    assert same.tobytes() == state.reference_ratios.tobytes()
+    ratios = playing.reference.ratios(OTHER, UNCUT)
+    expected = plain_pooled(ratios, 100.0, state.proportions, state.slot_ratios)
+    np.testing.assert_allclose(playing.pool.with_estimate(state, ratios), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_slot_that_is_taken_over_starts_without_the_mass_of_its_last_regime() -> None:
+    playing = Playing(n_slots=1)
+    playing.play(ONE, 1.0, n_rounds=48)
+    mass = playing.play(np.zeros(3), 1.0, n_rounds=8).proportions[N_SHAPES]
+    assert mass > 0.5
+    while np.array_equal(np.sign(playing.state.slots.coefs[0]), np.sign(ONE)):
+        before = playing.state
+        playing.play(OTHER, -1.0)
+        assert playing.state.n_rounds < 200
+    # What the slot still had, the others have taken over.
+    assert before.filters.posteriors[:, N_SHAPES].min() > 0.0
+    assert playing.state.proportions[N_SHAPES] < 0.01
+    assert playing.state.filters.posteriors[:, N_SHAPES].tolist() == [0.0] * 3
+    assert playing.state.proportions.sum() == pytest.approx(1.0, abs=1e-12)
+    assert playing.play(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
+
+
 @pytest.mark.parametrize("n_rounds", [5, ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK + 7])
 @pytest.mark.parametrize("loc", [1.0, 6.0])
 def test_a_restored_state_is_unchanged(n_rounds: int, loc: float) -> None:
