@@ -6,6 +6,7 @@ counts, after the first quarter.
 
 from __future__ import annotations
 
+import argparse
 import time
 from itertools import islice
 
@@ -19,13 +20,17 @@ from benchmarks.pool_arms import ARMS, DEFAULT, FALLBACK
 __all__ = ["measure_cost"]
 
 SIZES = ((1000, 12, 1), (5000, 64, 5))
-N_ROUNDS, TURN = 1600, 20
+TURN = 20
 
 
 def main() -> None:
     """Measure, keep and print."""
-    for sizes in SIZES:
-        found = measure_cost(*sizes)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1600, help="rounds of each stream (default 1600)")
+    parser.add_argument("--small", action="store_true", help="only the smaller of the two references")
+    options = parser.parse_args()
+    for sizes in SIZES[:1] if options.small else SIZES:
+        found = measure_cost(*sizes, options.rounds)
         case = "N_0 = {:,}, d = {}, N_t = {}".format(*sizes)
         keep("cost", {"case": case, "microseconds": found})
         print(f"{case}: default / ensemble with fallback = {found[DEFAULT.name] / found[FALLBACK.name]:.2f}")
@@ -33,7 +38,7 @@ def main() -> None:
             print(f"  {name}: {microseconds:.0f} microseconds")
 
 
-def measure_cost(n_reference: int, n_features: int, batch_size: int, n_rounds: int = N_ROUNDS) -> dict[str, float]:
+def measure_cost(n_reference: int, n_features: int, batch_size: int, n_rounds: int) -> dict[str, float]:
     """Return microseconds of CPU time a round, by arm."""
     stream = GaussianStream(
         SquareShift(period=100),
