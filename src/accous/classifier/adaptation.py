@@ -107,14 +107,14 @@ class AdaptiveClassifier(
         they are. Ignored if you pass an ``estimator``.
     fallback : {"auto", "none"}, default="auto"
         How to keep the adaptation from doing harm. ``"auto"`` has three safeguards. The ratio counts only as far as it
-        explained past batches better than ratio 1 (docs/pool.md). Weights that leave few effective rows are shrunk
-        before a fit. It also compares the adapted model with the fixed model on the weighted, cross-fitted reference,
-        in every 32nd round, sooner after a jump, or at every fifth refit if you pass an ``estimator``. The fixed model
-        predicts while the adapted one is worse by more than 1.5 standard errors. If the backtest of an ordered
-        reference gives reason to be stricter, it predicts unless the adapted one is clearly better, or always; see
-        ``caution``. ``"none"`` uses the ratio as it is, in every round; with ``OnlineDensityRatio(pool="none")`` it is
-        the paper's method unchanged. With any ratio estimator other than ``OnlineDensityRatio``, ``"auto"`` is the same
-        as ``"none"``: estimators that use a single batch have no past to judge by, and the others serve as baselines.
+        explained past batches better than ratio 1 did (docs/pool.md); while the weights hardly differ from the base
+        weights, the fixed model predicts. Weights that leave few effective rows are shrunk towards the base weights for
+        the fit. The adapted model is compared with the fixed model on the weighted, cross-fitted reference: in every
+        32nd round and soon after a jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts
+        while the adapted one is worse by more than 1.5 standard errors. If the backtest of an ordered reference gives
+        reason to be stricter, it predicts unless the adapted one is clearly better, or always; see ``caution``.
+        ``"none"`` is the paper's method unchanged, unless you pass a ``ratio`` with a pool. With ratio estimators that
+        use a single batch, and with those that serve as baselines, ``"auto"`` is the same as ``"none"``.
     caution : {"high", "normal", "low"}, default="normal"
         How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is worse by more than 1.5
         standard errors. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the

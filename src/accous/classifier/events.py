@@ -27,7 +27,8 @@ def log_events(before: AdaptationState, after: AdaptationState) -> None:
     before, after : AdaptationState
         The states around the round.
     """
-    if after.fallback.veto.is_held != before.fallback.veto.is_held:
+    # With nothing to adapt to, the fixed model predicts anyway, and no comparison was made.
+    if after.fallback.veto.is_held != before.fallback.veto.is_held and after.fallback.share > 0.0:
         _log_veto(after)
     log, old = after.watch.log, before.watch.log
     if log is not None and old is not None and log.events is not old.events:
