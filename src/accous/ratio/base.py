@@ -116,9 +116,6 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     max_ratio: float = 100.0
     """Where ratios are cut; a parameter of most estimators. Ratios of a batch below its inverse count as that."""
 
-    is_pooled: bool = False
-    """Whether the ratio holds itself back as far as past batches are evidence against it."""
-
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
 
@@ -182,6 +179,11 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     def estimated_ratios(self) -> FloatArray:
         """Return the ratio of every reference row before it is held back: ``reference_ratio_`` if it is not pooled."""
         return self.reference_ratio_
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the ratio holds itself back as far as past batches are evidence against it."""
+        return False
 
     def remembered_regimes(self) -> list[Any]:
         """Return the regimes that the ratio remembers: none, by default."""

@@ -54,10 +54,14 @@ class PooledRatio(LinearRatio):
         # Departs from the paper: its ratio is that of the ensemble. Settings that reproduce the paper have no pool.
         is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
         self.pooling_ = self.pool_ = None
-        self.is_pooled = self.pool == "auto" and not is_paper
-        if self.is_pooled:
+        if self.pool == "auto" and not is_paper:
             self.pooling_ = RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), int(self.memory))
             self.pool_ = self.pooling_.start(neutral)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the ratio in use is a mixture of candidates that holds itself back."""
+        return self.pool_ is not None
 
     @property
     def share_in_use(self) -> float:
