@@ -8,6 +8,7 @@ import pytest
 
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.exceptions import CheckpointError
 from tests.checkpoint.cases import assert_same_bits
 
 N_AFTER = 37  # at least two looks of the pool
@@ -196,3 +197,27 @@ def test_a_classifier_with_an_extended_reference(
     for slot in np.flatnonzero(pool.slots.is_used):
         assert pool.slot_ratios[slot].mean() == pytest.approx(1.0, abs=1e-9)
     assert_goes_on(model, tmp_path, is_away=is_away)
+
+
+@pytest.mark.parametrize("parameters", [{"memory": 0}, {"memory": 9}, {"pool": "none"}], ids=str)
+def test_parameters_set_after_fit_change_nothing_that_was_learned(parameters, tmp_path):
+    rng = np.random.default_rng(0)
+    ratio = OnlineDensityRatio().fit(rng.normal(size=(80, 3)))
+    for _ in range(40):
+        ratio.partial_fit(rng.normal([1.5, 0.0, 0.0], size=(2, 3)))
+    ratio.set_params(**parameters)
+    accous.save(ratio, tmp_path / "ratio")
+    loaded = accous.load(tmp_path / "ratio")
+    for batch in rng.normal(size=(20, 2, 3)):
+        ratio.partial_fit(batch)
+        loaded.partial_fit(batch)
+    assert loaded.reference_ratio_.tobytes() == ratio.reference_ratio_.tobytes()
+
+
+def test_a_stored_pool_of_other_shapes_is_refused():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    ratio = OnlineDensityRatio().fit(X).partial_fit(X[:2])
+    plain = ratio.state_to_plain()
+    plain["pool"]["filters"]["proportions"] = np.ones(3) / 3
+    with pytest.raises(CheckpointError, match="does not fit its reference"):
+        OnlineDensityRatio().fit(X).state_from_plain(plain, X)

@@ -27,7 +27,7 @@ def fitted(**parameters: Any) -> AdaptiveClassifier:
 
 
 def with_veto(fallback: Fallback, veto: Veto) -> Fallback:
-    return replace(fallback, check=replace(fallback.check, veto=veto))
+    return replace(fallback, share=1.0, check=replace(fallback.check, veto=veto))
 
 
 def stream(shift: float, n_rounds: int = 100) -> list[Any]:

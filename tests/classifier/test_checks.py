@@ -38,7 +38,9 @@ def check_at(n_rounds: int, n_refits: int, weights: Any) -> Check:
         (Erm(), 102, 10, FAR, False),
         (Erm(256), 115, 11, FAR, False),
         (Erm(256), 116, 11, FAR, True),
-        (Erm(1, 5), 140, 14, FAR, False),
+        (Erm(1, 5), 140, 14, NEAR, False),
+        (Erm(1, 5), 140, 11, FAR, False),
+        (Erm(1, 5), 140, 12, FAR, True),
         (Erm(1, 5), 140, 15, NEAR, True),
     ],
 )

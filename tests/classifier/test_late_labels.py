@@ -95,6 +95,13 @@ def test_labels_of_another_type_are_unseen_classes():
     assert model.observe(X[:2], ["no", "yes"]).measured_.unseen_classes == {"no": 1, "yes": 1}
 
 
+def test_labels_that_are_classes_as_text_are_refused():
+    model, X, _ = make_model(5)
+    with pytest.raises(DataError, match=r"y has labels such as '0', but the classes are 0, 1.*: pass numbers\."):
+        model.observe(X[:2], ["0", "1"])
+    assert model.measured_ is None
+
+
 @pytest.mark.parametrize(
     ("rows", "labels", "options", "message"),
     [

@@ -62,10 +62,12 @@ class ScriptedErm:
         return np.where(np.eye(2, dtype=bool)[LABELS], of_label[:, None], 1.0 - of_label[:, None])
 
 
-def choose(losses: dict[float, Any] | None, current: float = 12.0) -> tuple[float, Fit, ScriptedErm]:
+def choose(
+    losses: dict[float, Any] | None, current: float = 12.0, this_round: int = 90
+) -> tuple[float, Fit, ScriptedErm]:
     erm = ScriptedErm(losses)
     latest = Fit(f"fit with {current:g}", shrink(WEIGHTS, BASE, current), 7, 90)
-    strength, fit = choose_strength(erm, LABELS, WEIGHTS, BASE, (current, latest))
+    strength, fit = choose_strength(erm, LABELS, WEIGHTS, BASE, (current, latest), this_round)
     return strength, fit, erm
 
 
@@ -111,9 +113,15 @@ def test_one_standard_error_is_that_of_the_weighted_difference() -> None:
 def test_the_fit_in_use_is_not_repeated_and_refits_are_counted() -> None:
     _, fit, erm = choose({12.0: 0.1, 48.0: 0.2, 192.0: 0.3}, current=48.0)
     assert erm.fitted == [12.0, 192.0]
-    assert (fit.n_refits, fit.last_refit) == (8, 90)
+    assert (fit.n_refits, fit.last_refit) == (7, 90)  # a round counts as one refit
     _, fit, _ = choose({12.0: 0.2, 48.0: 0.1, 192.0: 0.3}, current=48.0)
     assert (fit.n_refits, fit.last_refit) == (7, 90)
+
+
+def test_a_fit_of_an_earlier_round_is_not_compared_with_fresh_ones() -> None:
+    _, fit, erm = choose({12.0: 0.1, 48.0: 0.2, 192.0: 0.3}, current=48.0, this_round=100)
+    assert erm.fitted == [12.0, 48.0, 192.0]
+    assert (fit.n_refits, fit.last_refit) == (8, 100)
 
 
 def test_where_rows_cannot_be_left_out_the_strength_stays() -> None:

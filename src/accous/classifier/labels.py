@@ -19,6 +19,7 @@ __all__ = [
     "read_late_labels",
     "read_plain_labels",
     "read_predictions",
+    "require_kind_of_classes",
 ]
 
 
@@ -96,6 +97,17 @@ def read_late_labels(y: Any, n_rows: int) -> list[Any]:
     labels = read_predictions(y, n_rows, "y")
     _require_labels(labels)
     return labels
+
+
+def require_kind_of_classes(labels: list[Any], classes: NDArray[Any]) -> None:
+    """Raise a DataError if labels are no classes, but would be if they were text instead of numbers or the reverse."""
+    known = classes.tolist()
+    names = {str(each) for each in known}
+    if not any(label in known for label in labels) and any(str(label) in names for label in labels):
+        raise DataError(
+            f"y has labels such as {labels[0]!r}, but the classes are {', '.join(map(repr, known[:3]))}: "
+            f"pass {'numbers' if isinstance(labels[0], str) else 'text'}."
+        )
 
 
 def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
-from accous.classifier.labels import read_late_labels, read_predictions
+from accous.classifier.labels import read_late_labels, read_predictions, require_kind_of_classes
 from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.late_labels import JudgedRows, LateLabels
 from accous.diagnostics.measured import MeasuredError, measure
@@ -90,6 +90,7 @@ class LateLabelling:
                 is_wrong_fixed = self._errors(self.fixed_.estimator, rows, labels, predicted_fixed, "predicted_fixed")
             features = None if rows is None else self._kept_features(state, rows, X)
         known = frozenset(self.classes_.tolist())
+        require_kind_of_classes(labels, self.classes_)
         self.add_judged_rows(
             JudgedRows(
                 is_wrong=is_wrong,

@@ -58,15 +58,11 @@ class Learning:
         y : None
             No round learns from labels: pass those to ``observe`` or ``extend``.
         """
-        if y is not None:
-            raise ParameterError(
-                "adapt takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-                "with extend(X, y)."
-            )
+        _refuse_labels("adapt", y)
         self._play(X_batch)
         return self
 
-    def step(self, X_batch: Any) -> NDArray[Any]:
+    def step(self, X_batch: Any, y: None = None) -> NDArray[Any]:
         """Predict a batch, then learn from it: ``predict`` and ``adapt`` in one call that reads the rows once.
 
         The results are the same, bit for bit. Threads that call this or ``adapt`` take turns, so the predictions are
@@ -77,12 +73,15 @@ class Learning:
         ----------
         X_batch : array or frame of shape (n_batch, n_features)
             Columns of a frame are found by name, in any order; others are left out.
+        y : None
+            No round learns from labels: pass those to ``observe`` or ``extend``.
 
         Returns
         -------
         array of shape (n_batch,)
             The predicted class of each row.
         """
+        _refuse_labels("step", y)
         return self._play(X_batch, predicts=True)
 
     def _play(self, X_batch: Any, *, predicts: bool = False) -> NDArray[Any]:
@@ -113,3 +112,11 @@ class Learning:
         ) and not self.rules_.is_replay:
             log_events(before, after)
         return predicted
+
+
+def _refuse_labels(method: str, y: Any) -> None:
+    if y is not None:
+        raise ParameterError(
+            f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
+            "with extend(X, y)."
+        )

@@ -19,6 +19,8 @@ from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
 
 __all__ = ["Monitoring"]
 
+_FEW_OUT = 0.05
+
 
 class Monitoring:
     """Attributes that monitor an `accous.AdaptiveClassifier`; none of them learns anything."""
@@ -66,7 +68,7 @@ class Monitoring:
         ratios = np.asarray(state.ratio.estimated_ratios(), dtype=np.float64)
         return judge(
             WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio)),
-            share_out_of_bound=state.watch.share_out_of_bound,
+            share_out_of_bound=self._share_out_of_bound(state),
             exponent=self._exponent_in_use(state),
             is_vetoed=state.fallback.veto.is_held,
             excess=self._excess(state),
@@ -79,6 +81,15 @@ class Monitoring:
                 unverified=self.unverified_,
             ),
         )
+
+    def _share_out_of_bound(self, state: Any) -> float:
+        """Share of recent rows out of bound, beyond that of the reference: rows that joined it may be out of bound."""
+        share: float = state.watch.share_out_of_bound
+        if not share or not state.ratio.has_scores:
+            return share
+        of_reference: float = state.ratio.share_of_reference_out
+        # One row in a hundred, by the choice of the bound.
+        return share if of_reference < _FEW_OUT else max(0.0, share - of_reference)
 
     @property
     def drift_attribution_(self) -> FloatArray:

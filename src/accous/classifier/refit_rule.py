@@ -15,6 +15,7 @@ _REFIT_SENSITIVITY = 1.0 / 3.0
 # in between.
 _JUMP = 0.2
 _SHARE_OF_ROUNDS = 1.0 / 16.0
+_REFITS_AFTER_JUMP = 2
 
 
 def is_refit_due(
@@ -60,10 +61,12 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
         Current importance weights.
     """
     n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
-    if refits < (1 if check.weights is None else erm.refits_between_checks):
+    if refits < 1 or n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
         return False
-    if n_rounds >= erm.rounds_between_checks:
+    if n_rounds >= erm.rounds_between_checks and refits >= erm.refits_between_checks:
         return True
-    if n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
-        return False
-    return check.weights is None or weight_distance(weights, check.weights) > _JUMP
+    if check.weights is None:
+        return True
+    return refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks) and (
+        weight_distance(weights, check.weights) > _JUMP
+    )

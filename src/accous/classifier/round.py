@@ -205,7 +205,8 @@ def _fit_and_check(
 
 def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray, this_round: int) -> tuple[Fit, Check]:
     """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
-    if is_choice_due(rules.erm, weights):
+    # A number of rounds between refits is kept: the choice needs fits of its own.
+    if (rules.refit == "auto" or fit.last_refit == this_round) and is_choice_due(rules.erm, weights):
         strength, fit = choose_strength(
             rules.erm, rules.labels, weights, rules.base_weight, (strength, fit), this_round
         )

@@ -81,7 +81,8 @@ def choose_strength(
     current, latest = fitted
     fits, losses = [], []
     for strength in STRENGTHS:
-        fit = latest if strength == current else _refit(erm, shrink(weights, base, strength), latest, this_round)
+        is_fresh = strength == current and latest.last_refit == this_round
+        fit = latest if is_fresh else _refit(erm, shrink(weights, base, strength), latest, this_round)
         probabilities = erm.cross_fitted_probabilities(fit.weights, fit.estimator)
         if probabilities is None:
             return fitted

@@ -85,7 +85,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
         return Answer("no", against[0], evidence)
     if not share <= COVERED or coverage.columns:
         return Answer("not known", coverage.sentences[0] if share <= COVERED else far, evidence)
-    moved = "have moved" if coverage.drift_strength > VISIBLE_DRIFT else "have hardly moved"
+    moved = "have moved" if coverage.drift_strength > VISIBLE_DRIFT else "have hardly moved in any direction"
     return Answer("yes", f"The inputs {moved}, and the reference covers them.", evidence)
 
 

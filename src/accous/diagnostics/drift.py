@@ -20,6 +20,7 @@ _SMALLEST_CHANGE = 0.2
 _RESTING_LOOKS = 4
 _RESTING_RANGE = 0.1
 _MOST_LOOKS = 32
+_LOOKS_TO_RECALL = 3
 _NEARLY_ALL = 0.9
 
 
@@ -124,8 +125,8 @@ class DriftLog:
             event = DriftEvent(this_round, size, name(change), None, seen=recall(this_round))
             return DriftLog(smoothed, self.settled_coef, (*self.events, event)[-MAX_EVENTS:], (size,), settled)
         sizes, now = (*self.sizes, size), self.events[-1]
-        if now.seen is None and len(sizes) <= _RESTING_LOOKS:
-            # The pool may recognise a regime a few rounds after the change was noticed.
+        if len(sizes) <= _LOOKS_TO_RECALL:
+            # The pool may recognise a regime after the change was noticed, or find that it is another one.
             now = replace(now, seen=recall(now.round))
         recent = sizes[-_RESTING_LOOKS:]
         is_resting = len(sizes) > _RESTING_LOOKS and max(recent) - min(recent) <= _RESTING_RANGE

@@ -174,7 +174,9 @@ def _sentence(found: MeasuredError) -> str:
     if math.isnan(found.estimated):
         parts.append("there is no estimate without labels to compare it with.")
     else:
-        answer = "they contradict each other." if found.contradicts else "they do not contradict each other."
+        is_few = found.n_labelled < FEWEST_TO_CONTRADICT
+        agree = "these are too few labels to compare them." if is_few else "they do not contradict each other."
+        answer = "they contradict each other." if found.contradicts else agree
         parts += [f"the estimate without labels is {found.estimated:.1%}", answer]
     text = "; ".join(parts)
     if found.unseen_classes:

@@ -11,6 +11,7 @@ from accous.blas import one_blas_thread
 from accous.core.pool.memory import distance
 from accous.core.pool.pool import PoolState, RatioPool
 from accous.core.pool.shapes import UNCUT
+from accous.exceptions import CheckpointError
 from accous.parameters import require_choice, require_integer
 from accous.ratio.linear import LinearRatio
 
@@ -55,8 +56,11 @@ class PooledRatio(LinearRatio):
         is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
         self.pooling_ = self.pool_ = None
         if self.pool == "auto" and not is_paper:
-            self.pooling_ = RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), int(self.memory))
+            self.pooling_ = self._make_pooling(int(self.memory))
             self.pool_ = self.pooling_.start(neutral)
+
+    def _make_pooling(self, n_slots: int) -> RatioPool:
+        return RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), n_slots)
 
     @property
     def is_pooled(self) -> bool:
@@ -127,7 +131,10 @@ class PooledRatio(LinearRatio):
     def on_reference(self, rows: Any) -> Self:
         """Return an estimator that goes on with another reference: same theta, learners, scaling and memory."""
         other = super().on_reference(rows)
-        if other.pooling_ is not None and self.pool_ is not None:
+        other.pooling_ = other.pool_ = None
+        if self.pool_ is not None:
+            # Parameters that were set after `fit` have no effect on what was learned.
+            other.pooling_ = other._make_pooling(len(self.pool_.slots.use))
             with one_blas_thread():
                 other.pool_ = other.pooling_.on_reference(self.pool_, other._uncut_ratios())
         return other
@@ -140,7 +147,11 @@ class PooledRatio(LinearRatio):
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         super().state_from_plain(plain, X)
         stored = plain.get("pool")
-        if self.pooling_ is not None and stored is not None:
+        self.pooling_ = self.pool_ = None
+        if stored is not None:
             computed = {"slot_ratios": np.empty((0, 0)), "reference_ratios": np.empty(0)}
             state = from_plain(PoolState, stored | computed)
+            self.pooling_ = self._make_pooling(len(state.slots.use))
+            if not self.pooling_.fits(state):
+                raise CheckpointError("The pool of the saved ratio does not fit its reference: save the model again.")
             self.pool_ = self.pooling_.restored(state, self._uncut_ratios())

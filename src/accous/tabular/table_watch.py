@@ -19,6 +19,8 @@ from accous.tabular.columns.plans import NumberColumn
 
 __all__ = ["TableWatch", "number_findings", "watch_from_plain"]
 
+_FEW_OTHER_VALUES = 0.05
+
 
 @dataclass(frozen=True)
 class TableWatch:
@@ -142,6 +144,8 @@ def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, f
     n_tests = len(kinds)
     found = []
     for number, (mark, count) in enumerate(zip(kinds, counts.tolist(), strict=True)):
+        if mark.kind == NEW_VALUES and mark.n_hits > _FEW_OTHER_VALUES * mark.n_reference:
+            continue  # the column is no longer constant, since labelled rows have joined the reference
         least = smallest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
         is_rare = count >= least
         if mark.kind == MISSING and mark.n_hits and not is_rare:

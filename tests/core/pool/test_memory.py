@@ -1,5 +1,6 @@
 """Slots: what is put, merged, forgotten, and when regimes were visited."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,12 @@ def test_visits_are_prolonged_by_the_next_look_and_begin_anew_after_a_pause() ->
 
 def test_only_the_latest_visits_are_kept_and_a_forgotten_regime_has_none() -> None:
     slots, nothing = filled(2, 2), np.zeros(N_SHAPES + 2)
-    for number in range(1, MOST_VISITS + 21):
+    n_looks = 2 * MOST_VISITS + 20
+    for number in range(1, n_looks + 1):
         slots = slots.after_look(nothing, number % 2, 16 * number)
-    assert len(slots.visits) == MOST_VISITS
-    assert slots.visits[-1].tolist() == [0, 16 * (MOST_VISITS + 19) + 1, 16 * (MOST_VISITS + 20)]
+    assert np.bincount(slots.visits[:, 0]).tolist() == [MOST_VISITS, MOST_VISITS]
+    assert slots.visits[:2].tolist() == [[1, 1, 16], [0, 17, 32]]  # the first visits stay
+    assert slots.visits[-1].tolist() == [0, 16 * (n_looks - 1) + 1, 16 * n_looks]
     forgotten = slots.put(0, np.zeros(2), shares(1), is_same=False)
     assert set(forgotten.visits[:, 0].tolist()) == {1}
     assert set(slots.put(0, np.zeros(2), shares(1), is_same=True).visits[:, 0].tolist()) == {0, 1}
@@ -154,3 +157,12 @@ def test_slots_are_never_written_into() -> None:
     slots.put(0, np.full(2, 9.0), shares(5), is_same=False).after_look(np.ones(N_SHAPES + 2), 0, 16)
     for array, copy in zip((slots.coefs, slots.shares, slots.n_merged, slots.use, slots.factors), before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+def test_what_a_jump_passed_through_is_no_visit_of_the_regime_that_takes_its_slot() -> None:
+    slots, nothing = filled(2, 2), np.zeros(N_SHAPES + 2)
+    slots = replace(slots, n_merged=np.array([1, 2]))
+    for number, slot in enumerate((0, 1), start=1):
+        slots = slots.after_look(nothing, slot, 16 * number)
+    taken_up = slots.put(0, np.zeros(2), shares(1), is_same=True).after_look(nothing, 0, 48)
+    assert taken_up.visits.tolist() == [[1, 17, 32], [0, 33, 48]]

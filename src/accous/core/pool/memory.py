@@ -17,7 +17,7 @@ from accous.core.pool.shapes import N_SHAPES
 __all__ = ["ROUNDS_PER_LOOK", "Look", "Slots", "distance", "start_look", "start_slots"]
 
 ROUNDS_PER_LOOK = 16
-MOST_VISITS = 100
+MOST_VISITS = 25
 _LARGEST_MOVE = 0.3
 _SMALLEST_SHAPE_SHARE = 0.05
 _NEAR_ONE = 0.1
@@ -87,9 +87,12 @@ class Slots:
         coefs[slot] += gain * (coef - coefs[slot])
         all_shares[slot] += gain * (shares - all_shares[slot])
         visits = self.visits
+        # A slot of a single look that is taken up again after a pause held what a jump passed through.
+        was_passed = is_same and self.n_merged[slot] == 1 and len(visits) > 0 and visits[-1, 0] != slot
+        if not is_same or was_passed:
+            visits = visits[visits[:, 0] != slot]
         if not is_same:
             use[slot] = 1.0
-            visits = visits[visits[:, 0] != slot]
         return replace(self, coefs=coefs, shares=all_shares, n_merged=n_merged, use=use, visits=visits)
 
     def with_factors(self, slot: int, means: FloatArray) -> Slots:
@@ -231,4 +234,7 @@ def _visited(visits: IntArray, slot: int, this_round: int) -> IntArray:
         visits[-1, 2] = this_round
         return visits
     first = this_round - ROUNDS_PER_LOOK + 1
-    return np.concatenate((visits, np.array([[slot, first, this_round]])))[-MOST_VISITS:]
+    visits = np.concatenate((visits, np.array([[slot, first, this_round]])))
+    of_slot = np.flatnonzero(visits[:, 0] == slot)
+    # The first visit stays, so that the regimes keep their order.
+    return np.delete(visits, of_slot[1], axis=0) if len(of_slot) > MOST_VISITS else visits

@@ -13,11 +13,11 @@ takes over, whose only candidates are 1, the square root of the estimate, and th
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, to_plain
 from accous.core.fast.kernels_pool import pool_reference
 from accous.core.paper.losses import Loss
 from accous.core.paper.reference import Reference
@@ -200,6 +200,12 @@ class RatioPool:
         n_rounds = state.n_rounds % ROUNDS_PER_LOOK
         return replace(state, look=replace(state.look, ratios=pooled * n_rounds, before=pooled))
 
+    def fits(self, state: PoolState) -> bool:
+        """Whether a state that was stored has the shapes that a state of this pool has."""
+        expected, found = self.start(state.coef), to_plain(state)
+        n_columns = self._reference.features.shape[1]
+        return state.coef.shape == (n_columns,) and _shapes(to_plain(expected)) == _shapes(found)
+
     def restored(self, state: PoolState, ratios: FloatArray) -> PoolState:
         """Return a state that was stored without what is computed from the reference.
 
@@ -286,3 +292,10 @@ class RatioPool:
     def _mixed(self, coef: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a mixture of the shapes at a theta for the reference, and the means of the shapes."""
         return mixed_shapes(self._reference.ratios(coef, UNCUT), self._cuts, shares)
+
+
+def _shapes(plain: Any) -> Any:
+    """Return the shapes of nested arrays; the number of visits may be any."""
+    if isinstance(plain, dict):
+        return {name: _shapes(part) for name, part in plain.items() if name != "visits"}
+    return np.shape(plain)
