@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from accous.classifier.adaptation import AdaptiveClassifier
@@ -120,8 +121,8 @@ LIMIT, ORACLE = "limit", "oracle"
 _CONTENDERS |= {
     contender.name: contender
     for contender in (
-        # The method as published, without the fallback; and with the fallback, but learning from the batch first.
-        Contender("Accous (paper)", _weighted_by(OnlineDensityRatio), learns_first=False),
+        # The ensemble without the pool and the fallback; and with both, but learning from the batch first.
+        Contender("Accous (paper)", _weighted_by(partial(OnlineDensityRatio, pool="none")), learns_first=False),
         Contender("Accous (batch first)", _weighted_by(OnlineDensityRatio, "auto"), learns_first=True),
         Contender(LIMIT, lambda _: Limit(), learns_first=False, knows_parts=True),
         Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True),

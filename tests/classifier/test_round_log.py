@@ -41,7 +41,7 @@ def test_every_round_is_what_the_model_showed_after_it(make_model: Any) -> None:
             {
                 "rows": 1 + (model.n_rounds_ - 1) % 3,
                 "effective_rows": model.effective_sample_size_,
-                "exponent": model._exponent_in_use(state),
+                "share": model._exponent_in_use(state),
                 "refit": model.n_refits_ > before,
                 "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_events_),
                 "adapted": model.estimator_ is not model.fixed_.estimator,
@@ -88,7 +88,7 @@ def test_only_the_last_rounds_are_kept() -> None:
 
 
 def noted(log: RoundLog, weights: Any, n_rows: int) -> RoundLog:
-    return log.after({}, weights, n_rows, exponent=1.0, refit=False, drift=False, held=False)
+    return log.after({}, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 31, 32, 33, 34, 100])

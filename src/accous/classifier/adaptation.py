@@ -163,9 +163,9 @@ class AdaptiveClassifier(
         Each has the rounds in which it was in force and the columns that tell it apart.
     history_ : pandas.DataFrame
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
-        ``exponent`` of the ratio, whether the round made a ``refit``, whether it detected a ``drift``, and whether the
-        ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for rounds
-        after which you read ``risk_``: no round computes it by itself.
+        ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
+        the ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for
+        rounds after which you read ``risk_``: no round computes it by itself.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_

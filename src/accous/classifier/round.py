@@ -147,7 +147,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
             before.cache,
             weights,
             n_rows,
-            exponent=share,
+            share=share,
             refit=fit.last_refit == this_round,
             drift=watch.log is not before.watch.log and watch.found_change(before.watch),
             held=check.veto.is_held,

@@ -20,7 +20,7 @@ __all__ = ["MAX_ROUNDS", "NO_ROUNDS", "RoundLog", "rounds_frame", "rounds_from_p
 MAX_ROUNDS = 10_000
 _BLOCK_ROUNDS = 32
 _MOST_BLOCKS = -(-MAX_ROUNDS // _BLOCK_ROUNDS)
-_NOTED = ("rows", "effective_rows", "exponent", "refit", "drift", "adapted")
+_NOTED = ("rows", "effective_rows", "share", "refit", "drift", "adapted")
 _ERRORS = ("estimated_error", "estimated_error_low", "estimated_error_high")
 _COLUMNS = (*_NOTED, *_ERRORS)
 _KINDS = {"rows": np.int64, "refit": np.bool_, "drift": np.bool_, "adapted": np.bool_}
@@ -53,7 +53,7 @@ class RoundLog(NamedTuple):
         weights: FloatArray,
         n_rows: int,
         *,
-        exponent: float,
+        share: float,
         refit: bool,
         drift: bool,
         held: bool,
@@ -66,15 +66,15 @@ class RoundLog(NamedTuple):
             What was read after the round before.
         weights : array of shape (n_reference,)
         n_rows : int
-        exponent : float
-            Power of the ratio that the weights are made of.
+        share : float
+            How far the ratio counts; 0 while there is nothing to adapt to.
         refit, drift, held : bool
             Whether the round refitted, whether it found a change, and whether the fixed predictor is to predict.
         """
         # Without a ratio, the round has put the fixed predictor in the place of the adapted one.
-        is_moved = refit or (self.is_moved and exponent != 0.0)
+        is_moved = refit or (self.is_moved and share != 0.0)
         adapted = is_moved and not held
-        last = (float(n_rows), effective_rows(weights), exponent, float(refit), float(drift), float(adapted), *_UNKNOWN)
+        last = (float(n_rows), effective_rows(weights), share, float(refit), float(drift), float(adapted), *_UNKNOWN)
         if self.last is None:
             return RoundLog(self.blocks, self.waiting, last, is_moved)
         waiting = (*self.waiting, _with_error(self.last, cache) if "wide_risk" in cache else self.last)

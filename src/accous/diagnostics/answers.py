@@ -106,7 +106,7 @@ def answer_adaptation(
     excess : tuple of float
         Cross-fitted, weighted error of the adapted minus that of the fixed model, and its standard error.
     exponent : float
-        Exponent of the ratio in use; 0 means that there is nothing to adapt to.
+        How far the ratio counts; 0 means that there is nothing to adapt to.
     is_held : bool
         Whether the fixed model makes the predictions.
     guard : str
