@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier.shrinkage import FIRST_STRENGTH, STRENGTHS, Fit, choose_strength, is_choice_due, shrink
+from accous.classifier.shrinkage import (
+    FIRST_STRENGTH,
+    STRENGTHS,
+    Fit,
+    _choose,
+    choose_strength,
+    is_choice_due,
+    shrink,
+)
 from accous.streams import GaussianStream, SquareShift
 
 N = 40
@@ -133,10 +141,17 @@ def test_where_rows_cannot_be_left_out_the_strength_stays() -> None:
 # --- in a model ---------------------------------------------------------------------------------------------
 
 
-def play(n_features: int = 4, n_rounds: int = 80, **parameters: Any) -> tuple[AdaptiveClassifier, list[Any]]:
+def play(
+    n_features: int = 4, n_rounds: int = 80, n_reference: int = 250, **parameters: Any
+) -> tuple[AdaptiveClassifier, list[Any]]:
     """The model after a jump, and (strength, last check) after every round."""
     stream = GaussianStream(
-        SquareShift(period=80), n_rounds=n_rounds, n_features=n_features, n_reference=250, batch_size=5, random_state=1
+        SquareShift(period=80),
+        n_rounds=n_rounds,
+        n_features=n_features,
+        n_reference=n_reference,
+        batch_size=5,
+        random_state=1,
     )
     model = AdaptiveClassifier(**parameters).fit(*stream.reference())
     history = []
@@ -148,7 +163,7 @@ def play(n_features: int = 4, n_rounds: int = 80, **parameters: Any) -> tuple[Ad
 
 
 def test_the_strength_changes_only_with_a_check() -> None:
-    model, history = play()
+    model, history = play(n_reference=100)
     assert len({strength for strength, _ in history}) > 1
     for (before, _), (after, checked), this_round in zip(
         history, history[1:], range(2, len(history) + 1), strict=False
@@ -178,3 +193,16 @@ def test_with_many_effective_rows_there_is_nothing_to_choose() -> None:
 def test_without_the_fallback_nothing_is_shrunk() -> None:
     model, _ = play(refit="always", fallback="none")
     np.testing.assert_array_equal(model.state_.fitted_weights, model.reference_weight_)
+
+
+@pytest.mark.parametrize(
+    ("gain", "chosen"), [(-1.5, 0), (0.0, 0), (0.9, 0), (1.1, 1)], ids=["worse", "equal", "not clear", "clear"]
+)
+def test_with_enough_effective_rows_a_larger_strength_has_to_be_clearly_better(gain: float, chosen: int) -> None:
+    """The gain is in standard errors; with few rows, the larger strength is taken unless it is clearly worse."""
+    n_rows = 100
+    noise = np.where(np.arange(n_rows) % 2 == 0, 0.1, -0.1)
+    losses = [np.full(n_rows, 0.4), 0.4 + noise - gain * 0.1 / np.sqrt(n_rows), np.full(n_rows, 0.9)]
+    assert _choose(losses, np.ones(n_rows)) == chosen
+    few = slice(0, 50)
+    assert _choose([each[few] for each in losses], np.ones(50)) == (0 if gain < -1.45 else 1)

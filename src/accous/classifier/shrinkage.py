@@ -5,8 +5,9 @@ The predictor is fitted with
 .. math:: w' = \frac{n_\text{eff}\, w + n_0\, b}{n_\text{eff} + n_0}
 
 where w are the importance weights, b the base weights and :math:`n_\text{eff}` the effective sample size of w. The
-strength :math:`n_0` is 12, 48 or 192. It is chosen on the weighted, cross-fitted reference: the largest whose mean of
-1 - p(y) is within one standard error of the smallest. Estimates of the error keep the weights w.
+strength :math:`n_0` is 12, 48 or 192. It is chosen by the mean of 1 - p(y) on the weighted, cross-fitted reference. A
+larger one has to be better by one standard error. With fewer than 60 effective rows it is the other way round: the
+largest is taken that is not worse than the best by more than one standard error. Estimates of the error keep w.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ STRENGTHS = (12.0, 48.0, 192.0)
 FIRST_STRENGTH = STRENGTHS[0]
 # With more effective rows the strength hardly matters.
 _MOST_EFFECTIVE_ROWS = 400.0
+# With fewer, weighting harms more often than it helps, and no comparison can tell.
+_FEW_EFFECTIVE_ROWS = 60.0
 
 
 class Fit(NamedTuple):
@@ -88,12 +91,22 @@ def choose_strength(
             return fitted
         fits.append((strength, fit))
         losses.append(1.0 - probabilities[np.arange(len(labels)), labels])
-    best = int(np.argmin([mean_and_error(each, weights)[0] for each in losses]))
-    chosen = best
-    for number in range(best + 1, len(STRENGTHS)):
+    return fits[_choose(losses, weights)]
+
+
+def _choose(losses: list[FloatArray], weights: FloatArray) -> int:
+    """Return the number of the strength to use, given the losses of the rows with each."""
+    if effective_sample_size(weights) >= _FEW_EFFECTIVE_ROWS:
+        chosen = 0
+        for number in range(1, len(losses)):
+            gain, standard_error = mean_and_error(losses[chosen] - losses[number], weights)
+            chosen = number if gain > standard_error else chosen
+        return chosen
+    best = chosen = int(np.argmin([mean_and_error(each, weights)[0] for each in losses]))
+    for number in range(best + 1, len(losses)):
         excess, standard_error = mean_and_error(losses[number] - losses[best], weights)
         chosen = number if excess <= standard_error else chosen
-    return fits[chosen]
+    return chosen
 
 
 def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit, this_round: int) -> Fit:
