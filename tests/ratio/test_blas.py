@@ -222,14 +222,21 @@ def run_with_threads(feature_map: str, n_rounds: int, n_threads: int) -> tuple[i
     return int(threads), learned
 
 
-@pytest.mark.parametrize(
-    ("feature_map", "n_rounds"),
-    [
-        ("standardize", 36),
-        pytest.param("standardize", 300, marks=pytest.mark.slow),
-        pytest.param("rbf", 50, marks=pytest.mark.slow),
-    ],
-)
+def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed() -> None:
+    learned = []
+    for n_threads in (1, N_BEFORE):
+        with threadpool_limits(n_threads, user_api="blas"):
+            assert blas_threads() == {n_threads}
+            rng = np.random.default_rng(0)
+            estimator = OnlineDensityRatio("standardize", random_state=0).fit(rng.normal(size=(2000, 40)))
+            for t in range(36):
+                estimator.partial_fit(rng.normal(np.cos(t / 30), size=(1 + t % 50, 40)))
+        learned.append((estimator.coef_.tobytes(), estimator.learner_weights_.tobytes()))
+    assert learned[0] == learned[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("feature_map", "n_rounds"), [("standardize", 36), ("standardize", 300), ("rbf", 50)])
 def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map: str, n_rounds: int) -> None:
     (threads_of_one, of_one), (threads_of_two, of_two) = (
         run_with_threads(feature_map, n_rounds, n_threads) for n_threads in (1, 2)

@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import DataError
+from tests.budgets import rest_slow
 from tests.ratio.input_cases import Array, MakeInput, assert_sane, each_kind, normal_rows
 
 LOSSES = ["logistic", "least_squares", "kl"]
@@ -51,7 +52,7 @@ STRANGE_REFERENCES = {
 
 @pytest.mark.parametrize("reference", STRANGE_REFERENCES.values(), ids=STRANGE_REFERENCES)
 @each_map
-@each_loss
+@pytest.mark.parametrize("loss", rest_slow(LOSSES))
 def test_a_strange_reference_works(loss: str, feature_map: str, reference: Array) -> None:
     estimator = OnlineDensityRatio(feature_map, loss=loss, random_state=0).fit(reference)
     assert estimator.reference_ratio_.tolist() == [1.0] * len(reference)
@@ -115,7 +116,7 @@ FAR_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("scale_features", [True, False])
+@pytest.mark.parametrize("scale_features", rest_slow([False, True]))
 @pytest.mark.parametrize("estimator_class", [OnlineDensityRatio, SingleLearnerRatio])
 @each_map
 @each_loss

@@ -7,6 +7,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.preprocessing import StandardScaler
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
+from accous.exceptions import ParameterError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.features import FeatureMap, fit_features
 from accous.ratio.maps import Identity, fit_map
@@ -215,3 +216,18 @@ def test_the_default_bound_follows_the_scale_and_ignores_a_lone_outlier() -> Non
 
 def test_a_reference_of_zeros_has_the_bound_1() -> None:
     assert OnlineDensityRatio("identity", fit_intercept=False).fit(np.zeros((5, 2))).feature_bound_ == 1.0
+
+
+def test_the_largest_norm_may_be_the_bound() -> None:
+    reference = np.random.default_rng(0).normal(size=(40, 3))
+    norms = np.linalg.norm(reference, axis=1)
+    estimator = OnlineDensityRatio("identity", fit_intercept=False, feature_bound="largest").fit(reference)
+    assert estimator.feature_bound_ == pytest.approx(norms.max(), rel=1e-12)
+    assert (
+        SingleLearnerRatio("identity", fit_intercept=False, feature_bound="largest")
+        .fit(np.zeros((5, 2)))
+        .feature_bound_
+        == 1.0
+    )
+    with pytest.raises(ParameterError, match="feature_bound must be one of 'largest', a number or None, got 'longest'"):
+        OnlineDensityRatio(feature_bound="longest").fit(reference)

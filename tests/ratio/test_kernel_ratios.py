@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist, pdist
 from accous import KLIEP, RULSIF, ULSIF
 from accous.ratio.kernel import CV_WIDTHS
 from accous.ratio.ulsif import CV_RIDGES
-from tests.budgets import examples
+from tests.budgets import examples, rest_slow
 from tests.core.solvers.test_least_squares_ratio import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (
     Array,
@@ -160,7 +160,7 @@ def test_a_larger_ridge_shrinks_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"width": "cv"}, {"ridge": "cv"}, {"width": "cv", "ridge": "cv"}], ids=str)
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("alpha", rest_slow([0.3, 0.0]))
 def test_width_and_ridge_are_those_of_the_smallest_leave_one_out_loss(settings: dict[str, str], alpha: float) -> None:
     reference = normal_rows(25, 2)
     estimator = RULSIF("identity", alpha=alpha, random_state=0, **settings).fit(reference)

@@ -345,3 +345,13 @@ def test_without_a_ridge_a_warm_start_is_as_good_as_a_cold_one() -> None:
         values = [0.5 * w @ matrix @ w - pull @ w for w in (found, cold)]
         # Both within the tolerance of the same minimum.
         assert values[0] == pytest.approx(values[1], abs=1e-4)
+
+
+def test_the_literatures_tolerance_depends_on_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    reference, batch = rng.normal(size=(100, 2)), rng.normal(loc=1.0, size=(3, 2))
+    given, named = (
+        KMM(ridge=0, mass_tolerance=tolerance).fit(reference).partial_fit(batch).reference_ratio_
+        for tolerance in (0.9, "literature")
+    )
+    np.testing.assert_allclose(named, given, atol=1e-9)

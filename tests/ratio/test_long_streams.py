@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
+from tests.budgets import rest_slow
 
 Array = NDArray[np.float64]
 
@@ -44,7 +45,7 @@ def running_away(t: int, draw: Array) -> Array:
     return draw * 1.15 ** min(t, 4_900)  # up to 1e297
 
 
-STREAMS = [jumping, stopping, constant, running_away]
+STREAMS = rest_slow([jumping, running_away, stopping, constant], n_fast=2)
 
 
 def assert_healthy(matrices: Array, inverse_roots: Array, drift: float) -> None:
@@ -99,7 +100,7 @@ def test_other_settings_stay_healthy_when_the_stream_jumps(changes: dict[str, An
     play_and_check(OnlineDensityRatio(**changes), jumping, n_rounds=1_100)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "least_squares", "kl"])
+@pytest.mark.parametrize("loss", rest_slow(["logistic", "least_squares", "kl"]))
 def test_the_single_learner_stays_healthy_when_the_stream_jumps(loss: str) -> None:
     estimator = SingleLearnerRatio(loss=loss).fit(reference())
     for t, draw in enumerate(noise(), start=1):

@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from accous import AdaptiveClassifier, NoShift
 from accous.exceptions import DataError, ParameterError
 from accous.streams import ConstantShift, GaussianStream
-from tests.budgets import examples
+from tests.budgets import examples, rest_slow
 from tests.ratio.one_step_cases import (
     ONE_STEP,
     Array,
@@ -36,7 +36,7 @@ def central_rows(n_columns: int) -> Array:
     return rows[np.abs(rows).max(axis=1) < 2.0]
 
 
-@pytest.mark.parametrize("loc", [[0.7], [-1.0], [0.6, 0.6], [-0.8, 0.3]], ids=str)
+@pytest.mark.parametrize("loc", rest_slow([[0.7], [-0.8, 0.3], [-1.0], [0.6, 0.6]], n_fast=2), ids=str)
 @each_estimator
 def test_the_ratio_of_two_gaussians_is_found(name: str, loc: list[float]) -> None:
     shift, probe = np.array(loc), central_rows(len(loc))

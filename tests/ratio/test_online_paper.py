@@ -8,6 +8,7 @@ import pytest
 
 from accous import OnlineDensityRatio
 from accous.ratio import defaults
+from tests.budgets import rest_slow
 from tests.oracles import PaperAccous
 from tests.ratio.online_cases import (
     MAX_RATIO,
@@ -22,7 +23,7 @@ from tests.ratio.online_cases import (
 )
 
 
-@pytest.mark.parametrize("sizes", [[1], [8], [1, 5, 2, 9, 1, 1, 30]], ids=["one", "many", "changing"])
+@pytest.mark.parametrize("sizes", rest_slow([[1, 5, 2, 9, 1, 1, 30], [1], [8]]), ids=["changing", "one", "many"])
 @pytest.mark.parametrize(
     ("changes", "is_projected"),
     [
@@ -93,7 +94,7 @@ def test_any_shortest_interval_agrees(min_interval: int) -> None:
 
 @pytest.mark.parametrize("start", ["zero", "ensemble", "auto"])
 @pytest.mark.parametrize("meta_range", ["paper", "running"])
-@pytest.mark.parametrize("horizon", [None, 1])
+@pytest.mark.parametrize("horizon", rest_slow([None, 1]))
 @each_loss
 def test_every_loss_with_intercept_and_scaling_agrees(
     loss: str, horizon: int | None, meta_range: str, start: str

@@ -106,7 +106,8 @@ def test_refit_forgets_everything(loss: str) -> None:
 def test_its_keywords_are_those_of_the_ensemble_as_far_as_they_apply() -> None:
     of_ensemble = inspect.signature(OnlineDensityRatio).parameters
     of_single = inspect.signature(SingleLearnerRatio).parameters
-    assert set(of_ensemble) - set(of_single) == {"min_interval", "horizon", "start", "meta_range", "pool", "memory"}
+    of_pool = {"pool", "memory", "candidates"}
+    assert set(of_ensemble) - set(of_single) == {"min_interval", "horizon", "start", "meta_range"} | of_pool
     for name, parameter in of_single.items():
         assert parameter.default == of_ensemble[name].default
         assert parameter.kind == of_ensemble[name].kind

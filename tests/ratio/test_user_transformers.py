@@ -17,7 +17,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 
 from accous import OnlineDensityRatio
 from accous.exceptions import DataError
-from tests.ratio.feature_cases import Array, each_loss, play, skewed_rows
+from tests.budgets import rest_slow
+from tests.ratio.feature_cases import Array, play, skewed_rows
 
 
 class Recording(TransformerMixin, BaseEstimator):
@@ -58,7 +59,7 @@ def mixed_transformer() -> ColumnTransformer:
     )
 
 
-@each_loss
+@pytest.mark.parametrize("loss", rest_slow(["logistic", "least_squares", "kl"]))
 def test_a_frame_with_categories_and_missing_values_goes_through_a_pipeline(loss: str) -> None:
     reference = mixed_frame(300, seed=0)
     assert sparse.issparse(mixed_transformer().fit_transform(reference))

@@ -246,6 +246,11 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         raise NotImplementedError(f"{type(self).__name__} cannot be loaded: it does not implement state_from_plain.")
 
+    def resume(self, plain: dict[str, Any], rows: Any) -> None:
+        """Restore the state that ``state_to_plain`` returned, on a reference that was read; it is not copied."""
+        self.reference_ = self._read(rows, reset=True, min_rows=_MIN_REFERENCE_ROWS)
+        self.state_from_plain(plain, self.reference_)
+
     # --- scikit-learn interface -------------------------------------------------------------------------------
 
     def fit(self, X_reference: Any, y: Any = None) -> Self:

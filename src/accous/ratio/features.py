@@ -21,7 +21,10 @@ from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.maps import LARGEST_FEATURE, Identity, RowMap, Standardize
 
-__all__ = ["FeatureMap", "fit_features"]
+__all__ = ["LARGEST_NORM", "FeatureMap", "fit_features"]
+
+LARGEST_NORM = "largest"
+"""The bound that the paper uses: the largest norm in the reference."""
 
 _BOUND_TOLERANCE = 1e-12
 
@@ -83,10 +86,24 @@ class FeatureMap:
             )
         return rows
 
+    def transform_each(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the features of ``X`` and, for each row, 1 if it was shortened to the bound and else 0."""
+        is_long = np.zeros(len(X))
+        if isinstance(self.row_map, Standardize):
+            return self.finish(X, self.row_map.mean, self.row_map.scale, is_long)[0], is_long
+        return self.finish(self.map_rows(X), is_long=is_long)[0], is_long
+
     def finish(
-        self, rows: FloatArray, mean: FloatArray | None = None, scale: FloatArray | None = None
+        self,
+        rows: FloatArray,
+        mean: FloatArray | None = None,
+        scale: FloatArray | None = None,
+        is_long: FloatArray | None = None,
     ) -> tuple[FloatArray, int]:
-        """Append the intercept to mapped rows, bound and scale them; standardise them first where ``mean`` is given."""
+        """Append the intercept to mapped rows, bound and scale them; standardise them first where ``mean`` is given.
+
+        Rows that were shortened are marked in ``is_long``, if it is given.
+        """
         n_rows, n_columns = rows.shape
         features = np.empty((n_rows, n_columns + self.has_intercept))
         n_long = make_features(
@@ -99,6 +116,7 @@ class FeatureMap:
             self.bound if self.is_scaled else 1.0,
             self.is_intercept_bounded,
             features,
+            np.zeros(n_rows) if is_long is None else is_long,
         )
         return features, n_long
 
@@ -113,15 +131,14 @@ def fit_features(
     *,
     fit_intercept: bool,
     is_intercept_bounded: bool,
-    feature_bound: float | None,
+    feature_bound: float | str | None,
     scale_features: bool,
 ) -> tuple[FeatureMap, FloatArray]:
     """Add the bound to a fitted row map; return the complete map and the reference's features."""
     rows = row_map.transform(X)
-    if feature_bound is None:
-        feature_bound = default_feature_bound(
-            _row_norms(_append_ones(rows) if fit_intercept and is_intercept_bounded else rows)
-        )
+    if feature_bound is None or feature_bound == LARGEST_NORM:
+        norms = _row_norms(_append_ones(rows) if fit_intercept and is_intercept_bounded else rows)
+        feature_bound = default_feature_bound(norms) if feature_bound is None else float(norms.max()) or 1.0
     features = FeatureMap(
         row_map=row_map,
         n_columns=rows.shape[1],

@@ -68,8 +68,8 @@ class KMM(KernelRatio):
         least-squares loss of held-out rows of the batch.
     ridge : float or "auto", default="auto"
         lambda; ``"auto"`` is N_0 / N_t. With 0, the problem in the literature, only reference rows have weights.
-    mass_tolerance : float, default=0.0
-        epsilon, from 0 to 1.
+    mass_tolerance : float or "literature", default=0.0
+        epsilon, from 0 to 1; ``"literature"`` is 1 - 1 / sqrt(N_0), the value of Huang and others.
     tol : float, default=1e-6
         Largest violation of the optimality conditions, as a share of N_0, the scale of kappa.
     max_centers : int, default=100
@@ -119,7 +119,7 @@ class KMM(KernelRatio):
         *,
         width: float | str = "median",
         ridge: float | str = "auto",
-        mass_tolerance: float = 0.0,
+        mass_tolerance: float | str = 0.0,
         tol: float = 1e-6,
         max_centers: int = 100,
         max_ratio: float = 100.0,
@@ -165,7 +165,8 @@ class KMM(KernelRatio):
         n_reference, ridge = len(self.rows_), self._resolve_ridge(len(batch))
         pull = self._pull(self.rows_, batch, matrix.width, self.row_norms_)
         problem = BoxProblem(matrix.matrix, pull, ridge, self.max_ratio, None)
-        low, high = (n_reference * (1.0 + sign * self.mass_tolerance) for sign in (-1.0, 1.0))
+        tolerance = 1.0 - n_reference**-0.5 if isinstance(self.mass_tolerance, str) else float(self.mass_tolerance)
+        low, high = (n_reference * (1.0 + sign * tolerance) for sign in (-1.0, 1.0))
         masses = (low, min(high, n_reference * float(self.max_ratio)))
         start = self._choose_start(problem)
         weights, multiplier = solve_box_qp(problem, start, self.tol * n_reference, masses)
@@ -227,7 +228,10 @@ class KMM(KernelRatio):
             require_choice("ridge", self.ridge, ("auto",), or_else=" or a number")
         elif isinstance(self.ridge, bool) or self.ridge != 0:
             require_number("ridge", self.ridge, or_else=", 0 or 'auto'")
-        require_number_in("mass_tolerance", self.mass_tolerance, 0.0, 1.0)
+        if isinstance(self.mass_tolerance, str):
+            require_choice("mass_tolerance", self.mass_tolerance, ("literature",), or_else=" or a number from 0 to 1")
+        else:
+            require_number_in("mass_tolerance", self.mass_tolerance, 0.0, 1.0)
         require_number("tol", self.tol)
         if self.ridge == 0 and self.width == "cv":
             raise ParameterError("width='cv' needs a ridge above 0: without one, KMM has no weights for held-out rows.")

@@ -19,7 +19,7 @@ from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.defaults import default_metric, default_radius, default_step_size
-from accous.ratio.features import FeatureMap, fit_features
+from accous.ratio.features import LARGEST_NORM, FeatureMap, fit_features
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 from accous.validation import count_rows
 
@@ -38,7 +38,7 @@ class LinearRatio(RatioEstimator):
     feature_map: Any
     loss: str
     radius: float | None
-    feature_bound: float | None
+    feature_bound: float | str | None
     scale_features: bool
     fit_intercept: bool
     step_size: float | str
@@ -160,7 +160,7 @@ class LinearRatio(RatioEstimator):
         return np.sort(chosen).astype(np.int64)
 
     def _start_with(
-        self, row_map: RowMap, gradient_indices: IntArray | None, X: Any, feature_bound: float | None
+        self, row_map: RowMap, gradient_indices: IntArray | None, X: Any, feature_bound: float | str | None
     ) -> None:
         self.loss_ = LOSSES[self.loss].make(float(self.max_ratio))
         self.features_, features = fit_features(
@@ -185,7 +185,7 @@ class LinearRatio(RatioEstimator):
         self._keeps_no_mapped_rows = self.reads_numbers
         self.mapped_batch_ = None
         self.radius_ = self._resolve_radius(n_coefs)
-        self.step_size_ = self._resolve_step_size(1)
+        self.step_size_ = self.step_size_for(1)
         self.n_out_of_bound_ = 0
         self.neutral_coef_ = self._make_neutral_coef(n_coefs)
         self._start_learning(self.neutral_coef_)
@@ -244,14 +244,14 @@ class LinearRatio(RatioEstimator):
         ratios = np.empty(0)
         if self.keeps_record and not self.is_pooled:
             ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
-        step_size = self._resolve_step_size(batch.shape[0])
-        self._learn(batch, step_size)
+        step_size = self.step_size_for(batch.shape[0])
+        self._learn(X, batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
         return ratios
 
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        """Play a round on the features of a batch."""
+    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> None:
+        """Play a round on a batch, given its rows and their features."""
         self.state_ = self.rounds_.play(self.state_, batch, step_size)
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
@@ -278,8 +278,10 @@ class LinearRatio(RatioEstimator):
             require_integer("max_reference", self.max_reference, at_least=2, or_else=" or None")
         if self.radius is not None:
             require_number("radius", self.radius, or_else=" or None")
-        if self.feature_bound is not None:
-            require_number("feature_bound", self.feature_bound, or_else=" or None")
+        if isinstance(self.feature_bound, str):
+            require_choice("feature_bound", self.feature_bound, (LARGEST_NORM,), or_else=", a number or None")
+        elif self.feature_bound is not None:
+            require_number("feature_bound", self.feature_bound, or_else=f", {LARGEST_NORM!r} or None")
         if isinstance(self.step_size, str):
             require_choice("step_size", self.step_size, ("auto", "theory"), or_else=" or a number")
         else:
@@ -309,7 +311,8 @@ class LinearRatio(RatioEstimator):
     def _resolve_metric(self, n_features: int) -> str:
         return default_metric(n_features) if self.metric == "auto" else self.metric
 
-    def _resolve_step_size(self, n_batch: int) -> float:
+    def step_size_for(self, n_batch: int) -> float:
+        """Return gamma of a round with this many rows."""
         if self.step_size == "auto":
             return default_step_size(n_batch, is_log_linear=self.loss_.is_log_linear)
         if self.step_size == "theory":

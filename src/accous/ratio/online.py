@@ -44,8 +44,9 @@ class OnlineDensityRatio(PooledRatio):
         S, the largest norm of theta. None uses d/2 for unscaled features, as in the paper, and ``max(d/2, 10, z)`` for
         scaled ones. Here z is the score of ``max_ratio``: its logarithm for the logistic loss, ``max_ratio`` itself for
         the others. d counts the intercept.
-    feature_bound : float, optional
-        R; longer feature rows are shortened to it. None uses the 99 % quantile of the norms of the reference.
+    feature_bound : float or "largest", optional
+        R; longer feature rows are shortened to it. None uses the 99 % quantile of the norms of the reference,
+        ``"largest"`` their maximum, as in the paper.
     scale_features : bool, default=True
         Divide features by R, so that their norm is at most 1.
     fit_intercept : bool, default=True
@@ -76,6 +77,10 @@ class OnlineDensityRatio(PooledRatio):
         ``meta_range="paper"``, or unscaled features. ``coef_`` and the learners are the same either way.
     memory : int, default=4
         How many regimes the pool remembers; 0 for none.
+    candidates : list, optional
+        Ratios of your own that join the pool: ratio estimators, which are cloned, fitted on the reference and learn
+        from every batch, and functions that return a ratio for each row. Pass ``fitted.predict_ratio`` for an estimator
+        that is to stay as it is. Ratios are cut at ``max_ratio`` and divided by their mean over the reference.
     max_reference : int, optional
         Number of reference rows that the gradients of every round are summed over. If the reference is larger, a
         uniform sample is drawn once. The cost of a round is linear in this number. None uses all rows. Ratios are
@@ -101,6 +106,8 @@ class OnlineDensityRatio(PooledRatio):
         Current ratio of the reference rows.
     learner_lengths_, learner_weights_, learner_coefs_ : arrays
         Interval length (ascending), meta weight p and theta of each learner active in the next round.
+    candidate_shares_ : array of shape (n_candidates,)
+        Share of the pool that each of your ``candidates`` has.
     n_rounds_ : int
         Number of rounds so far.
     feature_bound_, radius_, step_size_ : float
@@ -138,7 +145,7 @@ class OnlineDensityRatio(PooledRatio):
         *,
         loss: str = "logistic",
         radius: float | None = None,
-        feature_bound: float | None = None,
+        feature_bound: float | str | None = None,
         scale_features: bool = True,
         fit_intercept: bool = True,
         step_size: float | str = "auto",
@@ -150,6 +157,7 @@ class OnlineDensityRatio(PooledRatio):
         max_ratio: float = 100.0,
         pool: str = "auto",
         memory: int = 4,
+        candidates: list[Any] | None = None,
         max_reference: int | None = None,
         dtype: str = "float64",
         metric: str = "auto",
@@ -171,6 +179,7 @@ class OnlineDensityRatio(PooledRatio):
         self.max_ratio = max_ratio
         self.pool = pool
         self.memory = memory
+        self.candidates = candidates
         self.max_reference = max_reference
         self.dtype = dtype
         self.metric = metric
@@ -217,7 +226,6 @@ class OnlineDensityRatio(PooledRatio):
         )
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
-        self._start_pool(neutral)
 
     def _uncut_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:

@@ -8,11 +8,13 @@ import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.blas import one_blas_thread
-from accous.core.pool.memory import distance
-from accous.core.pool.pool import PoolState, RatioPool
-from accous.core.pool.shapes import UNCUT
-from accous.exceptions import CheckpointError
+from accous.core.pool.memory import LONGEST_LOOK, distance
+from accous.core.pool.pool import RatioPool
+from accous.core.pool.shapes import N_SHAPES, UNCUT
+from accous.core.pool.state import PoolState
+from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice, require_integer
+from accous.ratio.candidates import Candidates, check_candidates, resume_candidates, start_candidates
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["PooledRatio"]
@@ -30,53 +32,86 @@ class RememberedRegime(NamedTuple):
     is_current: bool
 
 
+class PoolInUse(NamedTuple):
+    """The pool after a round, and the given candidates after the same round."""
+
+    state: PoolState
+    given: Candidates
+
+
 class PooledRatio(LinearRatio):
     """A linear ratio, and the pool that it may have.
 
-    Every round replaces ``pool_`` as a whole, and it holds the theta that it belongs to. A reader in another thread
+    Every round replaces ``in_use_`` as a whole, and it holds the theta that it belongs to. A reader in another thread
     therefore sees the pooled ratio of one round or the next.
     """
 
     pool: str
     memory: int
+    candidates: Any
     horizon: int | None
     meta_range: str
 
     pooling_: RatioPool | None
-    pool_: PoolState | None
+    in_use_: PoolInUse | None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         require_choice("pool", self.pool, ("auto", "none"))
         require_integer("memory", self.memory, at_least=0)
+        check_candidates(self.candidates)
+        if self.candidates and not self._has_pool:
+            raise ParameterError(
+                "candidates join the pool, which these settings do not have: use pool='auto' and leave out horizon, "
+                "meta_range='paper' and scale_features=False."
+            )
 
-    def _start_pool(self, neutral: FloatArray) -> None:
-        """Set ``pooling_``, which plays the pool's rounds, and ``pool_``, its state before the first."""
+    @property
+    def _has_pool(self) -> bool:
         # Departs from the paper: its ratio is that of the ensemble. Settings that reproduce the paper have no pool.
         is_paper = not self.scale_features or self.horizon is not None or self.meta_range == "paper"
-        self.pooling_ = self.pool_ = None
-        if self.pool == "auto" and not is_paper:
-            self.pooling_ = self._make_pooling(int(self.memory))
-            self.pool_ = self.pooling_.start(neutral)
+        return self.pool == "auto" and not is_paper
 
-    def _make_pooling(self, n_slots: int) -> RatioPool:
-        return RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), n_slots)
+    def _start(self, X: Any) -> None:
+        super()._start(X)
+        self.pooling_ = self.in_use_ = None
+        if self._has_pool:
+            given = start_candidates(self.candidates, X, float(self.max_ratio))
+            self.pooling_ = self._make_pooling(int(self.memory), given)
+            self.in_use_ = PoolInUse(self.pooling_.start(self.neutral_coef_, given.reference_ratios), given)
+
+    def _make_pooling(self, n_slots: int, given: Candidates) -> RatioPool:
+        self._is_free_of_blas = self._is_free_of_blas and not given.members
+        return RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), n_slots, len(given.members))
+
+    @property
+    def pool_(self) -> PoolState | None:
+        """State of the pool, or None without one."""
+        return None if self.in_use_ is None else self.in_use_.state
+
+    @property
+    def candidate_shares_(self) -> FloatArray:
+        """Share of the pool that each given candidate has."""
+        pool = self.pool_
+        return np.empty(0) if pool is None else pool.proportions[N_SHAPES + len(pool.slots.use) :].copy()
 
     @property
     def is_pooled(self) -> bool:
         """Whether the ratio in use is a mixture of candidates that holds itself back."""
-        return self.pool_ is not None
+        return self.in_use_ is not None
 
     @property
     def share_in_use(self) -> float:
         """Share of the pool on other candidates than the ratio 1; 1 without a pool."""
-        return 1.0 if self.pool_ is None else 1.0 - float(self.pool_.proportions[0])
+        return 1.0 if self.in_use_ is None else 1.0 - float(self.in_use_.state.proportions[0])
 
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        pool = self.pool_
-        return self.estimated_ratios() if pool is None else np.minimum(pool.reference_ratios, float(self.max_ratio))
+        in_use = self.in_use_
+        if in_use is None:
+            return self.estimated_ratios()
+        return np.minimum(in_use.state.reference_ratios, float(self.max_ratio))
 
     def estimated_ratios(self) -> FloatArray:
         """Return the estimate's own ratio of every reference row, cut at ``max_ratio``."""
@@ -93,7 +128,7 @@ class PooledRatio(LinearRatio):
         pool = self.pool_
         if pool is None:
             return []
-        current = pool.slots.in_force(pool.proportions, pool.n_rounds)
+        current = pool.slots.in_force(pool.proportions, pool.n_rounds - pool.look.n_rounds)
         found = []
         # A slot of a single look may hold what a jump passed through.
         for slot in np.flatnonzero(pool.slots.n_merged > 1).tolist():
@@ -109,49 +144,67 @@ class PooledRatio(LinearRatio):
         pool = self.pool_
         return None if pool is None else pool.slots.earlier_visit(pool.proportions, this_round)
 
-    def _learn(self, batch: FloatArray, step_size: float) -> None:
-        if self.pooling_ is None or self.pool_ is None:
-            super()._learn(batch, step_size)
+    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> None:
+        if self.pooling_ is None or self.in_use_ is None:
+            super()._learn(X, batch, step_size)
             return
-        judgement = self.pooling_.judge(self.pool_, batch)
-        super()._learn(batch, step_size)
-        self.pool_ = self.pooling_.settle(self.pool_, judgement, self.state_.coef, self._uncut_ratios())
+        pool, given = self.in_use_
+        judgement = self.pooling_.judge(pool, batch, given.ratios(X) if given.members else None)
+        super()._learn(X, batch, step_size)
+        given = given.after_round(X) if given.members else given
+        pool = self.pooling_.settle(pool, judgement, self.state_.coef, self._uncut_ratios(), given.reference_ratios)
+        self.in_use_ = PoolInUse(pool, given)
 
     def _uncut_ratios(self) -> FloatArray:
         return self.whole_reference_.ratios(self.state_.coef, UNCUT)
 
     def _ratio(self, X: Any) -> FloatArray:
-        pool = self.pool_
-        if self.pooling_ is None or pool is None:
+        in_use = self.in_use_
+        if self.pooling_ is None or in_use is None:
             return super()._ratio(X)
         with one_blas_thread():
             features, _ = self.features_.transform(X)
-            return self.pooling_.ratios(pool, features)
+            return self.pooling_.ratios(in_use.state, features, in_use.given.ratios(X))
 
     def on_reference(self, rows: Any) -> Self:
         """Return an estimator that goes on with another reference: same theta, learners, scaling and memory."""
         other = super().on_reference(rows)
-        other.pooling_ = other.pool_ = None
-        if self.pool_ is not None:
-            # Parameters that were set after `fit` have no effect on what was learned.
-            other.pooling_ = other._make_pooling(len(self.pool_.slots.use))
+        other.pooling_ = other.in_use_ = None
+        if self.in_use_ is not None:
+            pool, given = self.in_use_
             with one_blas_thread():
-                other.pool_ = other.pooling_.on_reference(self.pool_, other._uncut_ratios())
+                given = given.on_reference(rows)
+                # Parameters that were set after `fit` have no effect on what was learned.
+                other.pooling_ = other._make_pooling(len(pool.slots.use), given)
+                pool = other.pooling_.on_reference(pool, other._uncut_ratios(), given.reference_ratios)
+            other.in_use_ = PoolInUse(pool, given)
         return other
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without the reference, as nested dicts of arrays and numbers."""
-        return super().state_to_plain() | {"pool": to_plain(self.pool_)}
+        given = {} if self.in_use_ is None else {"candidates": self.in_use_.given.state_to_plain()}
+        return super().state_to_plain() | {"pool": to_plain(self.pool_)} | given
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         super().state_from_plain(plain, X)
         stored = plain.get("pool")
-        self.pooling_ = self.pool_ = None
+        self.pooling_ = self.in_use_ = None
         if stored is not None:
-            computed = {"slot_ratios": np.empty((0, 0)), "reference_ratios": np.empty(0)}
-            state = from_plain(PoolState, stored | computed)
-            self.pooling_ = self._make_pooling(len(state.slots.use))
+            computed = {name: np.empty((0, 0)) for name in ("slot_ratios", "given_ratios", "reference_ratios")}
+            state = from_plain(PoolState, _with_look_counts(stored) | computed)
+            given = resume_candidates(self.candidates, plain.get("candidates", []), X, float(self.max_ratio))
+            self.pooling_ = self._make_pooling(len(state.slots.use), given)
             if not self.pooling_.fits(state):
                 raise CheckpointError("The pool of the saved ratio does not fit its reference: save the model again.")
-            self.pool_ = self.pooling_.restored(state, self._uncut_ratios())
+            self.in_use_ = PoolInUse(self.pooling_.restored(state, self._uncut_ratios(), given.reference_ratios), given)
+
+
+def _with_look_counts(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored pool whose look says how long it is; the looks of the first pools took 16 rounds each."""
+    look = stored["look"]
+    if "n_rounds" in look:
+        return stored
+    # The rows were not counted; there was one at least in each round.
+    n_since = int(stored["n_rounds"]) % LONGEST_LOOK
+    return stored | {"look": look | {"n_rounds": n_since, "n_rows": n_since}}

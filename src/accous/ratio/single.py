@@ -77,7 +77,7 @@ class SingleLearnerRatio(LinearRatio):
         *,
         loss: str = "logistic",
         radius: float | None = None,
-        feature_bound: float | None = None,
+        feature_bound: float | str | None = None,
         scale_features: bool = True,
         fit_intercept: bool = True,
         step_size: float | str = "auto",

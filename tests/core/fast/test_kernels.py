@@ -209,7 +209,7 @@ def test_features_equal_their_twin(seed: int, n_rows: int, d: int, has_intercept
         3.0,
     )
     features = np.empty((n_rows, d + has_intercept))
-    n_long = make_features(rows, mean, scale, 2.5, bound, 1e-12, divisor, is_bounded, features)
+    n_long = make_features(rows, mean, scale, 2.5, bound, 1e-12, divisor, is_bounded, features, np.zeros(len(rows)))
     mapped = np.clip((rows - mean) / scale, -2.5, 2.5)
     ones = np.ones((n_rows, 1))
     wanted = np.hstack((mapped, ones)) if has_intercept and is_bounded else mapped

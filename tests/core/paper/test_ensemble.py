@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from accous.core.paper.ensemble import EnsembleState
+from tests.budgets import rest_slow
 from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
 from tests.oracles import PaperAccous
 from tests.rounds import play_round, start_ensemble
@@ -84,16 +86,15 @@ def arrays_of(state: EnsembleState) -> list[Array]:
 @every_start
 @every_range
 @pytest.mark.parametrize(
-    "horizon",
-    [None, pytest.param(N_ROUNDS, marks=pytest.mark.slow), 11],
-    ids=["no_horizon", "exact_horizon", "exceeded_horizon"],
-)
-@pytest.mark.parametrize(
-    "min_interval", [1, 4, pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+    "schedule",
+    rest_slow(sorted(product((None, 11, N_ROUNDS), (1, 2, 4, 8)), key=lambda s: s not in [(None, 1), (11, 4)]), 2),
+    ids=str,
 )
 def test_every_round_equals_the_slow_version(
-    loss: str, start: str, meta_range: str, horizon: int | None, min_interval: int
+    loss: str, start: str, meta_range: str, schedule: tuple[int | None, int]
 ) -> None:
+    """A schedule is a horizon, which may be exceeded, and the shortest interval."""
+    horizon, min_interval = schedule
     setup = make_setup(loss, start, meta_range, horizon=horizon, min_interval=min_interval)
     n_on_surface = n_inside = 0
     for state, oracle in play_both(setup):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from accous.core.fast.ensemble import CompiledStack
 from accous.core.paper.newton import NewtonStack
 from tests import oracles
+from tests.budgets import rest_slow
 from tests.builders import Array
 
 NO_BALL = 1e30
@@ -58,7 +59,7 @@ def play_bounded_gradients(n_steps: int) -> NewtonStack:
 
 
 @pytest.mark.parametrize("d", [1, 3, 9])
-@pytest.mark.parametrize("ridge", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("ridge", rest_slow([0.1, 1.0, 10.0]))
 @pytest.mark.parametrize("radius", [0.3, 100.0])
 @pytest.mark.parametrize("kind", [NewtonStack, CompiledStack])
 def test_stack_equals_the_slow_step_learner_by_learner(

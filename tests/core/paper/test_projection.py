@@ -5,6 +5,7 @@ import pytest
 
 from accous.core.paper.projection import project_onto_ball
 from tests import oracles
+from tests.budgets import rest_slow
 from tests.builders import Array
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -60,7 +61,7 @@ def attainable(point: Array, matrix: Array) -> float:
 @widths
 @spectra
 @distances
-@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("condition", rest_slow([1e3, 1.0, 1e6]))
 def test_random_points_meet_both_conditions(d: int, spectrum: str, distance: float, condition: float) -> None:
     rng = np.random.default_rng(d)
     for radius in (1e-2, 1.0, 30.0):
@@ -75,7 +76,7 @@ def test_random_points_meet_both_conditions(d: int, spectrum: str, distance: flo
 @widths
 @spectra
 @distances
-@pytest.mark.parametrize("condition", [1e8, 1e10])
+@pytest.mark.parametrize("condition", rest_slow([1e10, 1e8]))
 def test_ill_conditioned_matrices_meet_both_conditions(
     d: int, spectrum: str, distance: float, condition: float
 ) -> None:

@@ -26,17 +26,19 @@ def plain_means(ratios: Any, max_ratio: float) -> list[float]:
     ]
 
 
-def plain_pooled(ratios: Any, max_ratio: float, proportions: Any, slot_ratios: Any) -> list[float]:
+def plain_pooled(ratios: Any, max_ratio: float, proportions: Any, other_ratios: Any) -> list[float]:
     """The mixture of all candidates, for each row of the reference."""
     means, pooled = plain_means(ratios, max_ratio), []
     for row, ratio in enumerate(ratios):
         candidates = [plain_shape(float(ratio), number, max_ratio) / means[number] for number in range(len(SHAPES))]
-        candidates += [float(of_slot[row]) for of_slot in slot_ratios]
+        candidates += [float(of_candidate[row]) for of_candidate in other_ratios]
         pooled.append(math.fsum(q * r for q, r in zip(proportions, candidates, strict=True)))
     return pooled
 
 
-def plain_likelihoods(ratios: Any, max_ratio: float, means: Any, slot_ratios: Any, factors: Any) -> list[list[float]]:
+def plain_likelihoods(
+    ratios: Any, max_ratio: float, means: Any, slot_ratios: Any, factors: Any, given: Any = ()
+) -> list[list[float]]:
     """Likelihood of each row of a batch under each candidate."""
     likelihoods = []
     for row, ratio in enumerate(ratios):
@@ -44,6 +46,7 @@ def plain_likelihoods(ratios: Any, max_ratio: float, means: Any, slot_ratios: An
         for of_slot, factors_of_slot in zip(slot_ratios, factors, strict=True):
             shapes = [plain_shape(float(of_slot[row]), number, max_ratio) for number in range(len(SHAPES))]
             values.append(math.fsum(f * shape for f, shape in zip(factors_of_slot, shapes, strict=True)))
+        values += [float(of_candidate[row]) for of_candidate in given]
         likelihoods.append([0.99 * value + 0.01 for value in values])
     return likelihoods
 

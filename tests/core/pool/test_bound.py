@@ -16,7 +16,7 @@ def pool_losses(ratios: FloatArray) -> FloatArray:
     """Loss of the floored pooled ratio in each round of one row."""
     filters, losses = start_filters(PRIOR), []
     for ratio in ratios:
-        filters, log_likelihood = filters.after_batch(PRIOR, np.array([ratio]), (CUTS, MEANS), NO_SLOTS)
+        filters, log_likelihood = filters.after_batch(PRIOR, np.array([ratio]), (CUTS, MEANS), NO_SLOTS, NO_SLOTS[0])
         losses.append(-log_likelihood)
     return np.array(losses)
 

@@ -21,7 +21,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 def after(filters: Filters, prior: Any, ratios: Any, means: Any = None) -> tuple[Filters, float]:
     shapes = CUTS, np.ones(N_SHAPES) if means is None else means
-    return filters.after_batch(prior, ratios, shapes, (np.zeros((0, len(ratios))), NO_SLOTS))
+    no_ratios = np.zeros((0, len(ratios)))
+    return filters.after_batch(prior, ratios, shapes, (no_ratios, NO_SLOTS), no_ratios)
 
 
 @given(references, seeds)
@@ -80,7 +81,7 @@ def test_a_candidate_that_explains_the_rows_better_gets_more(n_rows: int, low: f
     for value in (low, low + more):  # what the slot says of every row
         factors = np.zeros((1, N_SHAPES))
         factors[0, 0] = value
-        results.append(filters.after_batch(prior, ratios, shapes, (slot_ratios, factors)))
+        results.append(filters.after_batch(prior, ratios, shapes, (slot_ratios, factors), slot_ratios[:0]))
     (worse, worse_log), (better, better_log) = results
     assert better_log > worse_log
     # Where the slot has nearly all the mass already, the last digits decide.
@@ -106,7 +107,7 @@ def test_cautious_filters_never_leave_three_shapes() -> None:
     filters, factors = start_filters(prior), rng.dirichlet(np.ones(N_SHAPES), size=2)
     for _ in range(50):
         ratios, of_slots = np.exp(rng.normal(1.0, size=3)), np.full((2, 3), 50.0)
-        filters, _ = filters.after_batch(prior, ratios, (CUTS, np.ones(N_SHAPES)), (of_slots, factors))
+        filters, _ = filters.after_batch(prior, ratios, (CUTS, np.ones(N_SHAPES)), (of_slots, factors), of_slots[:0])
     assert filters.proportions[3:].tolist() == [0.0] * (N_SHAPES - 3 + 2)
     assert filters.proportions[0] < 0.1
 
@@ -117,7 +118,7 @@ def test_without_a_candidate_the_others_share_its_mass_in_proportion() -> None:
     factors = rng.dirichlet(np.ones(N_SHAPES), size=2)
     for _ in range(20):
         ratios, of_slots = np.exp(rng.normal(size=2)), np.exp(rng.normal(size=(2, 2)))
-        filters, _ = filters.after_batch(prior, ratios, (CUTS, np.ones(N_SHAPES)), (of_slots, factors))
+        filters, _ = filters.after_batch(prior, ratios, (CUTS, np.ones(N_SHAPES)), (of_slots, factors), of_slots[:0])
     gone = N_SHAPES + 1
     rest = filters.without(gone, prior_of(np.array([True, False])))
     assert rest.proportions[gone] == 0.0
@@ -139,3 +140,17 @@ def test_a_switch_is_followed_within_a_few_rounds_even_after_a_long_time() -> No
     for _ in range(12):
         filters, _ = after(filters, prior, np.array([4.0]))
     assert filters.proportions[0] < 0.1
+
+
+@pytest.mark.parametrize(("n_used", "n_given"), [(0, 0), (2, 0), (0, 3), (2, 3)])
+def test_the_prior_is_shared_by_groups_of_candidates(n_used: int, n_given: int) -> None:
+    is_used = np.arange(4) < n_used
+    prior = prior_of(is_used, n_given)
+    assert len(prior) == N_SHAPES + 4 + n_given
+    assert prior[0] == 0.5
+    groups = [prior[1:N_SHAPES], prior[N_SHAPES : N_SHAPES + n_used], prior[N_SHAPES + 4 :]]
+    groups = [group for group in groups if len(group)]
+    for group in groups:
+        assert group.sum() == pytest.approx(0.5 / len(groups), abs=1e-12)
+        assert len(set(group.tolist())) == 1
+    assert prior.sum() == pytest.approx(1.0, abs=1e-12)

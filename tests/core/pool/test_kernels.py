@@ -39,8 +39,8 @@ def draw_ratios(kind: str, shape: Any, rng: np.random.Generator) -> Any:
     return np.ones(shape) if kind == "ones" else ratios
 
 
-def draw_filters(is_used: Any, rng: np.random.Generator) -> tuple[Filters, PlainFilters, Any]:
-    prior = prior_of(np.array(is_used, dtype=bool))
+def draw_filters(is_used: Any, rng: np.random.Generator, n_given: int = 0) -> tuple[Filters, PlainFilters, Any]:
+    prior = prior_of(np.array(is_used, dtype=bool), n_given)
     weights = rng.dirichlet(np.ones(5))
     posteriors = rng.dirichlet(np.ones(len(prior)), size=3) * (prior > 0.0)
     posteriors /= posteriors.sum(axis=1, keepdims=True)
@@ -91,14 +91,16 @@ def test_a_mixture_of_shapes(kind: str, max_ratio: float) -> None:
 @each_size
 @each_kind
 @each_memory
-def test_the_filters_after_a_batch(n_batch: int, kind: str, is_used: Any) -> None:
+@pytest.mark.parametrize("n_given", [0, 2])
+def test_the_filters_after_a_batch(n_batch: int, kind: str, is_used: Any, n_given: int) -> None:
     rng = np.random.default_rng(n_batch + len(is_used) + sum(is_used))
     max_ratio = MAX_RATIOS[n_batch % 2]
-    filters, plain, prior = draw_filters(is_used, rng)
+    filters, plain, prior = draw_filters(is_used, rng, n_given)
     ratios, means = draw_ratios(kind, n_batch, rng), rng.uniform(0.3, 3.0, size=N_SHAPES)
     slot_ratios, factors = draw_slots(is_used, kind, n_batch, rng)
-    after, log_likelihood = filters.after_batch(prior, ratios, (shape_cuts(max_ratio), means), (slot_ratios, factors))
-    likelihoods = plain_likelihoods(ratios, max_ratio, means, slot_ratios, factors)
+    given, shapes = draw_ratios(kind, (n_given, n_batch), rng), (shape_cuts(max_ratio), means)
+    after, log_likelihood = filters.after_batch(prior, ratios, shapes, (slot_ratios, factors), given)
+    likelihoods = plain_likelihoods(ratios, max_ratio, means, slot_ratios, factors, given)
     expected = plain.after(prior, likelihoods)
     np.testing.assert_allclose(after.posteriors, expected.posteriors, **CLOSE)
     np.testing.assert_allclose(after.counts, expected.counts, **CLOSE)
@@ -116,7 +118,7 @@ def test_many_batches_in_a_row() -> None:
     for _ in range(60):
         ratios, slot_ratios = draw_ratios("ordinary", 2, rng), draw_ratios("ordinary", (2, 2), rng)
         means = rng.uniform(0.5, 2.0, size=N_SHAPES)
-        filters, _ = filters.after_batch(prior, ratios, (cuts, means), (slot_ratios, factors))
+        filters, _ = filters.after_batch(prior, ratios, (cuts, means), (slot_ratios, factors), np.zeros((0, 2)))
         plain = plain.after(prior, plain_likelihoods(ratios, 100.0, means, slot_ratios, factors))
     np.testing.assert_allclose(filters.proportions, plain.proportions(prior), **CLOSE)
     assert filters.proportions[-1] == 0.0
@@ -128,6 +130,7 @@ def test_what_was_passed_in_is_not_written_into() -> None:
     arrays = (prior, filters.weights, filters.posteriors, filters.counts, filters.proportions)
     before = [each.copy() for each in arrays]
     slots = draw_slots([True, False], "ordinary", 3, rng)
-    filters.after_batch(prior, draw_ratios("ordinary", 3, rng), (shape_cuts(100.0), np.ones(N_SHAPES)), slots)
+    ratios, shapes = draw_ratios("ordinary", 3, rng), (shape_cuts(100.0), np.ones(N_SHAPES))
+    filters.after_batch(prior, ratios, shapes, slots, np.zeros((0, 3)))
     for array, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, copy)

@@ -7,7 +7,7 @@ import pytest
 
 from accous.core.paper.losses import LOSSES
 from accous.core.paper.reference import MatrixReference
-from accous.core.pool.memory import ROUNDS_PER_LOOK
+from accous.core.pool.memory import LONGEST_LOOK
 from accous.core.pool.pool import PoolState, RatioPool
 from accous.core.pool.shapes import N_SHAPES, UNCUT
 from tests.core.pool.plain_pool import plain_likelihoods, plain_log_likelihood, plain_pooled
@@ -142,14 +142,14 @@ def test_a_slot_that_is_taken_over_starts_without_the_mass_of_its_last_regime() 
     assert playing.play(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
 
 
-@pytest.mark.parametrize("n_rounds", [5, ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK, 3 * ROUNDS_PER_LOOK + 7])
+@pytest.mark.parametrize("n_rounds", [5, LONGEST_LOOK, 3 * LONGEST_LOOK, 3 * LONGEST_LOOK + 7])
 @pytest.mark.parametrize("loc", [1.0, 6.0])
 def test_a_restored_state_is_unchanged(n_rounds: int, loc: float) -> None:
     playing = Playing()
     state = playing.play(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
     again = playing.pool.restored(state, playing.reference.ratios(state.coef, UNCUT))
     assert_same_state(again, state)
-    assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= ROUNDS_PER_LOOK), state.hold
+    assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= LONGEST_LOOK), state.hold
 
 
 def test_other_rows_of_the_same_number_are_another_reference() -> None:
@@ -179,16 +179,36 @@ def test_on_a_larger_reference_the_memory_and_the_proportions_stay() -> None:
 
 def test_the_excess_compares_the_stream_with_the_reference_at_every_look() -> None:
     playing = Playing()
-    playing.play(ONE, 1.0, n_rounds=ROUNDS_PER_LOOK)
+    playing.play(ONE, 1.0, n_rounds=LONGEST_LOOK)
     first = playing.state.excess
     sum_of_logs, sum_of_ratios = 0.0, np.zeros(60)
-    for _ in range(ROUNDS_PER_LOOK):
+    for _ in range(LONGEST_LOOK):
         before, batch = playing.state, rows(playing.rng, 3, 1.0)
         judgement = playing.pool.judge(before, batch)
         playing.state = playing.pool.settle(before, judgement, ONE, playing.reference.ratios(ONE, UNCUT))
         sum_of_logs += judgement.log_likelihood
         ratios, proportions = playing.reference.ratios(ONE, UNCUT), judgement.filters.proportions
         sum_of_ratios += plain_pooled(ratios, 100.0, proportions, before.slot_ratios)
-    mean = sum_of_ratios / ROUNDS_PER_LOOK
-    expected = sum_of_logs / ROUNDS_PER_LOOK - float(np.mean([r * np.log(r) if r > 0.0 else 0.0 for r in mean]))
+    mean = sum_of_ratios / LONGEST_LOOK
+    expected = sum_of_logs / LONGEST_LOOK - float(np.mean([r * np.log(r) if r > 0.0 else 0.0 for r in mean]))
     assert playing.state.excess == pytest.approx(0.5 * (first + expected), rel=1e-9)
+
+
+def test_a_look_ends_when_the_regime_does_and_the_round_begins_the_next_look() -> None:
+    playing = Playing()
+    playing.play(ONE, 1.0, n_rounds=LONGEST_LOOK)
+    assert playing.state.look.n_rounds == 0
+    playing.play(ONE, 1.0, n_rounds=12)
+    assert playing.state.look.n_rounds == 12
+    before = playing.state
+    n_rounds = 0
+    while playing.state.look.n_rounds > n_rounds and n_rounds < 100:
+        n_rounds = playing.state.look.n_rounds
+        after = playing.play(OTHER, -1.0)
+    assert after.look.n_rounds == 1
+    assert after.look.n_rows == 3
+    assert after.n_rounds < before.n_rounds + 4
+    np.testing.assert_array_equal(after.look.coef, OTHER)
+    # The look that ended went to the slot of the first regime, and its visit ends with it.
+    assert after.slots.is_used.tolist() == [True, False, False, False]
+    assert after.slots.visits.tolist() == [[0, after.slots.visits[0, 1], after.n_rounds - 1]]

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from accous.core.solvers.kliep import fit_mixture_weights, likelihood_gap
-from tests.budgets import examples
+from tests.budgets import examples, rest_slow
 from tests.builders import Array
 
 each_seed = pytest.mark.parametrize("seed", range(4))
@@ -85,7 +85,7 @@ def test_two_components_by_hand() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-8])
-@pytest.mark.parametrize("width", [0.1, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("width", rest_slow([0.1, 1.0, 0.5, 2.0], n_fast=2))
 @pytest.mark.parametrize(("n_rows", "n_centers"), [(2, 2), (20, 20), (50, 50), (300, 100)])
 def test_kernels_of_one_column_are_fitted_to_the_tolerance(
     n_rows: int, n_centers: int, width: float, tolerance: float

@@ -9,6 +9,7 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.core.fast.width import MAX_NEWTON_COEFS
 from accous.core.solvers.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from tests.budgets import rest_slow
 from tests.core.solvers.logistic_cases import (
     centred,
     difference_gradient,
@@ -137,7 +138,7 @@ def test_the_start_is_not_written_into(n_classes: int) -> None:
 
 
 @each_large_problem
-@pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("C", rest_slow([1e-4, 1.0, 1e-2, 100.0], n_fast=2))
 @pytest.mark.parametrize("make_weights", [np.ones, wide_weights], ids=["equal", "wide"])
 def test_many_coefficients_reach_the_optimum(
     n_classes: int, n_features: int, C: float, make_weights: Callable[[int], FloatArray]
@@ -195,7 +196,7 @@ def exact_leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, co
 
 
 @each_n_classes
-@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("C", rest_slow([1.0, 0.1, 10.0]))
 @pytest.mark.parametrize("make_weights", [np.ones, lambda n: np.random.default_rng(3).exponential(size=n)])
 def test_leave_one_out_scores_are_nearly_those_of_refits(
     n_classes: int, C: float, make_weights: Callable[[int], FloatArray]

@@ -21,6 +21,7 @@ from accous.core.fast.kernels_rows import BLOCK
 from accous.core.fast.width import MAX_NARROW_COLUMNS
 from accous.core.solvers.ridge import RidgeProblem, leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.core.solvers.ridge_descent import descend_ridge
+from tests.budgets import rest_slow
 
 AROUND_BLOCKS = [2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]
 each_alpha = pytest.mark.parametrize("alpha", [1e-6, 1.0, 1e4])
@@ -233,7 +234,7 @@ def leave_out_slowly(X: FloatArray, y: FloatArray, weights: FloatArray, alpha: f
 
 @each_alpha
 @each_weighting
-@pytest.mark.parametrize("n_features", [1, 4, 70, 100])
+@pytest.mark.parametrize("n_features", rest_slow([4, 70, 1, 100], n_fast=2))
 def test_leave_one_out_is_exact(n_features: int, make_weights: Callable[[int], FloatArray], alpha: float) -> None:
     X, y = rows_and_targets(n_rows=60, n_features=n_features)
     weights = make_weights(60)

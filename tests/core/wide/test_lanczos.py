@@ -10,6 +10,7 @@ from accous.core.paper.projection import project_onto_ball
 from accous.core.wide import lanczos
 from accous.core.wide.lanczos import project_by_lanczos
 from accous.core.wide.metric import Metric, start_metric
+from tests.budgets import rest_slow
 from tests.builders import Array
 from tests.core.paper.test_projection import SPECTRA, random_matrix, random_point
 
@@ -58,7 +59,7 @@ def test_equals_the_dense_projection(
 
 @pytest.mark.parametrize("n_gradients", [0, 1, 20, 63, 64, 100, 500])
 @pytest.mark.parametrize("distance", [1.0 + 1e-9, 1.1, 2.0, 4.9, 5.0, 30.0, 1e4])
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("scale", rest_slow([1.0, 0.1, 10.0]))
 def test_learners_of_every_age_equal_the_dense_projection(n_gradients: int, distance: float, scale: float) -> None:
     rng = np.random.default_rng(n_gradients)
     metric = metric_of_gradients(rng, 130, n_gradients, scale)

@@ -12,16 +12,39 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numba import float64, njit, types
+from numba import float32, float64, int64, njit, types
 from numba.extending import is_jitted
+from numpy.typing import NDArray
 
-__all__ = ["IN1", "IN2", "IN3", "OUT1", "OUT2", "OUT3", "Kernel", "compile_all", "inlined", "inlined_sums", "kernel"]
+__all__ = [
+    "COUNTS",
+    "IN1",
+    "IN2",
+    "IN3",
+    "KEYS",
+    "OUT1",
+    "OUT2",
+    "OUT3",
+    "SINGLE2",
+    "SINGLE3",
+    "Kernel",
+    "SingleArray",
+    "compile_all",
+    "inlined",
+    "inlined_sums",
+    "kernel",
+]
 
 Function = Callable[..., Any]
 
 # Array types: float64, C order, by number of dimensions; input arrays are read-only.
 IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
 OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
+# For many keys: places of keys or rows, counts, and arrays in single precision, which may be parts of larger ones.
+KEYS = types.Array(int64, 1, "C", readonly=True)
+COUNTS = types.Array(int64, 1, "C")
+SINGLE2, SINGLE3 = (types.Array(float32, n, "A") for n in (2, 3))
+SingleArray = NDArray[np.float32]
 
 # error_model="numpy": a division that may raise cannot be vectorised. Every function may contract a product and a sum
 # into one instruction. Only functions marked as such may reorder sums, and the order is fixed at compile time: the same

@@ -7,12 +7,12 @@ import math
 from numba import boolean, float64, int64
 
 from accous.arrays import FloatArray
-from accous.core.fast.compiled import IN1, IN2, OUT2, kernel
+from accous.core.fast.compiled import IN1, IN2, OUT1, OUT2, kernel
 
 __all__ = ["make_features"]
 
 
-@kernel(int64, IN2, IN1, IN1, float64, float64, float64, float64, boolean, OUT2)
+@kernel(int64, IN2, IN1, IN1, float64, float64, float64, float64, boolean, OUT2, OUT1)
 def make_features(
     rows: FloatArray,
     mean: FloatArray,
@@ -23,11 +23,12 @@ def make_features(
     divisor: float,
     is_intercept_bounded: bool,
     features: FloatArray,
+    is_long: FloatArray,
 ) -> int:
     """Compute rows (x - mean) / scale, clipped to +-largest, shortened to the bound and divided by the divisor.
 
-    If ``features`` has one column more than ``rows``, it is the intercept: a 1 that is bounded with the row, or a
-    constant 1.
+    Rows longer than the bound are marked by a 1 in ``is_long``. If ``features`` has one column more than ``rows``, it
+    is the intercept: a 1 that is bounded with the row, or a constant 1.
 
     Returns
     -------
@@ -48,6 +49,7 @@ def make_features(
         if norm > bound * (1.0 + tolerance):
             factor = bound / norm
             n_long += 1
+            is_long[i] = 1.0
         factor /= divisor
         for j in range(n_columns):
             features[i, j] *= factor

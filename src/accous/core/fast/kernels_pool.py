@@ -4,23 +4,46 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import float64, types
 
-from accous.arrays import FloatArray
-from accous.core.fast.compiled import IN1, IN2, OUT1, OUT2, inlined, inlined_sums, kernel
+from accous.arrays import FloatArray, IntArray
+from accous.core.fast.compiled import (
+    IN1,
+    IN2,
+    IN3,
+    KEYS,
+    OUT1,
+    OUT2,
+    SINGLE2,
+    SINGLE3,
+    SingleArray,
+    inlined,
+    inlined_sums,
+    kernel,
+)
 
-__all__ = ["filter_batch", "mix_shapes", "pool_reference"]
+__all__ = [
+    "filter_batch",
+    "filter_batches_of_keys",
+    "mix_shapes",
+    "pool_reference",
+    "pool_references_of_keys",
+]
 
 _SMALLEST = 1e-300
 _FILTERS = (IN1, IN2, IN2, IN1)
 _NEW_FILTERS = (OUT1, OUT2, OUT2, OUT1)
 _RATES = (IN1, IN1, float64, float64, float64)
+_OF_KEYS = (SINGLE2, SINGLE3, SINGLE3, SINGLE2)
+_ROOM = (OUT2, OUT1, OUT1, OUT2, OUT2)
 
 
-@kernel(float64, IN1, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
+@kernel(float64, IN1, IN2, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
 def filter_batch(
     ratios: FloatArray,
     slot_ratios: FloatArray,
+    given: FloatArray,
     cuts: FloatArray,
     normalisers: FloatArray,
     slot_shapes: FloatArray,
@@ -49,6 +72,8 @@ def filter_batch(
         The ratio whose shapes are candidates.
     slot_ratios : array of shape (n_slots, n_batch)
         The ratios at the theta of each slot.
+    given : array of shape (n_given, n_batch)
+        The ratios of the candidates that are no shapes and no slots.
     cuts, normalisers : arrays of shape (n_shapes,)
         Where each shape is cut, and its mean over the reference.
     slot_shapes : array of shape (n_slots, n_shapes)
@@ -72,13 +97,145 @@ def filter_batch(
     float
         Mean log likelihood of the rows under the proportions before the batch.
     """
-    _score(ratios, slot_ratios, cuts, normalisers, slot_shapes, floor, likelihoods)
+    _score(ratios, slot_ratios, given, cuts, normalisers, slot_shapes, floor, likelihoods)
+    surprise = _surprise(likelihoods, before)
+    _filter(
+        likelihoods,
+        prior,
+        weights,
+        posteriors,
+        counts,
+        switching,
+        decays,
+        filter_share,
+        prior_count,
+        room,
+        new_weights,
+        new_posteriors,
+        new_counts,
+    )
+    _predict(prior, new_weights, new_posteriors, new_counts, prior_count, proportions)
+    return surprise
+
+
+@kernel(types.void, KEYS, KEYS, IN1, IN2, IN1, SINGLE2, IN3, IN2, *_OF_KEYS, *_RATES, *_ROOM, OUT1)
+def filter_batches_of_keys(
+    active: IntArray,
+    starts: IntArray,
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    cuts: FloatArray,
+    normalisers: SingleArray,
+    slot_shapes: FloatArray,
+    priors: FloatArray,
+    weights: SingleArray,
+    posteriors: SingleArray,
+    counts: SingleArray,
+    proportions: SingleArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    floor: float,
+    filter_share: float,
+    prior_count: float,
+    likelihoods: FloatArray,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+    log_likelihoods: FloatArray,
+) -> None:
+    """Update the filters of each active key by its rows, in place and in single precision; see ``filter_batch``.
+
+    Parameters
+    ----------
+    active : array of shape (n_active,)
+    starts : array of shape (n_active + 1,)
+        Where the rows of each active key begin.
+    ratios, slot_ratios : arrays of shape (n_rows,) and (n_slots, n_rows)
+    cuts : array of shape (n_shapes,)
+    normalisers : array of shape (n_keys, n_shapes)
+    slot_shapes : array of shape (n_keys, n_slots, n_shapes)
+    priors : array of shape (n_keys, n_candidates)
+        The candidates of these filters may be the first ones of all.
+    weights, posteriors, counts, proportions : arrays whose first axis is that of the keys
+    switching, decays, floor, filter_share, prior_count : arrays and numbers
+        As in ``filter_batch``.
+    likelihoods : array of shape (most_rows, n_shapes + n_slots)
+        Workspace, like the next four arrays, which are those of one key.
+    room, new_weights, new_posteriors, new_counts : arrays
+    log_likelihoods : array of shape (n_keys,)
+        The batch's mean log likelihood under the proportions before it is added here.
+    """
+    for a in range(active.shape[0]):
+        key = active[a]
+        some = likelihoods[: starts[a + 1] - starts[a]]
+        _score(
+            ratios[starts[a] : starts[a + 1]],
+            slot_ratios[:, starts[a] : starts[a + 1]],
+            slot_ratios[:0, starts[a] : starts[a + 1]],  # no given candidates
+            cuts,
+            normalisers[key],
+            slot_shapes[key],
+            floor,
+            some,
+        )
+        log_likelihoods[key] += _surprise(some, proportions[key])
+        _filter(
+            some,
+            priors[key],
+            weights[key],
+            posteriors[key],
+            counts[key],
+            switching,
+            decays,
+            filter_share,
+            prior_count,
+            room,
+            new_weights,
+            new_posteriors,
+            new_counts,
+        )
+        for f in range(new_weights.shape[0]):
+            weights[key, f] = new_weights[f]
+        for c in range(priors.shape[1]):
+            for f in range(switching.shape[0]):
+                posteriors[key, f, c] = new_posteriors[f, c]
+            for f in range(decays.shape[0]):
+                counts[key, f, c] = new_counts[f, c]
+        _predict(priors[key], weights[key], posteriors[key], counts[key], prior_count, room)
+        for c in range(priors.shape[1]):
+            proportions[key, c] = room[c]
+
+
+@inlined
+def _surprise(likelihoods: FloatArray, before: FloatArray) -> float:
+    """Return the mean log likelihood of the rows under proportions of the candidates."""
     surprise = 0.0
     for i in range(likelihoods.shape[0]):
         total = 0.0
-        for c in range(prior.shape[0]):
+        for c in range(before.shape[0]):
             total += before[c] * likelihoods[i, c]
         surprise += math.log(total)
+    return surprise / likelihoods.shape[0]
+
+
+@inlined
+def _filter(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    filter_share: float,
+    prior_count: float,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+) -> None:
+    """Update every filter, and their weights."""
     n_switching = switching.shape[0]
     for f in range(n_switching):
         gain = _switch(likelihoods, prior, posteriors[f], switching[f], new_posteriors[f])
@@ -90,19 +247,31 @@ def filter_batch(
     n_filters = new_weights.shape[0]
     for f in range(n_filters):
         new_weights[f] = (1.0 - filter_share) * new_weights[f] + filter_share / n_filters
+
+
+@inlined
+def _predict(
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    prior_count: float,
+    proportions: FloatArray,
+) -> None:
+    """Mix the predictions of the filters."""
+    n_switching = posteriors.shape[0]
     for c in range(proportions.shape[0]):
         proportions[c] = 0.0
     for f in range(n_switching):
         for c in range(proportions.shape[0]):
-            proportions[c] += new_weights[f] * new_posteriors[f, c]
-    for f in range(decays.shape[0]):
+            proportions[c] += weights[f] * posteriors[f, c]
+    for f in range(counts.shape[0]):
         total = 0.0
         for c in range(proportions.shape[0]):
-            total += new_counts[f, c]
+            total += counts[f, c]
         total += prior_count
         for c in range(proportions.shape[0]):
-            proportions[c] += new_weights[n_switching + f] * (new_counts[f, c] + prior_count * prior[c]) / total
-    return surprise / likelihoods.shape[0]
+            proportions[c] += weights[n_switching + f] * (counts[f, c] + prior_count * prior[c]) / total
 
 
 @kernel(types.void, IN1, IN1, IN1, IN2, OUT1, OUT1)
@@ -110,7 +279,7 @@ def pool_reference(
     ratios: FloatArray,
     cuts: FloatArray,
     proportions: FloatArray,
-    slots: FloatArray,
+    others: FloatArray,
     normalisers: FloatArray,
     pooled: FloatArray,
 ) -> None:
@@ -122,20 +291,77 @@ def pool_reference(
         The ratio whose shapes are candidates.
     cuts : array of shape (n_shapes,)
     proportions : array of shape (n_candidates,)
-        Shapes first, then slots.
-    slots : array of shape (n_slots, n_reference)
-        The ratio of each slot.
+        Shapes first, then the others.
+    others : array of shape (n_candidates - n_shapes, n_reference)
+        The ratio of each other candidate.
     normalisers : array of shape (n_shapes,)
     pooled : array of shape (n_reference,)
     """
     _average_shapes(ratios, cuts, normalisers)
     n_shapes = cuts.shape[0]
     _mix(ratios, cuts, proportions, normalisers, pooled)
-    for k in range(slots.shape[0]):
+    for k in range(others.shape[0]):
         share = proportions[n_shapes + k]
         if share > 0.0:
             for i in range(pooled.shape[0]):
-                pooled[i] += share * (slots[k, i] - 1.0)
+                pooled[i] += share * (others[k, i] - 1.0)
+
+
+@kernel(types.void, KEYS, IN2, IN1, SINGLE2, SINGLE2, IN1, IN3, OUT1, OUT1, OUT1, SINGLE2, OUT2)
+def pool_references_of_keys(
+    active: IntArray,
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: SingleArray,
+    cautious: SingleArray,
+    holds: FloatArray,
+    slots: FloatArray,
+    means: FloatArray,
+    shares: FloatArray,
+    held: FloatArray,
+    normalisers: SingleArray,
+    pooled: FloatArray,
+) -> None:
+    """Write the pooled ratio in use of each active key to ``pooled``, and the means of its shapes to ``normalisers``.
+
+    Parameters
+    ----------
+    active : array of shape (n_active,)
+    ratios : array of shape (n_active, n_padded), at least as many columns as ``pooled``
+    cuts : array of shape (n_shapes,)
+    proportions, cautious : arrays of shape (n_keys, n_candidates) and (n_keys, n_cautious)
+        Of all filters, and of the cautious ones, whose candidates are the first shapes.
+    holds : array of shape (n_keys,)
+        How far the cautious ones are in use.
+    slots : array of shape (n_keys, n_slots, n_reference)
+    means, shares, held : arrays of shape (n_shapes,), (n_shapes,) and (n_reference,)
+        Workspace.
+    normalisers : array of shape (n_keys, n_shapes)
+    pooled : array of shape (n_active, n_reference)
+    """
+    n_shapes = cuts.shape[0]
+    for a in range(active.shape[0]):
+        key = active[a]
+        row = ratios[a, : pooled.shape[1]]
+        mixed = pooled[a]
+        _average_shapes(row, cuts, means)
+        for j in range(n_shapes):
+            shares[j] = proportions[key, j]
+        _mix(row, cuts, shares, means, mixed)
+        for k in range(slots.shape[1]):
+            share = np.float64(proportions[key, n_shapes + k])
+            if share > 0.0:
+                for i in range(mixed.shape[0]):
+                    mixed[i] += share * (slots[key, k, i] - 1.0)
+        hold = holds[key]
+        if hold > 0.0:
+            for j in range(n_shapes):
+                shares[j] = cautious[key, j] if j < cautious.shape[1] else 0.0
+            _mix(row, cuts, shares, means, held)
+            for i in range(mixed.shape[0]):
+                mixed[i] = (1.0 - hold) * mixed[i] + hold * held[i]
+        for j in range(n_shapes):
+            normalisers[key, j] = means[j]
 
 
 @kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
@@ -223,6 +449,7 @@ def _shape(whole: float, j: int, cut: float) -> float:
 def _score(
     ratios: FloatArray,
     slot_ratios: FloatArray,
+    given: FloatArray,
     cuts: FloatArray,
     normalisers: FloatArray,
     slot_shapes: FloatArray,
@@ -230,17 +457,19 @@ def _score(
     likelihoods: FloatArray,
 ) -> None:
     """Write the likelihood of every row under every candidate, raised to the floor, to ``likelihoods``."""
-    n_shapes = cuts.shape[0]
+    n_shapes, n_slots = cuts.shape[0], slot_ratios.shape[0]
     for i in range(ratios.shape[0]):
         for j in range(n_shapes):
             value = _shape(ratios[i], j, cuts[j]) / normalisers[j]
             likelihoods[i, j] = (1.0 - floor) * value + floor
-        for k in range(slot_ratios.shape[0]):
+        for k in range(n_slots):
             value = 0.0
             for j in range(n_shapes):
                 if slot_shapes[k, j] > 0.0:
                     value += slot_shapes[k, j] * _shape(slot_ratios[k, i], j, cuts[j])
             likelihoods[i, n_shapes + k] = (1.0 - floor) * value + floor
+        for k in range(given.shape[0]):
+            likelihoods[i, n_shapes + n_slots + k] = (1.0 - floor) * given[k, i] + floor
 
 
 # --- filters ------------------------------------------------------------------------------------------------------

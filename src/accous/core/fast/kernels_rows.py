@@ -17,16 +17,32 @@ import math
 import numpy as np
 from numba import float64, int64, types
 
-from accous.arrays import FloatArray
-from accous.core.fast.compiled import IN1, IN2, IN3, OUT1, OUT2, OUT3, inlined, inlined_sums, kernel
+from accous.arrays import FloatArray, IntArray
+from accous.core.fast.compiled import (
+    IN1,
+    IN2,
+    IN3,
+    KEYS,
+    OUT1,
+    OUT2,
+    OUT3,
+    SINGLE2,
+    SINGLE3,
+    SingleArray,
+    inlined,
+    inlined_sums,
+    kernel,
+)
 
 __all__ = [
     "BLOCK",
     "covary_scores",
     "evaluate_ratios",
+    "evaluate_ratios_of_keys",
     "evaluate_row_ratios",
     "fit_logistic",
     "leave_rows_out",
+    "read_batches_of_keys",
     "sum_gradients",
     "to_blocks",
 ]
@@ -48,6 +64,7 @@ _LEAST, _MOST = -708.0, 709.0
 _LARGEST_FULL_STEP = 1.0
 _LARGEST_MOVE = 0.25
 _SMALLEST_PIVOT = 1e-12
+_LEARNERS = (SINGLE3, KEYS, IN2)  # of many keys: thetas, how many there are, and the mean theta
 
 
 def to_blocks(rows: FloatArray) -> FloatArray:
@@ -260,12 +277,101 @@ def sum_gradients(
     scores : array of shape (n_blocks, BLOCK), but at least two rows
     gradients : array of shape (n_coefs + 1, d)
     """
-    zero, one = 0 * points.shape[0], 0 * points.shape[0] + 1
     for k in range(points.shape[0]):
         for j in range(points.shape[1]):
             points[k, j] = coefs[k, j] if k < coefs.shape[0] else coef[j]
+    _sum_gradients(blocks, rows, points.shape[0], block_factor, row_factor, points, scores, gradients)
+
+
+@kernel(types.void, KEYS, IN3, IN2, KEYS, *_LEARNERS, SINGLE3, SINGLE2, float64, float64, OUT2, OUT2, OUT3, OUT1, OUT2)
+def read_batches_of_keys(
+    active: IntArray,
+    blocks: FloatArray,
+    rows: FloatArray,
+    starts: IntArray,
+    coefs: SingleArray,
+    n_learners: IntArray,
+    coef: FloatArray,
+    slot_coefs: SingleArray,
+    n_merged: SingleArray,
+    block_factor: float,
+    max_ratio: float,
+    points: FloatArray,
+    scores: FloatArray,
+    gradients: FloatArray,
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+) -> None:
+    """Do the same for the learners of many keys, with the mean over a key's rows, and compute the ratios of its rows.
+
+    Parameters
+    ----------
+    active : array of shape (n_active,)
+        The keys that play this round.
+    blocks : array of shape (n_blocks, d, BLOCK)
+        Reference rows, which all keys share.
+    rows : array of shape (n_rows, d)
+        The rows of all active keys, one key after the other.
+    starts : array of shape (n_active + 1,)
+        Where the rows of each active key begin.
+    coefs : array of shape (n_keys, most_learners, d)
+    n_learners : array of shape (n_keys,)
+    coef : array of shape (n_keys, d)
+        The ensemble's theta of each key.
+    slot_coefs, n_merged : arrays of shape (n_keys, n_slots, d) and (n_keys, n_slots)
+        Theta of each slot, and zeros for free slots.
+    block_factor, max_ratio : float
+    points : array of shape (most_learners + 1, d)
+        Workspace, like the next array.
+    scores : array of shape (n_blocks, BLOCK), but at least two rows
+    gradients : array of shape (n_active, most_learners + 1, d)
+        In each key's part, the ensemble's gradient follows those of its learners.
+    ratios : array of shape (n_rows,)
+        At the theta of the row's key.
+    slot_ratios : array of shape (n_slots, n_rows)
+        At the thetas of its slots.
+    """
+    for a in range(active.shape[0]):
+        key = active[a]
+        n_points = n_learners[key] + 1
+        for k in range(n_points):
+            for j in range(points.shape[1]):
+                points[k, j] = coefs[key, k, j] if k + 1 < n_points else coef[key, j]
+        row_factor = 0.5 / (starts[a + 1] - starts[a])
+        some = rows[starts[a] : starts[a + 1]]
+        _sum_gradients(blocks, some, n_points, block_factor, row_factor, points, scores, gradients[a])
+        for row in range(starts[a], starts[a + 1]):
+            score = 0.0
+            for j in range(rows.shape[1]):
+                score += rows[row, j] * coef[key, j]
+            ratio = _exp(-score)
+            ratios[row] = ratio if ratio < max_ratio else max_ratio
+            for slot in range(n_merged.shape[1]):
+                score = 0.0
+                if n_merged[key, slot] > 0.0:
+                    for j in range(rows.shape[1]):
+                        score += rows[row, j] * slot_coefs[key, slot, j]
+                ratio = _exp(-score)
+                slot_ratios[slot, row] = ratio if ratio < max_ratio else max_ratio
+
+
+@inlined
+def _sum_gradients(
+    blocks: FloatArray,
+    rows: FloatArray,
+    n_points: int,
+    block_factor: float,
+    row_factor: float,
+    points: FloatArray,
+    scores: FloatArray,
+    gradients: FloatArray,
+) -> None:
+    """Sum over the blocks, two points at a time, and then over the rows."""
+    zero, one = 0 * points.shape[0], 0 * points.shape[0] + 1
+    for k in range(n_points):
+        for j in range(points.shape[1]):
             gradients[k, j] = 0.0
-    n_paired = points.shape[0] // 2 * 2
+    n_paired = n_points // 2 * 2
     for block in range(blocks.shape[0]):
         for k in range(0, n_paired, 2):
             _score_two(blocks, block, points, k, scores)
@@ -273,13 +379,13 @@ def sum_gradients(
                 scores[0, i] = 1.0 / (1.0 + _exp(scores[0, i]))
                 scores[1, i] = 1.0 / (1.0 + _exp(scores[1, i]))
             _add_products(blocks, block, zero, scores, zero, one, k, gradients)
-    if n_paired < points.shape[0]:
-        _score(blocks, coef, scores)
+    if n_paired < n_points:
+        _score(blocks, points[n_paired], scores)
         for block in range(blocks.shape[0]):
             for i in range(BLOCK):
                 scores[block, i] = 1.0 / (1.0 + _exp(scores[block, i]))
         _add_product(blocks, scores, gradients[n_paired])
-    for k in range(points.shape[0]):
+    for k in range(n_points):
         for j in range(points.shape[1]):
             gradients[k, j] *= block_factor
         for row in range(rows.shape[0]):
@@ -310,6 +416,19 @@ def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ra
             score += rows[row, j] * coef[j]
         ratio = _exp(-score)
         ratios[row] = ratio if ratio < max_ratio else max_ratio
+
+
+@kernel(types.void, KEYS, IN3, IN2, float64, OUT3)
+def evaluate_ratios_of_keys(
+    active: IntArray, blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray
+) -> None:
+    """Compute the ratios of all reference rows for the theta of each active key, (n_active, n_blocks, BLOCK)."""
+    for a in range(active.shape[0]):
+        _score(blocks, coef[active[a]], ratios[a])
+        for block in range(blocks.shape[0]):
+            for i in range(BLOCK):
+                ratio = _exp(-ratios[a, block, i])
+                ratios[a, block, i] = ratio if ratio < max_ratio else max_ratio
 
 
 @kernel(types.void, IN3, IN1, int64, OUT2, OUT1)

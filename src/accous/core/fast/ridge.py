@@ -54,9 +54,8 @@ class NarrowRidge:
     def fit(self, weights: FloatArray, alpha: float) -> NarrowFit | None:
         """Minimise the objective; None if the columns are nearly dependent, even with the penalty."""
         _, n_columns, n_together = self.blocks.shape
-        factor, coefs = np.empty((n_columns, n_columns)), np.empty(self.n_coefs)
-        scale, slopes = np.empty(self.n_coefs), np.empty(self.n_coefs)
-        room = np.empty((3, n_together))
+        factor, room = np.empty((n_columns, n_columns)), np.empty((3, n_together))
+        coefs, scale, slopes = np.empty((3, self.n_coefs))
         weights = np.ascontiguousarray(weights)
         if not fit_ridge(self.blocks, weights, alpha, _N_REFINEMENTS, room, factor, scale, slopes, coefs):
             return None

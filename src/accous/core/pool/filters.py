@@ -61,6 +61,7 @@ class Filters:
         ratios: FloatArray,
         shapes: tuple[FloatArray, FloatArray],
         slots: tuple[FloatArray, FloatArray],
+        given: FloatArray,
     ) -> tuple[Self, float]:
         """Return the filters after a batch, and its mean log likelihood under their prediction before it.
 
@@ -73,12 +74,15 @@ class Filters:
             Where each shape is cut, and its mean over the reference.
         slots : tuple of arrays
             Ratios at the theta of each slot, (n_slots, n_batch), and what the slot multiplies the shapes by.
+        given : array of shape (n_given, n_batch)
+            Ratios of the given candidates.
         """
         weights, posteriors = np.empty(len(self.weights)), np.empty(self.posteriors.shape)
         counts, proportions, room = np.empty(self.counts.shape), np.empty(len(prior)), np.empty(len(prior))
         log_likelihood: float = filter_batch(
             ratios,
             slots[0],
+            given,
             *shapes,
             slots[1],
             prior,
@@ -117,8 +121,15 @@ def start_filters(prior: FloatArray) -> Filters:
     return Filters(weights, posteriors, counts, _mix(weights, posteriors, counts, prior))
 
 
-def prior_of(is_used: BoolArray) -> FloatArray:
-    """Return the prior: half on ratio 1, the rest on the other shapes, or on them and on the slots in use, equally.
+def prior_of(is_used: BoolArray, n_given: int = 0) -> FloatArray:
+    """Return the prior: half on ratio 1, the rest equally on the shapes, the slots in use and the given candidates.
+
+    Parameters
+    ----------
+    is_used : array of shape (n_slots,)
+        Which slots hold a ratio.
+    n_given : int
+        Number of given candidates. A group that is empty takes no part.
 
     Examples
     --------
@@ -130,17 +141,19 @@ def prior_of(is_used: BoolArray) -> FloatArray:
     """
     n_used = int(is_used.sum())
     rest = 1.0 - _PRIOR_OF_ONE
-    of_shapes = rest / 2.0 if n_used else rest
-    prior = np.zeros(N_SHAPES + len(is_used))
+    of_group = rest / (1 + (n_used > 0) + (n_given > 0))
+    n_others = N_SHAPES + len(is_used)
+    prior = np.zeros(n_others + n_given)
     prior[0] = _PRIOR_OF_ONE
-    prior[1:N_SHAPES] = of_shapes / (N_SHAPES - 1)
-    prior[N_SHAPES:][is_used] = (rest - of_shapes) / max(n_used, 1)
+    prior[1:N_SHAPES] = of_group / (N_SHAPES - 1)
+    prior[N_SHAPES:n_others][is_used] = of_group / max(n_used, 1)
+    prior[n_others:] = of_group / max(n_given, 1)
     return prior
 
 
-def cautious_prior(n_slots: int) -> FloatArray:
+def cautious_prior(n_others: int) -> FloatArray:
     r"""Return a prior on 1, :math:`\sqrt r` and r alone: filters that start from it never leave these."""
-    prior = np.zeros(N_SHAPES + n_slots)
+    prior = np.zeros(N_SHAPES + n_others)
     prior[0] = _PRIOR_OF_ONE
     prior[1:_N_CAUTIOUS] = (1.0 - _PRIOR_OF_ONE) / (_N_CAUTIOUS - 1)
     return prior

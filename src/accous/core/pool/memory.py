@@ -1,8 +1,9 @@
 """Memory of regimes: settled ratios are remembered in slots, and take part in the pool as candidates.
 
-Every 16 rounds the pool looks back at the mean theta and the mean pooled ratio of these rounds. If the ratio has
-settled and differs from the reference, it is averaged into the slot that holds the same regime already, or takes a free
-slot, or the slot that was used least. Distances are total variations over the reference.
+A look takes 16 rounds. Once it has 16 rows, it ends as soon as the pooled ratio moves away from its mean over the look.
+At its end the pool looks back at the mean theta and the mean pooled ratio of its rounds. If the ratio has settled and
+differs from the reference, it is averaged into the slot that holds the same regime already, or takes a free slot, or
+the slot that was used least. Distances are total variations over the reference.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import numpy as np
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.pool.shapes import N_SHAPES
 
-__all__ = ["ROUNDS_PER_LOOK", "Look", "Slots", "distance", "start_look", "start_slots"]
+__all__ = ["LEAST_ROWS", "LONGEST_LOOK", "Look", "Slots", "distance", "start_look", "start_slots"]
 
-ROUNDS_PER_LOOK = 16
+LONGEST_LOOK = 16
+LEAST_ROWS = 16
+_LEAST_ROUNDS = 8
 MOST_VISITS = 25
 _LARGEST_MOVE = 0.3
 _SMALLEST_SHAPE_SHARE = 0.05
@@ -24,7 +27,7 @@ _NEAR_ONE = 0.1
 _FAR_FROM_POOLED = 0.3
 _SAME_REGIME = 0.3
 _MOST_MERGED = 8
-_USE_DECAY = 0.999**ROUNDS_PER_LOOK
+_USE_DECAY = 0.999
 _IN_FORCE = 0.5
 
 
@@ -59,6 +62,10 @@ class Slots:
     def is_used(self) -> BoolArray:
         """Which slots hold a ratio."""
         return np.asarray(self.n_merged > 0)
+
+    def shares_of(self, proportions: FloatArray) -> FloatArray:
+        """Return the shares of the slots among the proportions of all candidates."""
+        return proportions[N_SHAPES : N_SHAPES + len(self.use)]
 
     def find(self, ratios: FloatArray, settled: FloatArray) -> tuple[int, bool]:
         """Return the slot for a settled ratio, and whether that slot holds the same regime already.
@@ -101,12 +108,19 @@ class Slots:
         factors[slot] = self.shares[slot] / means
         return replace(self, factors=factors)
 
-    def in_force(self, proportions: FloatArray, this_round: int) -> int | None:
-        """Return the slot whose regime is in force: most of the pool is on it, or the last look went to it."""
-        of_slots = proportions[N_SHAPES:]
+    def in_force(self, proportions: FloatArray, last_look: int) -> int | None:
+        """Return the slot whose regime is in force: most of the pool is on it, or the last look went to it.
+
+        Parameters
+        ----------
+        proportions : array of shape (n_candidates,)
+        last_look : int
+            The round in which the last look ended.
+        """
+        of_slots = self.shares_of(proportions)
         if (of_slots > _IN_FORCE).any():
             return int(np.argmax(of_slots))
-        is_recent = len(self.visits) and this_round - self.visits[-1, 2] < ROUNDS_PER_LOOK
+        is_recent = len(self.visits) and self.visits[-1, 2] == last_look
         return int(self.visits[-1, 0]) if is_recent else None
 
     def earlier_visit(self, proportions: FloatArray, this_round: int) -> tuple[int, int] | None:
@@ -114,32 +128,34 @@ class Slots:
 
         None if most of the pool is on no slot, and if the same regime was in force just before the change.
         """
-        of_slots = proportions[N_SHAPES:]
+        of_slots = self.shares_of(proportions)
         if not (of_slots > _IN_FORCE).any():
             return None
         visits = self.visits[self.visits[:, 0] == np.argmax(of_slots)]
         # A change is noticed within two looks.
-        began = this_round - 2 * ROUNDS_PER_LOOK
+        began = this_round - 2 * LONGEST_LOOK
         if ((visits[:, 1] <= began) & (began <= visits[:, 2])).any() or not (visits[:, 2] < began).any():
             return None
         first, last = visits[visits[:, 2] < began][-1, 1:].tolist()
         return first, last
 
-    def after_look(self, proportions: FloatArray, put: int | None, this_round: int) -> Slots:
+    def after_look(self, look: Look, put: int | None, this_round: int) -> Slots:
         """Return the slots with their use and the visits brought up to date.
 
         Parameters
         ----------
-        proportions : array of shape (n_candidates,)
+        look : Look
             Means over the look.
         put : int or None
             The slot that the look's ratio went to.
         this_round : int
         """
-        of_slots = proportions[N_SHAPES:]
+        of_slots = self.shares_of(look.proportions)
         slot = put if put is not None else int(np.argmax(of_slots)) if (of_slots > _IN_FORCE).any() else None
-        visits = self.visits if slot is None else _visited(self.visits, slot, this_round)
-        return replace(self, use=_USE_DECAY * self.use + of_slots, visits=visits)
+        slot = slot if look.is_long_enough else None
+        visits = self.visits if slot is None else _visited(self.visits, slot, this_round, look.n_rounds)
+        use = _USE_DECAY**look.n_rounds * self.use + look.n_rounds / LONGEST_LOOK * of_slots
+        return replace(self, use=use, visits=visits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +164,8 @@ class Look:
 
     Attributes
     ----------
+    n_rounds, n_rows : int
+        Rounds since then, and rows in their batches.
     coef : array of shape (d,)
     ratios : array of shape (n_reference,)
         Of the pooled ratio.
@@ -158,17 +176,28 @@ class Look:
         Mean pooled ratio of the look before.
     """
 
+    n_rounds: int
+    n_rows: int
     coef: FloatArray
     ratios: FloatArray
     proportions: FloatArray
     log_likelihood: float
     before: FloatArray
 
+    @property
+    def is_long_enough(self) -> bool:
+        """Whether there are enough rows and rounds to look back at."""
+        return self.n_rows >= LEAST_ROWS and self.n_rounds >= _LEAST_ROUNDS
+
+    def is_left(self, ratios: FloatArray) -> bool:
+        """Whether the pooled ratio has moved away from its mean over the rounds so far."""
+        return distance(ratios, self.ratios / self.n_rounds) > _LARGEST_MOVE
+
     def mean(self) -> Look:
-        """Return the means over a whole look."""
-        coef, ratios, proportions = (each / ROUNDS_PER_LOOK for each in (self.coef, self.ratios, self.proportions))
-        mean = self.log_likelihood / ROUNDS_PER_LOOK
-        return Look(coef=coef, ratios=ratios, proportions=proportions, log_likelihood=mean, before=self.before)
+        """Return the means over the rounds."""
+        coef, ratios, proportions = (each / self.n_rounds for each in (self.coef, self.ratios, self.proportions))
+        log_likelihood = self.log_likelihood / self.n_rounds
+        return replace(self, coef=coef, ratios=ratios, proportions=proportions, log_likelihood=log_likelihood)
 
     def shape_shares(self) -> FloatArray:
         """Return the proportions of the shapes among themselves."""
@@ -184,7 +213,8 @@ class Look:
             The ratio that a slot would hold.
         """
         return (
-            distance(self.ratios, self.before) <= _LARGEST_MOVE
+            self.is_long_enough
+            and (self.n_rounds < LONGEST_LOOK or distance(self.ratios, self.before) <= _LARGEST_MOVE)
             and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
             and distance(settled, np.ones_like(settled)) > _NEAR_ONE
             and distance(settled, self.ratios) <= _FAR_FROM_POOLED
@@ -206,6 +236,8 @@ def start_slots(n_slots: int, n_columns: int) -> Slots:
 def start_look(n_columns: int, n_candidates: int, before: FloatArray) -> Look:
     """Return sums of nothing, after a look with this mean pooled ratio."""
     return Look(
+        n_rounds=0,
+        n_rows=0,
         coef=np.zeros(n_columns),
         ratios=np.zeros(len(before)),
         proportions=np.zeros(n_candidates),
@@ -227,13 +259,13 @@ def distance(ratios: FloatArray, others: FloatArray) -> float:
     return float(0.5 * np.abs(ratios - others).mean())
 
 
-def _visited(visits: IntArray, slot: int, this_round: int) -> IntArray:
+def _visited(visits: IntArray, slot: int, this_round: int, n_rounds: int) -> IntArray:
     """Return the visits with the last look added: it prolongs the latest visit, or begins another."""
     visits = visits.copy()
-    if len(visits) and visits[-1, 0] == slot and visits[-1, 2] == this_round - ROUNDS_PER_LOOK:
+    if len(visits) and visits[-1, 0] == slot and visits[-1, 2] >= this_round - n_rounds - _LEAST_ROUNDS:
         visits[-1, 2] = this_round
         return visits
-    first = this_round - ROUNDS_PER_LOOK + 1
+    first = this_round - n_rounds + 1
     visits = np.concatenate((visits, np.array([[slot, first, this_round]])))
     of_slot = np.flatnonzero(visits[:, 0] == slot)
     # The first visit stays, so that the regimes keep their order.

@@ -1,8 +1,8 @@
 r"""The pool: the ratio in use is a mixture of candidates, weighted by how well they explained past batches.
 
-The candidates are shapes of the current estimate (`accous.core.pool.shapes`) and remembered ratios
-(`accous.core.pool.memory`), each scaled to mean 1 over the reference. Filters (`accous.core.pool.filters`) give their
-proportions q, and
+The candidates are shapes of the current estimate (`accous.core.pool.shapes`), remembered ratios
+(`accous.core.pool.memory`) and any ratios that are given as rows: those of a batch and those of the reference. Each has
+mean 1 over the reference. Filters (`accous.core.pool.filters`) give their proportions q, and
 
 .. math:: \hat r(x) = \sum_c q_c\, r_c(x)
 
@@ -12,7 +12,7 @@ takes over, whose only candidates are 1, the square root of the estimate, and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,59 +22,12 @@ from accous.core.fast.kernels_pool import pool_reference
 from accous.core.paper.losses import Loss
 from accous.core.paper.reference import Reference
 from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
-from accous.core.pool.memory import ROUNDS_PER_LOOK, Look, Slots, start_look, start_slots
+from accous.core.pool.memory import LEAST_ROWS, LONGEST_LOOK, Look, Slots, start_look, start_slots
 from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts, shape_values
+from accous.core.pool.state import PoolState
 from accous.core.pool.support import excess_after, hold_for
 
-__all__ = ["PoolState", "RatioPool"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolState:
-    """The state after a round; a reader needs nothing else to compute pooled ratios.
-
-    Attributes
-    ----------
-    n_rounds : int
-    coef : array of shape (d,)
-        Theta whose shapes are candidates.
-    means : array of shape (n_shapes,)
-        Means of these shapes over the reference.
-    prior : array of shape (n_candidates,)
-    filters, cautious : Filters
-        Over all candidates, and over the first three.
-    excess : float
-        How much better the pool explains the stream than the reference's rows can.
-    hold : float
-        How far the pool is held back for that, between 0 and 1.
-    slots : Slots
-    look : Look
-    slot_ratios : array of shape (n_slots, n_reference)
-        Ratios of the slots for the reference; computed from the slots.
-    reference_ratios : array of shape (n_reference,)
-        The pooled ratio; computed from the rest.
-    """
-
-    n_rounds: int
-    coef: FloatArray
-    means: FloatArray
-    prior: FloatArray
-    filters: Filters
-    cautious: Filters
-    excess: float
-    hold: float
-    slots: Slots
-    look: Look
-    slot_ratios: FloatArray = field(compare=False, repr=False)
-    reference_ratios: FloatArray = field(compare=False, repr=False)
-
-    @property
-    def proportions(self) -> FloatArray:
-        """Proportions of the candidates in use."""
-        hold = self.hold
-        if hold == 0.0:
-            return self.filters.proportions
-        return (1.0 - hold) * self.filters.proportions + hold * self.cautious.proportions
+__all__ = ["RatioPool"]
 
 
 class Judgement(NamedTuple):
@@ -83,6 +36,7 @@ class Judgement(NamedTuple):
     filters: Filters
     cautious: Filters
     log_likelihood: float
+    n_rows: int
 
 
 class RatioPool:
@@ -98,19 +52,22 @@ class RatioPool:
         The largest ratio.
     n_slots : int
         How many regimes to remember.
+    n_given : int
+        How many candidates are given. Where a method takes ``given``, it is an array of their ratios with mean 1 over
+        the reference, (n_given, n_rows), for the rows of the batch or of the reference; it may be left out for none.
     """
 
-    def __init__(self, reference: Reference, loss: Loss, max_ratio: float, n_slots: int) -> None:
-        self._reference, self._loss, self._n_slots = reference, loss, n_slots
+    def __init__(self, reference: Reference, loss: Loss, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
+        self._reference, self._loss, self._n_slots, self._n_given = reference, loss, n_slots, n_given
         self._max_ratio, self._cuts = max_ratio, shape_cuts(max_ratio)
-        self._cautious_prior = cautious_prior(n_slots)
+        self._cautious_prior = cautious_prior(n_slots + n_given)
 
-    def start(self, neutral: FloatArray) -> PoolState:
+    def start(self, neutral: FloatArray, given: FloatArray | None = None) -> PoolState:
         """Return the state before the first round: the prior, and ratio 1 as far as all shapes of ratio 1 are 1."""
         n_rows, n_columns = self._reference.features.shape
         slots = start_slots(self._n_slots, n_columns)
-        prior = prior_of(slots.is_used)
-        return PoolState(
+        prior = prior_of(slots.is_used, self._n_given)
+        state = PoolState(
             n_rounds=0,
             coef=neutral,
             means=np.ones(N_SHAPES),
@@ -122,10 +79,12 @@ class RatioPool:
             slots=slots,
             look=start_look(n_columns, len(prior), np.ones(n_rows)),
             slot_ratios=np.zeros((self._n_slots, n_rows)),
+            given_ratios=self._rows(given, n_rows),
             reference_ratios=np.ones(n_rows),
         )
+        return replace(state, reference_ratios=self.with_estimate(state, np.ones(n_rows))) if self._n_given else state
 
-    def judge(self, state: PoolState, batch: FloatArray) -> Judgement:
+    def judge(self, state: PoolState, batch: FloatArray, given: FloatArray | None = None) -> Judgement:
         """Return the filters after a batch, which the estimator has not learned from yet.
 
         Parameters
@@ -133,15 +92,24 @@ class RatioPool:
         state : PoolState
         batch : array of shape (n_batch, d)
             Features of the batch.
+        given : array of shape (n_given, n_batch), optional
         """
+        given = self._rows(given, len(batch)) if self._n_given else np.empty((0, len(batch)))
         ratios = self._reference.batch_ratios(state.coef, batch, UNCUT)
         shapes = self._cuts, state.means
         slots = self._slot_ratios(state.slots, batch), state.slots.factors
-        filters, log_likelihood = state.filters.after_batch(state.prior, ratios, shapes, slots)
-        cautious, _ = state.cautious.after_batch(self._cautious_prior, ratios, shapes, slots)
-        return Judgement(filters, cautious, log_likelihood)
+        filters, log_likelihood = state.filters.after_batch(state.prior, ratios, shapes, slots, given)
+        cautious, _ = state.cautious.after_batch(self._cautious_prior, ratios, shapes, slots, given)
+        return Judgement(filters, cautious, log_likelihood, len(batch))
 
-    def settle(self, state: PoolState, judgement: Judgement, coef: FloatArray, ratios: FloatArray) -> PoolState:
+    def settle(
+        self,
+        state: PoolState,
+        judgement: Judgement,
+        coef: FloatArray,
+        ratios: FloatArray,
+        given: FloatArray | None = None,
+    ) -> PoolState:
         """Return the state after a round, once the estimator has learned from the batch.
 
         Parameters
@@ -154,9 +122,14 @@ class RatioPool:
             The estimator's theta after the round.
         ratios : array of shape (n_reference,)
             Its ratios of the reference, at most ``UNCUT``.
+        given : array of shape (n_given, n_reference), optional
+            After the given candidates have learned from the batch.
         """
-        filters, look = judgement.filters, state.look
+        filters = judgement.filters
+        state = replace(state, given_ratios=self._rows(given, len(ratios))) if self._n_given else state
         means, pooled = self._pooled(ratios, filters, state)
+        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, judgement.n_rows
+        is_left = state.look.n_rows >= LEAST_ROWS and state.look.is_left(pooled)
         after = PoolState(
             n_rounds=state.n_rounds + 1,
             coef=coef,
@@ -167,23 +140,19 @@ class RatioPool:
             excess=state.excess,
             hold=state.hold,
             slots=state.slots,
-            look=Look(
-                coef=look.coef + coef,
-                ratios=look.ratios + pooled,
-                proportions=look.proportions + filters.proportions,
-                log_likelihood=look.log_likelihood + judgement.log_likelihood,
-                before=look.before,
-            ),
+            look=state.look if is_left else _with_round(state.look, *this_round),
             slot_ratios=state.slot_ratios,
+            given_ratios=state.given_ratios,
             reference_ratios=pooled,
         )
-        if after.n_rounds % ROUNDS_PER_LOOK == 0:
-            after = self._look_back(after)
+        if is_left or after.look.n_rounds == LONGEST_LOOK:
+            after = self.look_back(after, after.n_rounds - is_left)
+            after = replace(after, look=_with_round(after.look, *this_round)) if is_left else after
             # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
             after = replace(after, reference_ratios=self._pooled(ratios, after.filters, after)[1])
         return self._hold_back(after, ratios) if after.hold else after
 
-    def on_reference(self, state: PoolState, ratios: FloatArray) -> PoolState:
+    def on_reference(self, state: PoolState, ratios: FloatArray, given: FloatArray | None = None) -> PoolState:
         """Return a state that comes from another reference, on this pool's reference.
 
         Sums over the rows of the other reference say nothing about these rows: the look goes on as if the ratio had not
@@ -194,19 +163,19 @@ class RatioPool:
         state : PoolState
         ratios : array of shape (n_reference,)
             Ratios of the reference at the state's theta, at most ``UNCUT``.
+        given : array of shape (n_given, n_reference), optional
         """
-        state = self.restored(state, ratios)
+        state = self.restored(state, ratios, given)
         _, pooled = self._pooled(ratios, state.filters, state)
-        n_rounds = state.n_rounds % ROUNDS_PER_LOOK
-        return replace(state, look=replace(state.look, ratios=pooled * n_rounds, before=pooled))
+        return replace(state, look=replace(state.look, ratios=pooled * state.look.n_rounds, before=pooled))
 
     def fits(self, state: PoolState) -> bool:
         """Whether a state that was stored has the shapes that a state of this pool has."""
-        expected, found = self.start(state.coef), to_plain(state)
-        n_columns = self._reference.features.shape[1]
+        n_rows, n_columns = self._reference.features.shape
+        expected, found = self.start(state.coef, np.ones((self._n_given, n_rows))), to_plain(state)
         return state.coef.shape == (n_columns,) and _shapes(to_plain(expected)) == _shapes(found)
 
-    def restored(self, state: PoolState, ratios: FloatArray) -> PoolState:
+    def restored(self, state: PoolState, ratios: FloatArray, given: FloatArray | None = None) -> PoolState:
         """Return a state that was stored without what is computed from the reference.
 
         Parameters
@@ -214,12 +183,14 @@ class RatioPool:
         state : PoolState
         ratios : array of shape (n_reference,)
             Ratios of the reference at the state's theta, at most ``UNCUT``.
+        given : array of shape (n_given, n_reference), optional
         """
         slots, slot_ratios = state.slots, np.zeros((self._n_slots, len(ratios)))
         for slot in np.flatnonzero(slots.is_used).tolist():
             slot_ratios[slot], of_slot = self._mixed(slots.coefs[slot], slots.shares[slot])
             slots = slots.with_factors(slot, of_slot)
-        state = replace(state, slots=slots, slot_ratios=slot_ratios)
+        given_ratios = self._rows(given, len(ratios))
+        state = replace(state, slots=slots, slot_ratios=slot_ratios, given_ratios=given_ratios)
         means, pooled = self._pooled(ratios, state.filters, state)
         state = replace(state, means=means, reference_ratios=pooled)
         return self._hold_back(state, ratios) if state.hold else state
@@ -231,7 +202,7 @@ class RatioPool:
             pooled = (1.0 - state.hold) * pooled + state.hold * self._pooled(ratios, state.cautious, state)[1]
         return pooled
 
-    def ratios(self, state: PoolState, features: FloatArray) -> FloatArray:
+    def ratios(self, state: PoolState, features: FloatArray, given: FloatArray | None = None) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
         ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
         proportions, factors = state.proportions, state.slots.factors
@@ -242,10 +213,19 @@ class RatioPool:
                 self._loss.ratio(np.einsum("nd,d->n", features, state.slots.coefs[slot]), UNCUT), self._cuts
             )
             pooled += proportions[N_SHAPES + slot] * (of_slot @ factors[slot] - 1.0)
+        if given is not None:
+            pooled += proportions[N_SHAPES + self._n_slots :] @ (given - 1.0)
         return np.clip(pooled, 0.0, self._max_ratio)
 
-    def _look_back(self, state: PoolState) -> PoolState:
-        """Remember the ratio of the last look if it has settled, and see whether the reference supports it."""
+    def look_back(self, state: PoolState, last_round: int) -> PoolState:
+        """Remember the ratio of the last look if it has settled, and see whether the reference supports it.
+
+        Parameters
+        ----------
+        state : PoolState
+        last_round : int
+            The last round of the look.
+        """
         look = state.look.mean()
         excess = excess_after(state.excess, look)
         slots, put, filters, prior = state.slots, None, state.filters, state.prior
@@ -258,7 +238,7 @@ class RatioPool:
             slot_ratios = slot_ratios.copy()
             slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
             slots = slots.with_factors(put, means)
-            prior = prior_of(slots.is_used)
+            prior = prior_of(slots.is_used, self._n_given)
             filters = filters if is_same else filters.without(N_SHAPES + put, prior)
         return replace(
             state,
@@ -266,7 +246,7 @@ class RatioPool:
             filters=filters,
             excess=excess,
             hold=hold_for(excess),
-            slots=slots.after_look(look.proportions, put, state.n_rounds),
+            slots=slots.after_look(look, put, last_round),
             look=start_look(len(look.coef), len(prior), look.ratios),
             slot_ratios=slot_ratios,
         )
@@ -280,8 +260,15 @@ class RatioPool:
     def _pooled(self, ratios: FloatArray, filters: Filters, state: PoolState) -> tuple[FloatArray, FloatArray]:
         """Return the means of the shapes, and the mixture of all candidates for the reference."""
         means, pooled = np.empty(N_SHAPES), np.empty(len(ratios))
-        pool_reference(ratios, self._cuts, filters.proportions, state.slot_ratios, means, pooled)
+        others = np.concatenate((state.slot_ratios, state.given_ratios)) if self._n_given else state.slot_ratios
+        pool_reference(ratios, self._cuts, filters.proportions, others, means, pooled)
         return means, pooled
+
+    def _rows(self, given: FloatArray | None, n_rows: int) -> FloatArray:
+        given = np.empty((0, n_rows)) if given is None else given
+        if given.shape != (self._n_given, n_rows):
+            raise ValueError(f"given must have the shape {(self._n_given, n_rows)}, got {given.shape}.")
+        return given
 
     def _slot_ratios(self, slots: Slots, features: FloatArray) -> FloatArray:
         """Return the ratios of some rows at the theta of every slot."""
@@ -292,6 +279,21 @@ class RatioPool:
     def _mixed(self, coef: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a mixture of the shapes at a theta for the reference, and the means of the shapes."""
         return mixed_shapes(self._reference.ratios(coef, UNCUT), self._cuts, shares)
+
+
+def _with_round(
+    look: Look, coef: FloatArray, ratios: FloatArray, proportions: FloatArray, log_likelihood: float, n_rows: int
+) -> Look:
+    """Return the sums with one round more."""
+    return Look(
+        n_rounds=look.n_rounds + 1,
+        n_rows=look.n_rows + n_rows,
+        coef=look.coef + coef,
+        ratios=look.ratios + ratios,
+        proportions=look.proportions + proportions,
+        log_likelihood=look.log_likelihood + log_likelihood,
+        before=look.before,
+    )
 
 
 def _shapes(plain: Any) -> Any:

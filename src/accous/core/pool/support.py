@@ -8,26 +8,26 @@ of the stream equals
 A stream that leaves the reference has rows where the reference has none. Every ratio that grows in that direction
 explains them, and the few reference rows on that side get all the weight: the mean of log r over the stream is then
 far above its value over the reference. A stream inside the reference can be above it by half a unit or so, while the
-pool hedges. `hold_for` turns the excess, smoothed over looks, into a share between 0 and 1.
+pool hedges. `hold_for` turns the excess, smoothed with a half-life of 16 rounds, into a share between 0 and 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from accous.core.pool.memory import Look
+from accous.core.pool.memory import LONGEST_LOOK, Look
 
 __all__ = ["excess_after", "hold_for"]
 
 _NO_HOLD, _FULL_HOLD = 0.6, 0.8
-_SMOOTHING = 0.5
 _SMALLEST_RATIO = 1e-12
 
 
 def excess_after(excess: float, look: Look) -> float:
     """Return the smoothed excess after a look, given its means."""
     divergence = float((look.ratios * np.log(np.maximum(look.ratios, _SMALLEST_RATIO))).mean())
-    return excess + _SMOOTHING * (look.log_likelihood - divergence - excess)
+    smoothing = 1.0 - 0.5 ** (look.n_rounds / LONGEST_LOOK)
+    return excess + smoothing * (look.log_likelihood - divergence - excess)
 
 
 def hold_for(excess: float) -> float:

@@ -55,7 +55,9 @@ class Tempered:
         """
         cuts, no_ratios = shape_cuts(max_ratio), np.zeros((0, len(batch_ratios)))
         batch_ratios = np.ascontiguousarray(batch_ratios, dtype=np.float64)
-        filters, _ = self.filters.after_batch(_PRIOR, batch_ratios, (cuts, self.means), (no_ratios, _NO_SLOTS))
+        filters, _ = self.filters.after_batch(
+            _PRIOR, batch_ratios, (cuts, self.means), (no_ratios, _NO_SLOTS), no_ratios
+        )
         return Tempered(filters, self.means).on_reference(reference_ratios, max_ratio)
 
     def on_reference(self, reference_ratios: FloatArray, max_ratio: float) -> tuple[Tempered, FloatArray]:

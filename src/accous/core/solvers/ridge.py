@@ -28,7 +28,7 @@ from accous.core.fast.width import is_narrow
 from accous.core.solvers.logistic import principal_axes
 from accous.core.solvers.ridge_descent import descend_ridge
 
-__all__ = ["RidgeProblem", "leave_one_out_predictions", "make_ridge_problem", "solve_ridge"]
+__all__ = ["RidgeProblem", "leave_one_out_predictions", "make_ridge_problem", "solve_ridge", "solve_ridge_compiled"]
 
 # Of matrices with the diagonal 1; the same limits as in the compiled loops.
 _SMALLEST_PIVOT = 1e-10
@@ -141,6 +141,12 @@ def solve_ridge(problem: RidgeProblem, weights: FloatArray, start: FloatArray | 
     return _from_rows(problem, fit.slopes, fit.intercept)
 
 
+def solve_ridge_compiled(problem: RidgeProblem, weights: FloatArray) -> FloatArray | None:
+    """Return what `solve_ridge` does, without BLAS; None if there are many columns, or they are nearly dependent."""
+    fit = None if problem.narrow is None else problem.narrow.fit(weights, problem.alpha)
+    return None if fit is None else _from_rows(problem, fit.coefs[1:], float(fit.coefs[0]))
+
+
 def leave_one_out_predictions(problem: RidgeProblem, weights: FloatArray) -> FloatArray:
     r"""Return the prediction for each row by a fit without it, all of them from one factorisation.
 
@@ -198,7 +204,10 @@ class _Fit(NamedTuple):
 def _from_rows(problem: RidgeProblem, slopes: FloatArray, intercept: float) -> FloatArray:
     """Convert to coefficients for the original columns and targets, with the intercept last."""
     slopes = slopes if problem.axes is None else problem.axes @ slopes
-    return np.append(slopes, intercept + problem.target_centre - slopes @ problem.centre)
+    coefs = np.empty(len(slopes) + 1)
+    coefs[:-1] = slopes
+    coefs[-1] = intercept + problem.target_centre - slopes @ problem.centre
+    return coefs
 
 
 def _fit(problem: RidgeProblem, weights: FloatArray) -> _Fit:
@@ -283,8 +292,11 @@ def _fit_by_singular_values(centred: _Centred, alpha: float) -> _Fit:
 
 
 def _narrow_leverages(problem: RidgeProblem, fit: NarrowFit) -> FloatArray:
-    scaled = np.concatenate((np.ones((1, len(problem.rows))), problem.rows.T)) * fit.scale[:, None]
-    return _square_sums(solve_triangular(fit.lower, scaled, lower=True, check_finite=False))
+    # The inverse of the small factor times all rows is much quicker than a triangular system for every row.
+    inverse = solve_triangular(fit.lower, np.diag(fit.scale), lower=True, check_finite=False)
+    columns = inverse[:, 1:] @ problem.rows.T
+    columns += inverse[:, :1]
+    return _square_sums(columns)
 
 
 def _square_sums(columns: FloatArray) -> FloatArray:
