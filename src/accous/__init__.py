@@ -1,4 +1,4 @@
-"""Keep a deployed classifier accurate while its inputs drift and no labels arrive.
+"""Keep a deployed model accurate while its inputs drift and no labels arrive.
 
 Online density-ratio estimation for continuous covariate shift, after Zhang, Zhang, Zhao and Sugiyama,
 "Adapting to Continuous Covariate Shift via Online Density Ratio Estimation" (NeurIPS 2023).
@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accous import datasets, deep, river, streams
+    from accous import datasets, deep, keyed, river, streams
     from accous.classifier.adaptation import AdaptiveClassifier
     from accous.classifier.alerts import Alerts
     from accous.classifier.backtest import backtest
+    from accous.classifier.regression import AdaptiveRegressor
     from accous.exceptions import AccousError
     from accous.model_folders import load, save
     from accous.ratio.kliep import KLIEP
@@ -33,6 +34,7 @@ __all__ = [
     "ULSIF",
     "AccousError",
     "AdaptiveClassifier",
+    "AdaptiveRegressor",
     "Alerts",
     "LogisticRatio",
     "NoShift",
@@ -42,6 +44,7 @@ __all__ = [
     "backtest",
     "datasets",
     "deep",
+    "keyed",
     "load",
     "river",
     "save",
@@ -51,6 +54,7 @@ __all__ = [
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
     "AdaptiveClassifier": "accous.classifier.adaptation",
+    "AdaptiveRegressor": "accous.classifier.regression",
     "Alerts": "accous.classifier.alerts",
     "KLIEP": "accous.ratio.kliep",
     "KMM": "accous.ratio.kmm",
@@ -64,7 +68,7 @@ _HOME_OF_NAME = {
     "load": "accous.model_folders",
     "save": "accous.model_folders",
 }
-_SUBMODULES = {"datasets", "deep", "river", "streams"}
+_SUBMODULES = {"datasets", "deep", "keyed", "river", "streams"}
 
 
 def __dir__() -> list[str]:

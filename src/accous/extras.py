@@ -19,10 +19,17 @@ _PROVIDERS = {
     "torchvision": ("torchvision", "torchvision"),
     "pandas": ("pandas", "pandas"),
     "river": ("river", "accous[river]"),
+    "pyspark": ("pyspark", "accous[spark]"),
+    "pyarrow": ("pyarrow", "accous[spark]"),
     "polars": ("polars", "accous[cli]"),
     "pooch": ("pooch", "accous[cli]"),
     "rich": ("rich", "accous[cli]"),
     "typer": ("typer", "accous[cli]"),
+    "uvicorn": ("uvicorn", "accous[serve]"),
+    "uvloop": ("uvloop", "accous[serve]"),
+    "httptools": ("httptools", "accous[serve]"),
+    "msgspec": ("msgspec", "accous[serve]"),
+    "prometheus_client": ("prometheus-client", "accous[serve]"),
     "accous_bench": ("the package accous_bench", "accous[bench]"),
 }
 

@@ -28,7 +28,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     model : AdaptiveClassifier, ratio estimator or TableModel
         Fitted. A ratio estimator of your own needs ``state_to_plain`` and ``state_from_plain``.
     path : str or path
-        A folder: new, empty, or one that was saved to before.
+        A folder: new, empty, or one that was saved to before. A folder that ``accous fit`` made takes table models
+        only.
 
     Raises
     ------
@@ -58,7 +59,14 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     save_table_model(model, Path(path))
 
 
-def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    estimator: Any = None,
+    feature_map: Any = None,
+    ratio: Any = None,
+    candidates: list[Any] | None = None,
+) -> Any:
     """Load a saved model; it continues where the saved one stopped, bit for bit.
 
     Parameters
@@ -67,13 +75,17 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
         A folder that `save` or ``accous fit`` wrote.
     estimator : classifier, optional
         The ``estimator`` that the saved `AdaptiveClassifier` had, if it was not None; it is fitted again with the
-        weights of its last fit, so it must have the same class, parameters and seed.
+        weights of its last fit, so it must have the same class, parameters and seed. A `TableModel` needs it only if
+        ``accous fit`` was given code of your own (``--estimator MODULE:NAME``): pass what that returns.
     feature_map : transformer, optional
         The ``feature_map`` that the saved ratio estimator had, if it was a transformer; it is fitted again on the
         reference.
     ratio : RatioEstimator, optional
         The ratio estimator, if its class is your own: the one that was saved, or the ``ratio`` of the saved
         `AdaptiveClassifier`. Pass one with the same class and parameters; a clone of it takes over what was learned.
+    candidates : list, optional
+        The ``candidates`` of the saved `OnlineDensityRatio`, if not all of them are estimators of this package with
+        parameters that are saved: the whole list, in the same order.
 
     Returns
     -------
@@ -103,10 +115,21 @@ def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: An
     >>> bool(np.all(ratio.coef_ == resumed.coef_))
     True
     """
-    model, attached, progress = saving.load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)
+    foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio, "candidates": candidates}
+    model, attached, progress = saving.load_with(
+        path, **foreign, find_estimator=lambda found: _find_estimator(found, path)
+    )
     if attached is None or progress is None:
         return model
     require_extra("polars", f"The model in {path}, made by accous fit,")
     from accous.tabular.folder import restore_table_model
 
     return restore_table_model(model, attached, progress, Path(path))
+
+
+def _find_estimator(attached: dict[str, Any], path: str | os.PathLike[str]) -> Any:
+    """Return the estimator that ``accous fit`` was given by name, unless it is code of the user's."""
+    require_extra("polars", f"The model in {path}, made by accous fit,")
+    from accous.tabular.folder import known_estimator
+
+    return known_estimator(attached)

@@ -18,6 +18,7 @@ __all__ = [
     "require_number",
     "require_number_in",
     "require_power_of_two",
+    "require_share",
 ]
 
 _MOST_NAMES = 12
@@ -37,6 +38,13 @@ def require_number_in(name: str, value: Any, low: float, high: float) -> float:
     """Return ``value`` as a float in a closed range."""
     if not _is_real(value) or not low <= value <= high:
         raise ParameterError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}.")
+    return float(value)
+
+
+def require_share(name: str, value: Any) -> float:
+    """Return ``value`` as a float above 0 and below 1."""
+    if not _is_real(value) or not 0.0 < value < 1.0:
+        raise ParameterError(f"{name} must be above 0 and below 1, got {value!r}.")
     return float(value)
 
 

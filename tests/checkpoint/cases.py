@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 from numpy.typing import NDArray
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -21,6 +21,7 @@ from accous import (
     RULSIF,
     ULSIF,
     AdaptiveClassifier,
+    AdaptiveRegressor,
     LogisticRatio,
     NoShift,
     OnlineDensityRatio,
@@ -240,9 +241,21 @@ def make_foreign_classifier_cases() -> dict[str, Case]:
     }  # fmt: skip
 
 
+def make_regressor_cases() -> dict[str, Case]:
+    y = numbers(0, N_REFERENCE)[:, 0] + numbers(99, N_REFERENCE)[:, 0]
+    trees = RandomForestRegressor(4, max_depth=3, random_state=0)
+    return {
+        "ridge": Case(AdaptiveRegressor(refit="always", loss="squared"), numbers, y),
+        "ridge, weights": Case(AdaptiveRegressor(alpha=0.3), named, y.tolist(), 0.5 + np.arange(N_REFERENCE) % 3),
+        "wide ridge": Case(AdaptiveRegressor(refit="always"), wide, y),
+        "regression trees": Case(AdaptiveRegressor(trees, loss="pinball(0.8)"), numbers, y, given={"estimator": trees}),
+    }
+
+
 def make_cases() -> dict[str, Case]:
     """Every case, made afresh: fitting changes the model in it."""
-    return make_ratio_cases() | make_own_classifier_cases() | make_foreign_classifier_cases()
+    classifiers = make_own_classifier_cases() | make_foreign_classifier_cases()
+    return make_ratio_cases() | classifiers | make_regressor_cases()
 
 
 # Every loss, map, metric, width, one-step estimator, kind of rows, labels and classifier at least once.
@@ -259,7 +272,7 @@ ONE_OF_EACH_KIND = [
         "logistic ratio",
     ),
     *("rulsif rbf", "ulsif cv", "no shift", "two classes", "four classes", "wide", "texts", "base weights"),
-    *("forest", "by row", "single precision", "pandas", "object rows"),
+    *("forest", "by row", "single precision", "pandas", "object rows", "ridge", "wide ridge"),
 ]
 
 # --- what must stay the same ----------------------------------------------------------------------------------
@@ -269,7 +282,7 @@ RATIO_NUMBERS = [
     *("n_out_of_bound_", "step_size_", "radius_", "feature_bound_", "n_features_in_"),
 ]
 CLASSIFIER_NUMBERS = [
-    *("reference_weight_", "n_rounds_", "n_refits_", "effective_sample_size_", "base_weight_", "labels_"),
+    *("reference_weight_", "n_rounds_", "n_refits_", "effective_sample_size_", "base_weight_", "labels_", "targets_"),
     *("n_features_in_", "drift_attribution_", "history_in_use_"),
 ]
 
@@ -282,10 +295,13 @@ def numbers_of(case: Case, model: Any) -> dict[str, NDArray[Any]]:
     found |= {"predict_ratio": ratio.predict_ratio(probe), "score_loss": ratio.score_loss(probe)}
     if ratio is not model:
         found = {f"ratio {name}": value for name, value in found.items()}
-        found |= {name: getattr(model, name) for name in CLASSIFIER_NUMBERS}
+        found |= {name: getattr(model, name) for name in CLASSIFIER_NUMBERS if hasattr(model, name)}
         estimator = model.estimator_.steps[-1][1] if hasattr(model.estimator_, "steps") else model.estimator_
         found |= {name: getattr(estimator, name) for name in ["coef_", "intercept_"] if hasattr(estimator, name)}
-        found |= {"predict": model.predict(probe).astype(str), "predict_proba": model.predict_proba(probe)}
+        predicted = model.predict(probe)
+        found["predict"] = predicted if hasattr(model, "targets_") else predicted.astype(str)
+        if hasattr(model, "predict_proba"):
+            found["predict_proba"] = model.predict_proba(probe)
     return {name: np.asarray(value) for name, value in found.items()}
 
 
@@ -306,7 +322,8 @@ def insights_of(case: Case, model: Any) -> dict[str, NDArray[Any]]:
     """What the model tells of itself, digit for digit."""
     told = {name: repr(getattr(model, name)) for name in ("risk_estimate_", "risk_", "trust_", "drift_events_")}
     told["recent rows"] = repr(model.state_.recent.to_plain())
-    sets = model.predict_set(case.rows(1000, 20), alpha=0.2)
+    predict = model.predict_set if hasattr(model, "predict_set") else model.predict_interval
+    sets = predict(case.rows(1000, 20), alpha=0.2)
     return {name: np.asarray(text) for name, text in told.items()} | {"sets": sets}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import accous
+from tests.budgets import rest_slow
 from tests.checkpoint.cases import (
     N_BEFORE,
     N_REFERENCE,
@@ -22,7 +23,6 @@ from tests.forks import ForkServer
 
 CASES = list(make_cases())
 OTHER_CASES = [name for name in CASES if name not in ONE_OF_EACH_KIND]
-each_case = pytest.mark.parametrize("name", CASES)
 
 
 def run_in_another_process(forks: ForkServer, task: str, *arguments: Any) -> None:
@@ -45,7 +45,7 @@ def test_another_process_goes_on_with_the_same_bits(names: list[str], tmp_path: 
     assert {name for name, names in different.items() if names} == set(), different
 
 
-@each_case
+@pytest.mark.parametrize("name", rest_slow([*ONE_OF_EACH_KIND, *OTHER_CASES], len(ONE_OF_EACH_KIND)))
 def test_a_loaded_model_has_the_parameters_and_attributes_of_the_saved_one(name: str, tmp_path: Path) -> None:
     case = make_cases()[name]
     model = case.play(case.fit(), 1, 5)
@@ -58,8 +58,8 @@ def test_a_loaded_model_has_the_parameters_and_attributes_of_the_saved_one(name:
     if hasattr(model, "ratio_"):
         assert loaded.ratio_.__getstate__().keys() == model.ratio_.__getstate__().keys()
         assert repr(loaded.ratio_) == repr(model.ratio_)
-        assert loaded.classes_.dtype == model.classes_.dtype
-        assert loaded.classes_.tolist() == model.classes_.tolist()
+        assert loaded.task_.truths.dtype == model.task_.truths.dtype
+        assert loaded.task_.truths.tolist() == model.task_.truths.tolist()
     assert list(getattr(loaded, "feature_names_in_", [])) == list(getattr(model, "feature_names_in_", []))
 
 
@@ -95,7 +95,9 @@ def test_saving_leaves_the_model_alone(tmp_path: Path) -> None:
     assert_same_bits(numbers_of(case, model), before)
 
 
-@pytest.mark.parametrize("name", ["two classes", "named columns", "seed", "by row", "pandas", "base weights", "forest"])
+@pytest.mark.parametrize(
+    "name", rest_slow(["two classes", "named columns", "pandas", "base weights", "seed", "by row", "forest"], n_fast=4)
+)
 def test_writing_into_what_was_passed_to_fit_changes_nothing(name: str, tmp_path: Path) -> None:
     case, untouched = make_cases()[name], make_cases()[name]
     X = case.rows(0, N_REFERENCE)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio
@@ -221,3 +222,17 @@ def test_a_stored_pool_of_other_shapes_is_refused():
     plain["pool"]["filters"]["proportions"] = np.ones(3) / 3
     with pytest.raises(CheckpointError, match="does not fit its reference"):
         OnlineDensityRatio().fit(X).state_from_plain(plain, X)
+
+
+def test_a_pool_that_was_saved_without_the_length_of_its_look_goes_on() -> None:
+    ratio = OnlineDensityRatio().fit(reference()[0])
+    for batch in batches(23):
+        ratio.partial_fit(batch)
+    plain = ratio.state_to_plain()
+    for name in ("n_rounds", "n_rows"):
+        del plain["pool"]["look"][name]
+    other = clone(ratio).fit(reference()[0])
+    other.state_from_plain(plain, other.reference_)
+    # Looks took 16 rounds then.
+    assert (other.pool_.look.n_rounds, other.pool_.look.n_rows) == (7, 7)
+    assert other.partial_fit(np.zeros((2, 3))).n_rounds_ == 24

@@ -20,6 +20,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.checkpoint import reading, saving
+from accous.classifier.class_task import ClassTask
 from accous.exceptions import CheckpointError
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.folders import BATCH, REFERENCE, file_of
@@ -82,6 +83,17 @@ def test_another_model_replaces_the_saved_one(saved: Path) -> None:
     accous.save(NoShift().fit(REFERENCE[:10]), saved)
     assert isinstance(accous.load(saved), NoShift)
     assert len(list(saved.iterdir())) == 3
+
+
+def test_a_table_model_is_not_replaced_by_a_model_without_a_table(tmp_path: Path) -> None:
+    model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
+    saving.save_with(model, tmp_path, {"columns": []}, {"history": 1})
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match=r"holds a table model that accous fit made.* give another folder"):
+        accous.save(model.adapt(BATCH), tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    saving.save_with(model, tmp_path, {"columns": []}, {"history": 2})
+    assert saving.load_with(tmp_path)[1:] == ({"columns": []}, {"history": 2})
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
@@ -199,7 +211,7 @@ def test_an_extension_waits_for_the_save(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_labels_and_weights_of_different_references_are_refused(tmp_path: Path) -> None:
     model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
     accous.save(model, tmp_path / "model")
-    model.labels_ = model.labels_[:-3]
+    model.task_ = ClassTask(model.classes_, model.labels_[:-3])
     accous.save(model, tmp_path / "model")
     n_rows = len(REFERENCE)
     with pytest.raises(CheckpointError, match=f"{n_rows - 3} labels but {n_rows} weights"):

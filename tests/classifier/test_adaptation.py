@@ -12,6 +12,7 @@ from accous.classifier.shrinkage import shrink
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
 from accous.streams.shifts import Shift
+from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,
     LinearTilt,
@@ -232,7 +233,9 @@ def exact_mean_risk(shift: Shift, refit: str, seed: int, estimator: Any = None) 
 
 
 @pytest.mark.parametrize(
-    "shift", [SquareShift(period=150), LinearShift(reverse=True), SineShift(period=200)], ids=lambda s: type(s).__name__
+    "shift",
+    rest_slow([SquareShift(period=150), LinearShift(reverse=True), SineShift(period=200)]),
+    ids=lambda s: type(s).__name__,
 )
 def test_auto_refits_less_often_than_always_and_is_as_good(shift: Shift) -> None:
     risk_of_always, n_always = exact_mean_risk(shift, "always", seed=3)

@@ -130,8 +130,14 @@ CUSTOMER_MODELS = {
 }
 
 
-@each_routing
-@pytest.mark.parametrize("estimator", CUSTOMER_MODELS.values(), ids=CUSTOMER_MODELS)
+@pytest.mark.parametrize(
+    ("has_routing", "estimator"),
+    [
+        *((False, estimator) for estimator in CUSTOMER_MODELS.values()),
+        (True, CUSTOMER_MODELS["encoder inside"]),
+        *(pytest.param(True, model, marks=pytest.mark.slow) for model in list(CUSTOMER_MODELS.values())[1:]),
+    ],
+)
 def test_frames_with_categories_and_missing_values_reach_the_classifier(estimator: Any, has_routing: bool) -> None:
     frame, probe = customers(200, seed=0), customers(30, seed=1, has_new_city=True)
     y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")

@@ -10,6 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from accous import AdaptiveClassifier
 from accous.streams import GaussianStream
 from accous.streams.shifts import ConstantShift, Shift
+from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,
     Array,
@@ -89,7 +90,10 @@ def test_our_own_risk_is_nearly_that_of_leaving_out_every_row(n_classes: int) ->
     X, y = labelled_rows(n_rows=80, n_features=8, n_classes=n_classes)
     model = AdaptiveClassifier(refit="always").fit(X, y)
     play(model, drifting_batches(20, n_features=8))
-    assert model.risk_estimate_ == pytest.approx(exact_leave_one_out_error(model, X, y), abs=0.03)
+    # A single row that is predicted otherwise counts by its weight, which is at most a few percent of all.
+    largest = float(model.reference_weight_.max() / model.reference_weight_.sum())
+    assert largest < 0.1
+    assert model.risk_estimate_ == pytest.approx(exact_leave_one_out_error(model, X, y), abs=max(0.03, largest))
 
 
 def rare_class(n_rows: int, n_rare: int) -> tuple[Array, Labels]:
@@ -122,15 +126,21 @@ def mean_risks(estimator: Any, shift: Shift, **stream: Any) -> Array:
     return np.mean(risks, axis=0)
 
 
-@pytest.mark.parametrize("estimator", [None, LogisticRegression()], ids=["ours", "foreign"])
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("alpha", "estimator"),
+    [
+        *((alpha, None) for alpha in (0.0, 0.5, 1.0)),
+        (0.0, LogisticRegression()),
+        *(pytest.param(alpha, LogisticRegression(), marks=pytest.mark.slow) for alpha in (0.5, 1.0)),
+    ],
+)
 def test_the_risk_is_near_the_truth_on_a_moved_stream(alpha: float, estimator: Any) -> None:
     shape = {"n_reference": 2000, "alpha_0": 0.7, "n_rounds": 40, "batch_size": 10}
     estimated, _, true = mean_risks(estimator, ConstantShift(alpha), **shape)
     assert estimated == pytest.approx(true, abs=0.02)
 
 
-@pytest.mark.parametrize("estimator", [None, LogisticRegression()], ids=["ours", "foreign"])
+@pytest.mark.parametrize("estimator", rest_slow([None, LogisticRegression()]), ids=["ours", "foreign"])
 def test_the_risk_is_not_optimistic_on_a_small_wide_reference(estimator: Any) -> None:
     shape = {"n_reference": 60, "n_features": 20, "alpha_0": 0.5, "n_rounds": 40, "batch_size": 10}
     estimated, naive, true = mean_risks(estimator, ConstantShift(1.0), **shape)

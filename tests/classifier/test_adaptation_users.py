@@ -18,13 +18,14 @@ from sklearn.tree import DecisionTreeClassifier
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
+from tests.budgets import rest_slow
 
 
 def short_stream() -> GaussianStream:
     return GaussianStream(SquareShift(period=5), n_rounds=8, n_reference=60, n_features=3)
 
 
-@pytest.mark.parametrize("fallback", ["auto", "none"])
+@pytest.mark.parametrize("fallback", rest_slow(["auto", "none"]))
 def test_estimators_that_pass_weights_on_are_taken(fallback: str) -> None:
     stream = GaussianStream(SquareShift(period=5), n_rounds=8, batch_size=20, n_reference=60, n_features=3)
     X, y = stream.reference()

@@ -117,14 +117,15 @@ def test_drift_and_alerts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytest.LogCaptureFixture) -> None:
-    before = fitted().adapt(X[:5]).state_
+    model = fitted().adapt(X[:5])
+    before = model.state_
     veto = next_veto(LENIENT, 0.05, 0.01, 32, 3)
     held = replace(before, n_rounds=32, fallback=with_veto(before.fallback, veto))
     caplog.set_level(logging.INFO, logger="accous")
-    log_events(before, held)
-    log_events(held, held)
+    log_events(before, held, model.fixed_)
+    log_events(held, held, model.fixed_)
     unknown = next_veto(LENIENT, float("nan"), float("nan"), 64, 3)
-    log_events(held, replace(before, n_rounds=64, fallback=with_veto(before.fallback, unknown)))
+    log_events(held, replace(before, n_rounds=64, fallback=with_veto(before.fallback, unknown)), model.fixed_)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     taken, released = (record.getMessage() for record in caplog.records)
     assert taken.startswith("Round 32: the fixed model makes the predictions from now on. ")
@@ -134,12 +135,13 @@ def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog: pytes
 
 
 def test_the_first_release_under_a_strict_guard_states_the_gain(caplog: pytest.LogCaptureFixture) -> None:
-    before = fitted().state_
+    model = fitted()
+    before = model.state_
     held, free = (
         replace(before, n_rounds=32, fallback=with_veto(before.fallback, next_veto(STRICT, excess, 0.01, 32, 3)))
         for excess in (-0.005, -0.049)
     )
-    log_events(held, free)
+    log_events(held, free, model.fixed_)
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith("Round 32: the adapted model makes the predictions from now on. ")
     assert message.endswith("adapted minus fixed: -4.9 points (standard error 1.0).")

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
+from accous.classifier.class_task import ClassTask
 from accous.classifier.erm import LinearPredictor, LogisticErm
 from accous.classifier.foreign_erm import ForeignErm, require_sample_weight
 from accous.core.solvers.logistic import MAX_HESSIAN_COEFS
@@ -35,7 +36,7 @@ def own_erm(X: FloatArray, labels: IntArray, C: float = 1.0) -> LogisticErm:
 
 def foreign_erm(estimator: Any, X: Any, labels: IntArray) -> ForeignErm:
     classes = NAMES[: labels.max() + 1]
-    return ForeignErm(estimator, X, classes[labels], labels, classes)
+    return ForeignErm(estimator, X, ClassTask(classes, labels))
 
 
 # --- our own regression -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from accous.classifier.fallback import Veto, next_veto
 from accous.classifier.guard import LENIENT
 from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
+from tests.budgets import rest_slow
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
 
 
@@ -141,7 +142,7 @@ def play_ratio(X: Any, n_rounds: int) -> Any:
 
 
 @pytest.mark.parametrize("loss", ["logistic", "least_squares", "kl"])
-@pytest.mark.parametrize("estimator", [None, LogisticRegression()], ids=["ours", "foreign"])
+@pytest.mark.parametrize("estimator", rest_slow([None, LogisticRegression()]), ids=["ours", "foreign"])
 @pytest.mark.parametrize("pool", ["auto", "none"])
 def test_every_loss_can_be_tempered(pool: str, loss: str, estimator: Any) -> None:
     X, y = labelled_rows()

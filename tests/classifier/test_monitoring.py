@@ -16,6 +16,7 @@ from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
+from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,
     LinearTilt,
@@ -84,7 +85,7 @@ def test_every_model_tells(parameters: dict[str, Any], n_rounds: int) -> None:
     assert 0.0 <= audit.p_value <= 1.0
 
 
-@each_kind
+@pytest.mark.parametrize("parameters", rest_slow(KINDS.values(), n_fast=2))
 def test_reading_diagnostics_changes_nothing(parameters: dict[str, Any]) -> None:
     told, silent = (model_of(20, **parameters) for _ in range(2))
     for batch in drifting_batches(20, seed=4):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
+from accous.classifier.class_task import ClassTask
 from accous.classifier.shrinkage import (
     FIRST_STRENGTH,
     STRENGTHS,
@@ -75,7 +76,9 @@ def choose(
 ) -> tuple[float, Fit, ScriptedErm]:
     erm = ScriptedErm(losses)
     latest = Fit(f"fit with {current:g}", shrink(WEIGHTS, BASE, current), 7, 90)
-    strength, fit = choose_strength(erm, LABELS, WEIGHTS, BASE, (current, latest), this_round)
+    strength, fit = choose_strength(
+        erm, ClassTask(np.array([0, 1]), LABELS), WEIGHTS, BASE, (current, latest), this_round
+    )
     return strength, fit, erm
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
+from accous.classifier.class_task import ClassTask
 from accous.classifier.traps import warn_of_traps
 from accous.exceptions import TrapWarning
 
@@ -32,7 +33,7 @@ def test_a_class_with_few_rows():
 def test_a_counter_only_if_the_rows_are_in_order():
     counted = np.column_stack((X, np.arange(400.0)))
     with pytest.warns(TrapWarning, match="Column 'step' counts the rows"):
-        warn_of_traps(counted, y, np.array([0, 1]), lambda: ["a", "b", "c", "step"], is_ordered=True)
+        warn_of_traps(counted, ClassTask(np.array([0, 1]), y), lambda: ["a", "b", "c", "step"], is_ordered=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         AdaptiveClassifier().fit(counted, y)

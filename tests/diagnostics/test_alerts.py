@@ -56,7 +56,7 @@ HOLDS = {
 REFUSED = {
     "": "is not a condition; allowed is a comparison",
     "error": "is not a condition; allowed is a comparison",
-    "errors > 20%": "of error, error_low, error_high, measured_error, overlap, effective_rows with a number",
+    "errors > 20%": "measured_error, loss, loss_low, loss_high, measured_loss, overlap, effective_rows with a number",
     "error = 20%": "is not a condition",
     "error => 20%": "is not a condition",
     "error > twenty": "error is compared with a number such as 20% or 0.2, got 'twenty'",

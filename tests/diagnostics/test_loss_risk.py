@@ -12,7 +12,7 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.losses import SQUARED
-from accous.diagnostics.risk import RiskEstimate, error_interval, loss_difference, loss_interval, weighted_loss
+from accous.diagnostics.risk import RiskEstimate, loss_difference, loss_interval, weighted_loss
 from accous.streams import ConstantShift, GaussianRegressionStream
 
 NO_LEARNERS = (np.empty((0, 6)), np.empty(0))
@@ -36,15 +36,6 @@ def test_the_unit_of_the_target_scales_the_risk(losses: FloatArray, weights: Flo
     scaled = loss_interval(unit * losses, weights, *NO_LEARNERS)
     wanted = [unit * value for value in loss_interval(losses, weights, *NO_LEARNERS)]
     assert scaled == pytest.approx(wanted, rel=1e-9, abs=1e-9 * unit)
-
-
-def test_an_error_is_the_risk_of_a_loss_of_0_and_1() -> None:
-    rng = np.random.default_rng(0)
-    is_wrong, weights, learners = rng.random(40) < 0.95, rng.exponential(size=40), rng.exponential(size=(3, 40))
-    shares = np.array([0.2, 0.3, 0.5])
-    estimate, low, high = loss_interval(is_wrong.astype(float), weights, learners, shares)
-    assert high > 1.0
-    assert error_interval(is_wrong, weights, learners, shares) == (estimate, low, 1.0)
 
 
 def test_few_effective_rows_for_many_coefficients_widen_the_interval() -> None:

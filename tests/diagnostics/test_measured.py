@@ -26,8 +26,9 @@ def judged(is_wrong, *, estimate=0.2, half_width=0.05, fixed=None, unseen=(), fe
     is_unseen = np.zeros(len(is_wrong), dtype=bool)
     is_unseen[: len(unseen)] = True
     return JudgedRows(
-        is_wrong=is_wrong,
-        is_wrong_fixed=fixed,
+        losses=is_wrong.astype(float),
+        losses_fixed=None if fixed is None else np.asarray(fixed, dtype=float),
+        errors_fixed=fixed,
         is_unseen=is_unseen,
         unseen_names=tuple(unseen),
         estimates=np.tile((estimate, estimate - half_width, estimate + half_width), (len(is_wrong), 1)),
@@ -156,7 +157,7 @@ def test_of_wide_rows_fewer_are_kept_and_no_more_memory_is_held(n_rows):
     held = [each.features if each.features.base is None else each.features.base for each in labels.kept]
     assert sum(each.nbytes for each in held) <= 2 * MOST_AUDITED_BYTES
     assert labels.audit_rows.features.shape == (25, n_columns)
-    assert len(labels.audit_rows.is_wrong_fixed) == len(labels.audit_rows.is_unseen) == 25
+    assert len(labels.audit_rows.errors_fixed) == len(labels.audit_rows.is_unseen) == 25
     assert labels.audit_rows.features[-1, 0] == float(number)
 
 

@@ -8,6 +8,7 @@ from accous.blas import one_blas_thread
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.losses import ABSOLUTE, SQUARED, NumberLoss
 from accous.diagnostics.residual_audits import audit_residuals
+from tests.budgets import rest_slow
 
 
 def residuals(rng: np.random.Generator, x: FloatArray, bias: float = 0.0, scale: float = 1.0) -> FloatArray:
@@ -30,7 +31,7 @@ def audit(
         return audit_residuals(residuals(rng, late, bias, scale), late, residuals(rng, X), X, np.ones(800), loss)
 
 
-@pytest.mark.parametrize("n_rows", [1, 10, 150])
+@pytest.mark.parametrize("n_rows", rest_slow([10, 1, 150]))
 def test_false_alarms_are_as_rare_as_they_should_be_under_a_shift(n_rows: int) -> None:
     p_values = np.array([audit(seed, n_rows=n_rows).p_value for seed in range(300)])
     assert np.mean(p_values < 0.05) < 0.09

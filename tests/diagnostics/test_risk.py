@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.diagnostics.risk import RiskEstimate, weighted_error
+from accous.diagnostics.risk import RiskEstimate, weighted_loss
 
 N_ROWS = 6
 positive_weights = arrays(np.float64, N_ROWS, elements=st.floats(1e-6, 1e3))
 masks = arrays(np.bool_, N_ROWS)
+
+
+def weighted_error(is_wrong: np.ndarray, weights: FloatArray) -> float:
+    return weighted_loss(is_wrong.astype(float), weights)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_after_two_days_only_the_shift_is_drift():
     assert len([day for day in drift if day <= 2.0]) >= 3  # what a day does must be learned first
 
 
+@pytest.mark.slow  # what comes after two days and before the shift in the test above is a cycle alone too
 def test_a_cycle_alone_is_no_drift_after_two_days():
     drift, seasonal = follow(np.inf, n_days=6)
     assert max(drift) < 2.1

@@ -17,8 +17,22 @@ NOISE = np.random.default_rng(0).normal(size=300)
         ROWS // 48 / 943,  # a normalised day with ties
         np.where(ROWS == 100, np.nan, ROWS),
         ROWS + 30 * (ROWS % 2),  # numbers handed out slightly out of order
+        3 + ROWS // 100,
+        np.searchsorted([20, 290], ROWS),  # parts of the first and the last month
+        np.searchsorted([5, 110, 200, 290], ROWS) - 4.0,
+        np.where(ROWS == 100, np.nan, 10 * (3 - ROWS // 100)),
     ],
-    ids=["rows", "falling", "normalised", "one missing", "out of order"],
+    ids=[
+        "rows",
+        "falling",
+        "normalised",
+        "one missing",
+        "out of order",
+        "three months",
+        "parts of months",
+        "five months",
+        "countdown",
+    ],
 )
 def test_counters(values):
     assert follows_rows(values)
@@ -35,8 +49,27 @@ def test_counters(values):
         np.random.default_rng(1).permutation(ROWS),
         np.where(ROWS < 100, np.nan, ROWS),
         ROWS[:20],
+        (10 + ROWS // 60) % 12,
+        np.where(ROWS < 298, 0.0, ROWS - 297),
+        np.searchsorted([100, 200], ROWS) / 2,
+        np.array([0.0, 1.0, 3.0])[(ROWS // 100).astype(int)],
+        np.where(ROWS == 150, 0.0, ROWS // 100),
     ],
-    ids=["trend", "hour", "temperature", "one step", "constant", "shuffled", "mostly missing", "few rows"],
+    ids=[
+        "trend",
+        "hour",
+        "temperature",
+        "one step",
+        "constant",
+        "shuffled",
+        "mostly missing",
+        "few rows",
+        "month over the new year",
+        "two rare values at the end",
+        "no whole steps",
+        "unequal steps",
+        "a step back",
+    ],
 )
 def test_measurements_are_no_counters(values):
     assert not follows_rows(values)

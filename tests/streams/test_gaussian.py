@@ -19,6 +19,7 @@ from accous.streams import (
     Shift,
     SquareShift,
 )
+from tests.budgets import rest_slow
 from tests.streams.gaussian_cases import class_means, geometries, many_rows
 
 N_AVERAGED = 50_000
@@ -170,7 +171,7 @@ def test_ratio_is_one_on_average_over_the_reference(geometry, n_features):
 
 
 @geometries
-@pytest.mark.parametrize("n_features", [2, 3, 12])
+@pytest.mark.parametrize("n_features", rest_slow([12, 2, 3]))
 def test_ratio_agrees_with_densities_row_by_row(geometry, n_features):
     stream = GaussianStream(LinearShift(), geometry=geometry, n_features=n_features, n_reference=100, alpha_0=0.7)
     X, _ = stream.reference()
@@ -292,3 +293,13 @@ def test_a_stream_has_a_readable_repr_and_cannot_be_changed():
 def test_numpy_scalars_are_accepted_as_parameters():
     stream = GaussianStream(LinearShift(), n_rounds=np.int64(3), batch_size=np.int32(2), random_state=np.int64(0))
     assert_same_batches(stream, GaussianStream(LinearShift(), n_rounds=3, batch_size=2))
+
+
+def test_fresh_batches_are_independent_rows_of_the_same_rounds():
+    stream = GaussianStream(SquareShift(period=10), n_rounds=40, batch_size=50, n_features=3)
+    batches, fresh = list(stream), list(stream.fresh_batches())
+    assert [(batch.round, batch.alpha) for batch in fresh] == [(batch.round, batch.alpha) for batch in batches]
+    assert not np.isin(fresh[0].X, batches[0].X).any()
+    for one, other in zip(batches, fresh, strict=True):
+        np.testing.assert_allclose(one.X.mean(axis=0), other.X.mean(axis=0), atol=1.0)
+    assert np.array_equal(fresh[-1].X, list(stream.fresh_batches())[-1].X)

@@ -151,3 +151,15 @@ def test_a_pool_must_be_rows_and_labels(pool: Any) -> None:
 def test_pools_must_have_the_same_columns() -> None:
     with pytest.raises(DataError, match="same columns"):
         MixtureStream((np.zeros((9, 3)), np.zeros(9)), POOL_B, LinearShift(), n_rounds=2, batch_size=1)
+
+
+def test_fresh_batches_are_other_draws_for_the_same_rounds() -> None:
+    whole = stream(n_rounds=60, replace=False, batch_size=3)
+    fresh = list(whole.fresh_batches())
+    assert [(batch.round, batch.alpha) for batch in fresh] == [(batch.round, batch.alpha) for batch in whole]
+    for batch in fresh:
+        assert set(batch.X[:, 0]) <= ({1.0} if batch.alpha == 1 else {0.0})
+    reference = {tuple(row) for row in whole.reference()[0]}
+    assert not reference & {tuple(row) for batch in fresh for row in batch.X}
+    assert not np.array_equal(rows_of(fresh), rows_of(whole))
+    assert np.array_equal(rows_of(fresh), rows_of(whole.fresh_batches()))

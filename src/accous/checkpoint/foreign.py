@@ -6,6 +6,7 @@ text to compare with.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -20,10 +21,21 @@ _STATE_METHODS = ("state_to_plain", "state_from_plain")
 
 
 def describe_foreign(value: Any) -> dict[str, str]:
-    """Return class and parameters as scikit-learn prints them, without addresses in memory."""
+    """Return class and parameters as scikit-learn prints them, and a checksum of all parameters.
+
+    scikit-learn shortens what it prints, so a long pipeline with another parameter may look the same.
+    """
+    description = {"class": name_of(value), "repr": _text(value)}
+    if hasattr(value, "get_params"):
+        parameters = sorted((name, _text(part)) for name, part in value.get_params(deep=True).items())
+        description["parameters"] = hashlib.sha256(repr(parameters).encode()).hexdigest()
+    return description
+
+
+def _text(value: Any) -> str:
+    """Return the value as scikit-learn prints it, without addresses in memory."""
     with config_context(print_changed_only=True):
-        text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
-    return {"class": name_of(value), "repr": text}
+        return re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
 
 
 def require_state_methods(ratio: RatioEstimator) -> None:
@@ -52,7 +64,9 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
     """
     missing = [name for name, value in given.items() if name in wanted and value is None]
     if missing:
-        call = ", ".join(f"{name}={wanted[name]['class']}(...)" for name in missing)
+        call = ", ".join(
+            f"{name}={'[...]' if name == 'candidates' else wanted[name]['class'] + '(...)'}" for name in missing
+        )
         raise CheckpointError(
             f"The model uses objects of your own that are not saved ({' and '.join(missing)}): pass them again, "
             f"load(path, {call})."
@@ -60,7 +74,8 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
     for name, value in given.items():
         if name not in wanted and value is not None:
             raise CheckpointError(f"The model was saved without {name} of your own: leave {name} out of load.")
-        if name in wanted and describe_foreign(value) != wanted[name]:
+        value = list(value) if isinstance(value, tuple) else value
+        if name in wanted and not _is_same(describe_foreign(value), wanted[name]):
             raise CheckpointError(
                 f"The model was saved with {name}={wanted[name]['repr']}, not {describe_foreign(value)['repr']}: pass "
                 "one with the same class and parameters."
@@ -69,6 +84,11 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
             if not isinstance(value, RatioEstimator):
                 raise CheckpointError(f"ratio is a {name_of(value)}, which is no RatioEstimator: pass one.")
             require_state_methods(value)
+
+
+def _is_same(given: dict[str, str], wanted: dict[str, str]) -> bool:
+    """Whether two descriptions agree in what both have; the first folders have no checksum."""
+    return all(given[name] == wanted[name] for name in given.keys() & wanted.keys())
 
 
 def name_of(value: Any) -> str:

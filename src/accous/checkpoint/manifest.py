@@ -11,7 +11,7 @@ from typing import Any
 from accous.checkpoint.files import StoredFile, is_data_file, write_atomically
 from accous.exceptions import CheckpointError
 
-__all__ = ["MANIFEST_NAME", "Manifest", "is_manifest_of_ours", "read_manifest", "write_manifest"]
+__all__ = ["MANIFEST_NAME", "Manifest", "has_attached", "is_manifest_of_ours", "read_manifest", "write_manifest"]
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "accous"
@@ -81,6 +81,11 @@ def is_manifest_of_ours(path: Path) -> bool:
     except CheckpointError:
         return False
     return content is not None and content.get("format") == _FORMAT
+
+
+def has_attached(path: Path) -> bool:
+    """Whether a manifest of accous keeps other data with its model."""
+    return (_read_content(path) or {}).get("attached") is not None
 
 
 def _read_content(path: Path) -> dict[str, Any] | None:

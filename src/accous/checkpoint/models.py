@@ -16,7 +16,7 @@ from accous.blas import one_blas_thread
 from accous.checkpoint.foreign import describe_foreign, name_of, require_state_methods
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import CheckpointError
 from accous.ratio.base import RatioEstimator
 
@@ -30,11 +30,12 @@ __all__ = [
     "state_to_plain",
 ]
 
-Model = AdaptiveClassifier | RatioEstimator
+Model = AdaptiveModel | RatioEstimator
 
 # The module of each class; only the classes that a model uses are imported.
 _HOMES = {
     "AdaptiveClassifier": "accous.classifier.adaptation",
+    "AdaptiveRegressor": "accous.classifier.regression",
     "KLIEP": "accous.ratio.kliep",
     "KMM": "accous.ratio.kmm",
     "LogisticRatio": "accous.ratio.logistic",
@@ -54,7 +55,7 @@ _BEFORE: dict[str, dict[str, Any]] = {
 
 def require_fitted(model: Model) -> None:
     """Raise scikit-learn's NotFittedError for a model that has not finished a ``fit``."""
-    check_is_fitted(model, "state_" if isinstance(model, AdaptiveClassifier) else "reference_")
+    check_is_fitted(model, "state_" if isinstance(model, AdaptiveModel) else "reference_")
 
 
 # --- class and parameters ---------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def describe(model: Any) -> dict[str, Any]:
         return {"class": name_of(model), "$foreign": _describe_foreign_ratio(model)}
     parameters = {name: _parameter_to_json(name, value) for name, value in model.get_params(deep=False).items()}
     description = {"class": name_of(model), "parameters": parameters}
-    if isinstance(model, AdaptiveClassifier) and hasattr(model, "ratio_"):
+    if isinstance(model, AdaptiveModel) and hasattr(model, "ratio_"):
         description["fitted_ratio"] = describe(model.ratio_)
     return description
 
@@ -79,6 +80,8 @@ def foreign_objects(description: dict[str, Any]) -> dict[str, dict[str, str]]:
 def _parameter_to_json(name: str, value: Any) -> Any:
     if (name == "estimator" and value is not None) or (name == "feature_map" and not isinstance(value, str)):
         return {"$foreign": describe_foreign(value)}
+    if name == "candidates" and value is not None:
+        return _candidates_to_json(value)
     if name == "ratio" and value is not None:
         return {"$model": describe(value)} if _is_own(value) else {"$foreign": _describe_foreign_ratio(value)}
     try:
@@ -88,6 +91,18 @@ def _parameter_to_json(name: str, value: Any) -> Any:
         raise CheckpointError(
             f"The parameter {name} is a {name_of(value)}, which cannot be saved: use {allowed}."
         ) from error
+
+
+def _candidates_to_json(candidates: Any) -> dict[str, Any]:
+    """Describe a list of candidates by its estimators if all of them are ours; otherwise the user gives it again."""
+    for each in candidates:
+        if isinstance(each, RatioEstimator) and not _is_own(each):
+            require_state_methods(each)
+    if all(_is_own(each) for each in candidates):
+        models = [describe(each) for each in candidates]
+        if not any(foreign_objects(each) for each in models):
+            return {"$models": models}
+    return {"$foreign": describe_foreign(list(candidates))}
 
 
 def _is_own(model: Any) -> bool:
@@ -139,6 +154,8 @@ def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
         return foreign[name]
     if isinstance(value, dict) and "$model" in value:
         return _build(value["$model"], foreign)
+    if isinstance(value, dict) and "$models" in value:
+        return [_build(each, foreign) for each in value["$models"]]
     return from_json(value)
 
 
@@ -147,8 +164,8 @@ def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
 
 def fixed_parts(model: Any) -> tuple[Any, ...]:
     """Return the objects that ``fit`` makes and no round changes."""
-    if isinstance(model, AdaptiveClassifier):
-        own = (model.reference_, model.classes_, model.labels_, model.base_weight_)
+    if isinstance(model, AdaptiveModel):
+        own = (model.reference_, *model.task_.stored.values(), model.base_weight_)
         return (*own, *fixed_parts(model.ratio_))
     return (model.reference_,)
 
@@ -161,13 +178,14 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
         "n_features": int(model.n_features_in_),
         "names": None if names is None else array_to_plain(names, "The list of column names"),
     }
-    if isinstance(model, AdaptiveClassifier):
+    if isinstance(model, AdaptiveModel):
         ratio = fixed_to_plain(model.ratio_)
         if is_same_plain(ratio["rows"], plain["rows"]):
             ratio["rows"] = None
-        plain |= {
-            "classes": array_to_plain(model.classes_, "y"),
-            "labels": model.labels_,
+        stored = model.task_.stored
+        if "classes" in stored:
+            stored |= {"classes": array_to_plain(stored["classes"], "y")}
+        plain |= stored | {
             "base_weight": model.base_weight_,
             "verification": model.verification_to_plain(),
             "ratio": ratio,
@@ -178,7 +196,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
 def state_to_plain(model: Any) -> dict[str, Any]:
     """Return everything that the rounds have changed since ``fit``."""
     plain: dict[str, Any] = {"model": model.state_to_plain()}
-    if isinstance(model, AdaptiveClassifier):
+    if isinstance(model, AdaptiveModel):
         plain["ratio"] = model.ratio_.state_to_plain()
     return plain
 
@@ -188,23 +206,24 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():
-        if not isinstance(model, AdaptiveClassifier):
+        if not isinstance(model, AdaptiveModel):
             _restore_ratio(model, rows, fixed, state["model"])
             return model
-        _require_same_rows(fixed, state["model"])
         ratio, of_ratio = clone(_build(description["fitted_ratio"], foreign)), fixed["ratio"]
         ratio_rows = rows if of_ratio["rows"] is None else rows_from_plain(of_ratio["rows"])
         _restore_ratio(ratio, ratio_rows, of_ratio, state["ratio"])
         _restore_reference(model, rows, fixed)
-        model.classes_, model.labels_ = array_from_plain(fixed["classes"]), fixed["labels"]
+        classes = {"classes": array_from_plain(fixed["classes"])} if "classes" in fixed else {}
+        model.restore_task(fixed | classes)
+        _require_same_rows(len(model.task_), state["model"])
         model.base_weight_ = fixed["base_weight"]
         model.verification_from_plain(fixed.get("verification"))
         model.state_from_plain(state["model"], ratio)
     return model
 
 
-def _require_same_rows(fixed: dict[str, Any], state: dict[str, Any]) -> None:
-    n_labels, n_weights = len(fixed["labels"]), len(state["weights"])
+def _require_same_rows(n_labels: int, state: dict[str, Any]) -> None:
+    n_weights = len(state["weights"])
     if n_labels != n_weights:
         raise CheckpointError(
             f"The folder has {n_labels} labels but {n_weights} weights: the model was extended while it was saved. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from accous.checkpoint.data import read_data, write_data
 from accous.checkpoint.files import StoredFile, is_data_file, is_temporary_file, remove_files, sync_folder
 from accous.checkpoint.foreign import require_foreign
 from accous.checkpoint.locks import LOCK_NAME
-from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, is_manifest_of_ours, write_manifest
+from accous.checkpoint.manifest import MANIFEST_NAME, Manifest, has_attached, is_manifest_of_ours, write_manifest
 from accous.checkpoint.models import (
     describe,
     fixed_parts,
@@ -72,7 +73,7 @@ def save_with(
     require_fitted(model)
     folder = Path(path)
     try:
-        _prepare(folder)
+        _prepare(folder, is_attached=attached is not None)
         with model.turn():
             # Together with the state: `extend` changes both.
             reference = _write_reference(model, folder)
@@ -91,15 +92,28 @@ def save_with(
         ) from error
 
 
-def load(path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None) -> Any:
+def load(path: str | os.PathLike[str], **foreign: Any) -> Any:
     """Load a model that `save` wrote; see `accous.load`."""
-    return load_with(path, estimator=estimator, feature_map=feature_map, ratio=ratio)[0]
+    return load_with(path, **foreign)[0]
 
 
 def load_with(
-    path: str | os.PathLike[str], *, estimator: Any = None, feature_map: Any = None, ratio: Any = None
+    path: str | os.PathLike[str],
+    *,
+    estimator: Any = None,
+    feature_map: Any = None,
+    ratio: Any = None,
+    candidates: Any = None,
+    find_estimator: Callable[[dict[str, Any]], Any] = lambda _: None,
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
-    """Load what `save_with` saved: the model, the attached data and the progress."""
+    """Load what `save_with` saved: the model, the attached data and the progress.
+
+    Parameters
+    ----------
+    path, estimator, feature_map, ratio, candidates : as in `load`
+    find_estimator : callable, optional
+        Takes the attached data and returns the estimator, if that is not given.
+    """
     folder = Path(path)
 
     def read(manifest: Manifest) -> tuple[Manifest, dict[str, Any], dict[str, Any]]:
@@ -107,8 +121,10 @@ def load_with(
         return manifest, read_data(folder, manifest.reference), state
 
     manifest, fixed, state = read_consistently(folder, read)
-    foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio}
     try:
+        if estimator is None and manifest.attached is not None:
+            estimator = find_estimator(manifest.attached)
+        foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio, "candidates": candidates}
         require_foreign(foreign_objects(manifest.model), foreign)
     except (AttributeError, KeyError, TypeError) as error:
         raise CheckpointError(
@@ -119,8 +135,8 @@ def load_with(
     return model, manifest.attached, state.get("progress")
 
 
-def _prepare(folder: Path) -> None:
-    """Create the folder if it is missing, check that it holds no other files, remove what a crash left behind."""
+def _prepare(folder: Path, *, is_attached: bool) -> None:
+    """Create the folder if it is missing, check that it holds nothing else, remove what a crash left behind."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file: give a folder.")
     if not folder.exists():
@@ -135,6 +151,11 @@ def _prepare(folder: Path) -> None:
     if not is_ours:
         raise CheckpointError(
             f"{folder} holds something that accous did not save: give a new or empty folder, or remove what is there."
+        )
+    if not is_attached and manifest.exists() and has_attached(manifest):
+        raise CheckpointError(
+            f"{folder} holds a table model that accous fit made, and its columns and history would be lost: give "
+            "another folder, or save the table model that accous.load returns."
         )
     remove_files(folder, is_temporary_file)
 

@@ -2,77 +2,23 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.classifier.auditing import Auditing
-from accous.classifier.backtest import Backtest
-from accous.classifier.covering import Covering, ReferenceCover
-from accous.classifier.erm import LogisticErm, WeightedErm, deviations_of_columns
-from accous.classifier.estimating import Estimating
-from accous.classifier.extending import Extending
-from accous.classifier.fallback import FixedModel
-from accous.classifier.foreign_erm import ForeignErm
-from accous.classifier.guard import CAUTIONS, FREE, choose_guard
-from accous.classifier.labels import read_base_weights, read_labels
-from accous.classifier.late_labels import LateLabelling
-from accous.classifier.learning import Learning
-from accous.classifier.monitoring import Monitoring
-from accous.classifier.notebook import NotebookDisplay
-from accous.classifier.predicting import Predicting
+from accous.arrays import FloatArray, IntArray
+from accous.classifier.adaptive import AdaptiveModel
+from accous.classifier.class_task import ClassTask, read_class_task
+from accous.classifier.erm import LogisticRecipe
+from accous.classifier.predicting_classes import PredictingClasses
 from accous.classifier.predicting_sets import PredictingSets
-from accous.classifier.remembering import Remembering
-from accous.classifier.round import RoundRules
-from accous.classifier.round_log import rounds_frame
-from accous.classifier.state import (
-    AdaptationState,
-    predictors_from_plain,
-    start_state,
-    state_from_plain,
-    state_to_plain,
-    under_guard,
-)
-from accous.classifier.text_values import naming_text
-from accous.classifier.traps import warn_of_traps
-from accous.classifier.verification import Verification
-from accous.diagnostics.attribution import ReferenceColumns
-from accous.diagnostics.weights import effective_sample_size
-from accous.exceptions import ParameterError
-from accous.parameters import require_choice, require_number
-from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
-from accous.ratio.online import OnlineDensityRatio
-from accous.turns import TakesTurns
-from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
 
 __all__ = ["AdaptiveClassifier"]
 
-_LARGEST_C = 1e100  # beyond it, sums of squares of C times the weights could exceed the largest number
 
-
-class AdaptiveClassifier(
-    LearnedAttributes,
-    TakesTurns,
-    Learning,
-    Verification,
-    LateLabelling,
-    Extending,
-    Predicting,
-    PredictingSets,
-    Monitoring,
-    Estimating,
-    Auditing,
-    Covering,
-    Remembering,
-    NotebookDisplay,
-    ClassifierMixin,
-    BaseEstimator,
-):
+class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -98,6 +44,13 @@ class AdaptiveClassifier(
         refits when the total variation between the current weights and those of the last fit exceeds
         ``0.16 (n_eff / n_reference)^(1/3)``, or a quarter of that for the built-in regression, which is cheap to refit.
         n_eff is the effective sample size: the fewer rows carry the weight, the more a fit depends on each of them.
+        Boosted trees (scikit-learn's histogram gradient boosting) keep their splits with ``"auto"``: a refit finds new
+        values for their leaves, in milliseconds. With the other rules they are fitted anew.
+    refit_budget : float, optional
+        Largest share of the time that refits of an ``estimator`` may take with ``refit="auto"``, above 0 and at most 1;
+        None sets no limit. ``fit`` measures once how many rounds a refit takes, and from then on so many rounds
+        lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
+        limit: their refits take milliseconds.
     C : float, default=1.0
         Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
     standardize : bool, default=True
@@ -184,7 +137,8 @@ class AdaptiveClassifier(
     True
     """
 
-    state_: AdaptationState
+    penalty: ClassVar[str] = "C"
+    task_: ClassTask
 
     def __init__(
         self,
@@ -192,6 +146,7 @@ class AdaptiveClassifier(
         ratio: Any = None,
         *,
         refit: int | str = "auto",
+        refit_budget: float | None = None,
         C: float = 1.0,
         standardize: bool = True,
         fallback: str = "auto",
@@ -201,164 +156,34 @@ class AdaptiveClassifier(
         self.estimator = estimator
         self.ratio = ratio
         self.refit = refit
+        self.refit_budget = refit_budget
         self.C = C
         self.standardize = standardize
         self.fallback = fallback
         self.caution = caution
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
-        """Fit on a labelled reference and forget all earlier rounds.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_reference, n_features)
-        y : array of shape (n_reference,)
-        sample_weight : array of shape (n_reference,), optional
-            Base weights b, which the importance weights multiply.
-        order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
-            reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
-            adapt. Pass a `Backtest` if you have replayed the rows yourself; they are then in order of time. Without an
-            order, nothing is verified. References of fewer than 100 rows are not replayed.
-
-        Warns
-        -----
-        TrapWarning
-            If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
-            in order of time. References of fewer than 200 rows are not checked.
-        """
-        self._check_parameters()
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_text(X):
-            rows = self._read(X, reset=True, min_rows=2)
-            self.classes_, self.labels_ = read_labels(y, count_rows(rows), reader=type(self).__name__)
-            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
-            ratio = self._make_ratio()
-            ratio.fit(X)
-            self.reference_ = own_copy(rows, X)
-            is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
-            warn_of_traps(self.reference_, self.labels_, self.classes_, self._names, is_ordered=is_ordered)
-            self.erm_ = self._make_erm(self.classes_[self.labels_])
-            estimator = self.erm_.fit(self.base_weight_, None)
-            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, estimator)
-            self._verify(X, y, order)
-            self.rules_ = self._make_rules(ratio)
-            self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
-        return self
+    @property
+    def classes_(self) -> NDArray[Any]:  # type: ignore[override]
+        """The classes, sorted."""
+        return self.task_.classes
 
     @property
-    def ratio_(self) -> Any:
-        """The ratio estimator."""
-        return self.state_.ratio
+    def labels_(self) -> IntArray:
+        """Class number of each reference row."""
+        return self.task_.labels
 
-    @property
-    def estimator_(self) -> Any:
-        """The predictor in use."""
-        return self._predictor(self.state_)
+    @staticmethod
+    def can_learn(y: NDArray[Any]) -> bool:
+        """Whether there are two classes."""
+        return len(np.unique(y)) >= 2
 
-    @property
-    def reference_weight_(self) -> FloatArray:
-        """Current importance weights of the reference."""
-        return self.state_.weights.copy()
+    def _read_task(self, y: Any, n_rows: int) -> ClassTask:
+        return read_class_task(y, n_rows, reader=type(self).__name__)
 
-    @property
-    def n_rounds_(self) -> int:
-        """Number of rounds so far."""
-        return self.state_.n_rounds
+    def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
+        """Take up classes and class numbers from a file."""
+        self.task_ = ClassTask(stored["classes"], stored["labels"])
 
-    @property
-    def n_refits_(self) -> int:
-        """Number of fits of the predictor after the first."""
-        return self.state_.n_refits
-
-    @property
-    def effective_sample_size_(self) -> float:
-        """Effective number of reference rows under the current weights."""
-        return effective_sample_size(self.state_.weights)
-
-    @property
-    def history_(self) -> Any:
-        """What the last 10,000 rounds did, as a pandas frame."""
-        state = self.state_
-        return rounds_frame(state.rounds, state.cache, state.n_rounds)
-
-    def _names(self) -> list[str]:
-        """Names of the input columns."""
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
-
-    def _check_parameters(self) -> None:
-        is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
-        if not is_count and not (isinstance(self.refit, str) and self.refit in ("auto", "always")):
-            raise ParameterError(f"refit must be 'auto', 'always' or a positive integer, got {self.refit!r}.")
-        require_number("C", self.C, at_most=_LARGEST_C)
-        if not isinstance(self.standardize, (bool, np.bool_)):
-            raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
-        require_choice("fallback", self.fallback, ("auto", "none"))
-        require_choice("caution", self.caution, CAUTIONS)
-        if self.estimator is not None and self.C != 1.0:
-            raise ParameterError("C applies only to the built-in regression; set it on your estimator instead.")
-        if self.ratio is not None and not isinstance(self.ratio, RatioEstimator):
-            raise ParameterError(f"ratio must be a ratio estimator such as OnlineDensityRatio(), got {self.ratio!r}.")
-
-    def _make_ratio(self) -> RatioEstimator:
-        if self.ratio is not None:
-            ratio: RatioEstimator = clone(self.ratio)
-            return ratio
-        # Without the fallback, the method is that of the paper.
-        pool = "auto" if self.fallback == "auto" else "none"
-        return OnlineDensityRatio(pool=pool, random_state=self.random_state)
-
-    def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
-        has_fallback = self.fallback == "auto"
-        return RoundRules(
-            erm=self.erm_,
-            fixed=self.fixed_,
-            labels=self.labels_,
-            base_weight=self.base_weight_,
-            columns=ReferenceColumns(self.reference_),
-            cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
-            names=self._names(),
-            refit=self.refit,
-            has_fallback=has_fallback,
-            caution=self.caution,
-            guard=choose_guard(self._evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
-            has_numbers=self.estimator is None,
-            # These columns have already been read, unless they are for a transformer.
-            shares_rows=self.estimator is None and ratio.reads_numbers,
-            limits_blas=self.erm_.limits_blas and ratio.is_free_of_blas,
-        )
-
-    def _make_erm(self, labels: NDArray[Any]) -> WeightedErm:
-        if self.estimator is None:
-            scales = deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None
-            return LogisticErm(self.reference_, self.labels_, self.classes_, float(self.C), scales)
-        return ForeignErm(self.estimator, self.reference_, labels, self.labels_, self.classes_)
-
-    def state_to_plain(self) -> dict[str, Any]:
-        """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
-        fixed = self.fixed_.estimator if self.estimator is None else None
-        return state_to_plain(self.state_, fixed)
-
-    def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
-        """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
-        self.erm_ = self._make_erm(self.classes_[self.labels_])
-        estimator = fixed = None
-        if self.estimator is None:
-            estimator, fixed = predictors_from_plain(plain, self.classes_)
-        else:
-            with one_blas_thread():
-                estimator = self.erm_.fit(plain["fitted_weights"], None)
-        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
-        self.rules_ = self._make_rules(ratio)
-        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
-
-    def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
-        if self.estimator is None:
-            return read_rows(self, X, reset=reset, min_rows=min_rows)
-        rows = read_frame(self, X, reset=reset, min_rows=min_rows)
-        # Rows that the ratio could not learn from are not predicted either.
-        is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
-        if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            require_finite(rows, X)
-        return rows
+    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe:
+        return LogisticRecipe(float(self.C), scales)

@@ -13,19 +13,20 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import column_or_1d
 
-from accous.arrays import BoolArray, FloatArray, IntArray
+from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import FREE, choose_guard
 from accous.classifier.labels import read_base_weights
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
 from accous.validation import count_rows
 
-__all__ = ["Backtest", "backtest", "read_order"]
+__all__ = ["CUTS", "Backtest", "backtest", "read_order"]
 
 CUTS = (0.4, 0.6, 0.8)
 # For a reference that has grown: half of the rows are played once, which gives the five looks that a verdict needs.
@@ -48,6 +49,8 @@ class Backtest:
         The looks in a few numbers; None if nothing could be estimated.
     caution : {"high", "normal", "low"}
         That of the model, which decides with the evidence whether to adapt.
+    scale : LossScale
+        The loss of the looks, and what counts as a point of it.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Backtest:
     looks: tuple[Look, ...]
     evidence: Evidence | None
     caution: str = "normal"
+    scale: LossScale = ERRORS
 
     @property
     def verdict(self) -> str:
@@ -81,14 +85,15 @@ class Backtest:
         if self.evidence is None:
             return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
-        truth, estimate = 100.0 * np.nanmean(errors, axis=0)
+        truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
         first = (
-            f"Backtest: estimated error {estimate:.1f}%, measured {truth:.1f}% (mean of {len(self.looks)} looks): "
+            f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} (mean of {len(self.looks)} looks): "
             f"{self.verdict}."
         )
-        gain = 100.0 * self.evidence.gain
-        change = f"{'raised' if gain > 0.0 else 'lowered'} the error by {abs(gain):.1f} points"
-        change = change if abs(gain) >= 0.05 else "changed nothing"
+        gain = self.evidence.gain
+        size = self.scale.difference(abs(gain) * self.scale.one)
+        change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
+        change = change if abs(gain) >= 0.0005 else "changed nothing"
         return first, f"Adaptation would have {change}. {choose_guard(self.evidence, self.caution).sentence}"
 
     def summary(self) -> dict[str, Any]:
@@ -99,10 +104,10 @@ class Backtest:
         return {
             "verdict": self.verdict,
             "looks": len(self.looks),
-            "estimate_too_low_by": evidence.fixed.shift,
-            "unexplained": evidence.fixed.unexplained,
+            "estimate_too_low_by": evidence.fixed.shift * self.scale.one,
+            "unexplained": evidence.fixed.unexplained * self.scale.one,
             "drift": evidence.drift,
-            "adapted_minus_fixed": evidence.gain,
+            "adapted_minus_fixed": evidence.gain * self.scale.one,
         }
 
     def table(self) -> list[dict[str, float]]:
@@ -134,14 +139,14 @@ def backtest(
 
     Parameters
     ----------
-    model : AdaptiveClassifier
+    model : AdaptiveClassifier or AdaptiveRegressor
         Clones of it are fitted; it is not changed.
     X : array or frame of shape (n_rows, n_features)
     y : array of shape (n_rows,)
     order : array of shape (n_rows,), optional
         Times, or anything that sorts like them. None means that the rows are in order of time.
     sample_weight : array of shape (n_rows,), optional
-        Base weights, as for ``AdaptiveClassifier.fit``. They weigh the reference of a replay, and the errors that are
+        Base weights, as for ``fit``. They weigh the reference of a replay, and the errors that are
         measured on the rows played after it.
     batch_size : int, default=10
         Rows in a round of the replay.
@@ -163,18 +168,21 @@ def backtest(
     X, labels, weights = _read_history(X, y, sample_weight, order)
     n_rows = len(labels)
     looks: list[Look] = []
+    scales = [ERRORS]
     with one_blas_thread():
         for number, cut in enumerate(cuts):
             first = round(cut * n_rows)
-            if first < n_rows and len(np.unique(labels[:first])) >= 2:
+            if first < n_rows and model.can_learn(labels[:first]):
                 part = _safe_indexing(X, np.arange(first))
                 features = X if prepare is None else prepare(part)(X)
-                for look in _replay(model, _History(features, labels, weights), first, batch_size):
+                for look, scale in _replay(model, _History(features, labels, weights), first, batch_size):
                     looks.append(look)
+                    scales.append(scale)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)
-    evidence = measure_evidence(looks, n_rows)
-    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=evidence, caution=model.caution)
+    # On the scale of the longest reference.
+    evidence = measure_evidence(looks, n_rows, scales[-1])
+    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=evidence, caution=model.caution, scale=scales[-1])
 
 
 def read_order(order: Any, n_rows: int) -> IntArray:
@@ -205,10 +213,10 @@ class _History:
         """Some of the rows."""
         return _safe_indexing(self.X, np.arange(start, stop))
 
-    def error(self, is_wrong: BoolArray, start: int, stop: int) -> float:
-        """Weighted share of wrong rows in a block; NaN if none of its rows has a weight."""
+    def mean(self, values: FloatArray, start: int, stop: int) -> float:
+        """Weighted mean of values of the rows in a block; NaN if none of its rows has a weight."""
         weights = self.weights[start:stop]
-        return float(np.average(is_wrong, weights=weights)) if weights.any() else float("nan")
+        return float(np.average(values, weights=weights)) if weights.any() else float("nan")
 
 
 def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, NDArray[Any], FloatArray]:
@@ -224,8 +232,8 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
     return _safe_indexing(X, rows), labels[rows], weights[rows]
 
 
-def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[Look]:
-    """Fit on the first rows, play the others, and look after every block."""
+def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
+    """Fit on the first rows, play the others, and look after every block, on the scale of these rows."""
     y = history.y
     with warnings.catch_warnings():
         # Traps are for the fit on the whole reference to name.
@@ -237,30 +245,32 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
     start = first
     for stop in stops:
-        is_wrong = np.zeros(stop - start, dtype=bool)
+        losses = np.zeros(stop - start)
         for begin in range(start, stop, batch_size):
             end = min(begin + batch_size, stop)
             rows = history.rows(begin, end)
-            is_wrong[begin - start : end - start] = part.predict(rows) != y[begin:end]
+            losses[begin - start : end - start] = part.losses_on(y[begin:end], part.predict(rows))
             part.adapt(rows)
-        yield _look(part, history, (start, stop), history.error(is_wrong, start, stop))
+        yield _look(part, history, (start, stop), losses), part.fixed_.scale
         start = stop
 
 
-def _look(part: Any, history: _History, block: tuple[int, int], error_adapted: float) -> Look:
+def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArray) -> Look:
     start, stop = block
-    is_wrong_fixed = part.predict_fixed(history.rows(start, stop)) != history.y[start:stop]
+    losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
     risk, weights = part.sampling_risk(), history.weights[start:stop]
     return Look(
-        n_reference=len(part.labels_),
+        n_reference=len(part.task_),
         start=start,
         stop=stop,
-        error_fixed=history.error(is_wrong_fixed, start, stop),
-        error_adapted=error_adapted,
+        error_fixed=history.mean(losses_fixed, start, stop),
+        error_adapted=history.mean(losses, start, stop),
         estimate_fixed=risk.fixed,
         estimate_adapted=risk.adapted,
         half_width_fixed=max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low),
         half_width_adapted=max(risk.adapted_high - risk.adapted, risk.adapted - risk.adapted_low),
         drift=part.coverage_.drift_strength,
         n_effective=effective_sample_size(weights) if weights.any() else 0.0,
+        square_fixed=history.mean(losses_fixed**2, start, stop),
+        square_adapted=history.mean(losses**2, start, stop),
     )

@@ -1,4 +1,4 @@
-"""Whether the reference covers the recent rows of an adaptive classifier; computed when you read it."""
+"""Whether the reference covers the recent rows of an adaptive model; computed when you read it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ReferenceCover:
 
 
 class Covering:
-    """The attribute of `accous.AdaptiveClassifier` that says whether the reference covers the recent rows."""
+    """The attribute of an adaptive model that says whether the reference covers the recent rows."""
 
     state_: Any
     rules_: Any

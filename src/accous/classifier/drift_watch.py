@@ -13,10 +13,10 @@ from accous.blas import one_blas_thread
 from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
 
-__all__ = ["LOOK_DECAY", "Watch", "parts_of_coef", "shares_of_parts", "start_watch", "watch_round"]
+__all__ = ["LOOK_DECAY", "ROUND_DECAY", "Watch", "parts_of_coef", "shares_of_parts", "start_watch", "watch_round"]
 
 HALF_LIFE = 64
-_ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
 # Reached by a log ratio with a standard deviation of 1/7 in one look, or a smaller one in several looks.
 _SMALLEST_VARIANCE = 0.02
 LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
@@ -91,8 +91,8 @@ def watch_round(
     """Return the watch after a round, given the ratio before and after it; columns are examined every 16 rounds."""
     n_recent_out = watch.n_recent_out
     if watch.log is not None:
-        n_recent_out = _ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
-    watch = Watch(_ROUND_DECAY * watch.n_recent + 1.0, n_recent_out, watch.column_parts, watch.log)
+        n_recent_out = ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
+    watch = Watch(ROUND_DECAY * watch.n_recent + 1.0, n_recent_out, watch.column_parts, watch.log)
     if this_round % ROUNDS_BETWEEN_LOOKS:
         return watch
     with nullcontext() if after.is_free_of_blas else one_blas_thread():

@@ -1,9 +1,9 @@
 """Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted.
 
-There are two implementations of one interface: the built-in, warm-started logistic regression here, and any
-scikit-learn classifier whose ``fit`` takes ``sample_weight`` (`accous.classifier.foreign_erm`). Besides the fitted
-predictor, both return predictions for every reference row from a fit without that row. The current error is estimated
-from these.
+There are three implementations of one interface: the built-in, warm-started logistic regression here, the built-in
+ridge regression (`accous.classifier.ridge_erm`), and any scikit-learn estimator whose ``fit`` takes ``sample_weight``
+(`accous.classifier.foreign_erm`). Besides the fitted predictor, they return predictions for every reference row from a
+fit without that row. The current error is estimated from these.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scipy.special import softmax
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
+from accous.classifier.class_task import ClassTask
 from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
 from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
 from accous.core.solvers.logistic import (
@@ -30,8 +31,10 @@ from accous.core.solvers.logistic import (
 )
 
 __all__ = [
+    "ErmRecipe",
     "LinearPredictor",
     "LogisticErm",
+    "LogisticRecipe",
     "WeightedErm",
     "deviations_of_columns",
 ]
@@ -53,12 +56,22 @@ class WeightedErm(Protocol):
         Number of refits after which it is worth comparing the predictor with the fixed predictor again.
     is_quick_to_cross_fit : bool
         Whether leaving out every row once takes no longer than a few rounds.
+    is_slow_to_cross_fit : bool
+        Whether it takes so long that the risk is read from the last comparison with the fixed predictor.
+    keeps_first_fit : bool
+        Whether later fits depend on the first one, which is then the one with the base weights.
     """
 
     refit_distance: ClassVar[float]
     limits_blas: ClassVar[bool]
     refits_between_checks: ClassVar[int]
     is_quick_to_cross_fit: bool
+    is_slow_to_cross_fit: ClassVar[bool]
+    keeps_first_fit: ClassVar[bool]
+
+    @property
+    def n_coefs(self) -> int:
+        """Coefficients that widen the interval of an estimated loss."""
 
     @property
     def rounds_between_checks(self) -> int:
@@ -67,14 +80,18 @@ class WeightedErm(Protocol):
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Return a predictor fitted with these weights, starting from the ``previous`` one."""
 
-    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> IntArray | None:
-        """Class number of each row from a fit without that row; None if a class has too few rows.
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
+        """Class number, or number, of each row from a fit without that row; None if there are too few rows.
 
         ``is_quick`` allows less accurate fits if accurate ones are expensive.
         """
 
-    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Class probabilities of each row from a fit without that row; None if a class has too few rows."""
+
+class ErmRecipe(Protocol):
+    """What kind of predictor is fitted, on any rows."""
+
+    def on(self, X: Any, task: Any) -> WeightedErm:
+        """Return how to fit it on these rows and their task."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +156,9 @@ class LogisticErm:
     refit_distance: ClassVar[float] = 0.04
     limits_blas: ClassVar[bool] = True
     refits_between_checks: ClassVar[int] = 1
+    n_coefs: ClassVar[int] = 0
+    is_slow_to_cross_fit: ClassVar[bool] = False
+    keeps_first_fit: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -168,6 +188,10 @@ class LogisticErm:
                 coefs = solve(self._problem, weights, start)
                 return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes)
             return self._descend(weights, previous)
+
+    def restored(self, coef: FloatArray, intercept: FloatArray, point: Point | None) -> LinearPredictor:
+        """Return a predictor that was fitted before, from its parts."""
+        return LinearPredictor(coef, intercept, self._classes, point)
 
     def _to_scaled(self, coefs: FloatArray) -> FloatArray:
         return coefs if self._scales is None else coefs * self._scales
@@ -214,6 +238,18 @@ class LogisticErm:
         start = self._to_scaled(fitted.coefs)
         coefs = solve(self._problem.part(rows), weights[rows], start, effort=ONE_FOLD)
         return self._problem.part(rest).scores(coefs)
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticRecipe:
+    """The built-in logistic regression with its parameters; see `LogisticErm`."""
+
+    C: float
+    scales: FloatArray | None
+
+    def on(self, X: FloatArray, task: ClassTask) -> LogisticErm:
+        """Return how to fit it on these rows."""
+        return LogisticErm(X, task.labels, task.classes, self.C, self.scales)
 
 
 def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accous.classifier.fallback import Veto
+from accous.classifier.fallback import FixedModel, Veto
 from accous.classifier.state import AdaptationState
 from accous.diagnostics.column_watch import ColumnWatch
 from accous.logs import LOGGER
@@ -19,17 +19,18 @@ _SHOWN = {
 }
 
 
-def log_events(before: AdaptationState, after: AdaptationState) -> None:
+def log_events(before: AdaptationState, after: AdaptationState, fixed: FixedModel) -> None:
     """Log what is new after a round: changes of the inputs as INFO, vetoes as WARNING.
 
     Parameters
     ----------
     before, after : AdaptationState
         The states around the round.
+    fixed : FixedModel
     """
     # With nothing to adapt to, the fixed model predicts anyway, and no comparison was made.
     if after.fallback.veto.is_held != before.fallback.veto.is_held and after.fallback.share > 0.0:
-        _log_veto(after)
+        _log_veto(after, fixed)
     log, old = after.watch.log, before.watch.log
     if log is not None and old is not None and log.events is not old.events:
         _log_change(after)
@@ -50,20 +51,22 @@ def log_onsets(columns: ColumnWatch, this_round: int) -> None:
             )
 
 
-def _log_veto(state: AdaptationState) -> None:
+def _log_veto(state: AdaptationState, fixed: FixedModel) -> None:
     veto = state.fallback.veto
     name = "fixed" if veto.is_held else "adapted"
     LOGGER.warning(
-        "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto)
+        "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto, fixed)
     )
 
 
-def _comparison(veto: Veto) -> str:
+def _comparison(veto: Veto, fixed: FixedModel) -> str:
     if math.isnan(veto.excess):
         return "The adapted and the fixed model could not be compared on the reference."
+    scale, sign = fixed.scale, "-" if veto.excess < 0.0 else "+"
     return (
-        f"Error on the weighted reference, adapted minus fixed: {100.0 * veto.excess:+.1f} points "
-        f"(standard error {100.0 * veto.standard_error:.1f})."
+        f"{scale.name.capitalize()} on the weighted reference, adapted minus fixed: "
+        f"{sign}{scale.difference(abs(veto.excess))} "
+        f"(standard error {scale.difference(veto.standard_error).removesuffix(' points')})."
     )
 
 

@@ -1,4 +1,4 @@
-"""Labelled rows that join the reference later, so that a classifier recovers when P(y | x) has changed."""
+"""Labelled rows that join the reference later, so that a model recovers when P(y | x) has changed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check, Fallback, FixedModel, next_veto
-from accous.classifier.labels import read_base_weights, read_labels, read_plain_labels
+from accous.classifier.labels import read_base_weights
 from accous.classifier.round import RoundRules, check_fit, share_in_use, weigh
 from accous.classifier.shrinkage import Fit, shrink
-from accous.exceptions import DataError
+from accous.classifier.task import Task
 from accous.named_columns import select_columns
 from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
@@ -30,14 +29,13 @@ FEWEST_PER_CLASS = 5
 
 
 class Extending:
-    """What lets the reference of an `accous.AdaptiveClassifier` grow."""
+    """What lets the reference of an adaptive model grow."""
 
     state_: Any
     erm_: WeightedErm
     fixed_: FixedModel
     rules_: RoundRules
-    classes_: NDArray[Any]
-    labels_: IntArray
+    task_: Task
     base_weight_: FloatArray
     reference_: Any
 
@@ -47,13 +45,13 @@ class Extending:
 
         def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
 
-        def _make_erm(self, labels: NDArray[Any]) -> WeightedErm: ...
+        def _make_erm(self) -> WeightedErm: ...
 
         def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
 
         def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None: ...
 
-        def _verify_again(self, y: NDArray[Any]) -> None: ...
+        def _verify_again(self) -> None: ...
 
         def _split_in_halves(self) -> None: ...
 
@@ -79,8 +77,8 @@ class Extending:
         from now on. One-step ratios, and your own unless it implements ``on_reference``, start again with the next
         batch. The adapted predictor is fitted at once. The fixed predictor becomes the fit on the new reference without
         importance weights, so it is still what the adaptation is compared with. What ``measured_`` counted before
-        counts for 50 rows at most, because it is about earlier predictors. Labels may be new classes; predictions then
-        have these classes too.
+        counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
+        predictions then have these classes too.
 
         A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
         of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
@@ -91,7 +89,7 @@ class Extending:
         X : array or frame of shape (n_rows, n_features)
             An empty one changes nothing.
         y : array of shape (n_rows,)
-            Of the type of ``classes_``.
+            Of the type of the reference's.
         sample_weight : array of shape (n_rows,), optional
             Base weights of the new rows. None gives each the mean base weight of the reference.
         order : bool or array of shape (n_rows,), default=True
@@ -115,29 +113,28 @@ class Extending:
             return self
         limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
         with self.turn(), unchanged_on_failure(self), one_blas_thread():
-            labels = self._join_labels(y, count_rows(rows))
+            task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = self._join_weights(sample_weight, count_rows(rows))
             ratio = self.state_.ratio
             of_ratio = append_rows(ratio.reference_, ratio.read(X))
-            self.classes_, numbers = read_labels(labels, len(labels), reader=type(self).__name__)
-            ages = np.arange(len(labels), dtype=np.float64)
+            ages = np.arange(len(task), dtype=np.float64)
             if drop == "least weight":
                 ages = base * np.asarray(ratio.on_reference(of_ratio).reference_ratio_, dtype=np.float64)
-            kept = rows_to_keep(numbers, ages, limit)
-            self._extend_order(len(numbers), kept, order)
+            kept = rows_to_keep(task.strata, ages, limit)
+            self._extend_order(len(task), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
-            self.labels_, self.base_weight_ = numbers[kept], base[kept]
+            self.task_, self.base_weight_ = task.part(kept), base[kept]
             self._split_in_halves()
-            self._verify_again(self.classes_[self.labels_])
+            self._verify_again()
             self._fit_again(ratio.on_reference(_take(of_ratio, kept)))
         return self
 
     def _fit_again(self, ratio: RatioEstimator) -> None:
         """Fit both predictors on the new reference; the ratio and the rounds go on."""
         before = self.state_
-        self.erm_ = self._make_erm(self.classes_[self.labels_])
+        self.erm_ = self._make_erm()
         fixed = self.erm_.fit(self.base_weight_, None)
-        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.labels_, fixed)
+        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
         self.rules_ = rules = self._make_rules(ratio)
         tempered = before.fallback.tempered
         ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
@@ -145,7 +142,6 @@ class Extending:
             tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
         weights = weigh(rules, ratios, self.base_weight_)
         fit, check = self._fit_on(rules, fixed, weights)
-        names = frozenset(str(each) for each in self.classes_.tolist())
         self.state_ = replace(
             before,
             ratio=ratio,
@@ -157,7 +153,7 @@ class Extending:
             fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights), check),
             watch=before.watch.on_other_reference(),
             rounds=before.rounds._replace(is_moved=fit.estimator is not fixed),
-            late_labels=None if before.late_labels is None else before.late_labels.after_refit(names),
+            late_labels=None if before.late_labels is None else before.late_labels.after_refit(self.task_.names),
             cache={},
         )
 
@@ -174,40 +170,18 @@ class Extending:
         fit = fit._replace(estimator=self.erm_.fit(shrunk, None), weights=shrunk)
         return check_fit(rules, fit, strength, weights, before.n_rounds) if has_safeguards else (fit, check)
 
-    def _join_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
-        """Return the labels of the reference and the new ones, of one type."""
-        new = read_plain_labels(y)
-        if len(new) != n_rows:
-            raise DataError(f"X has {n_rows} rows but y has {len(new)} labels (inconsistent numbers of samples).")
-        old = self.classes_[self.labels_]
-        is_same_kind = all(each.dtype.kind in "biuf" for each in (old, new)) or old.dtype.kind == new.dtype.kind
-        if old.dtype != new.dtype and _is_text(old) and _is_text(new):
-            # Text as numpy has it, or as objects: pandas, lists and polars differ.
-            new = new.astype(object if old.dtype.kind == "O" else np.str_)
-        elif not is_same_kind:
-            raise DataError(
-                f"y holds values of type {new.dtype}, but the classes are of type {old.dtype}: convert y to that type."
-            )
-        if old.dtype.kind in "biu" and new.dtype.kind in "biuf" and np.array_equal(new, new.astype(old.dtype)):
-            new = new.astype(old.dtype)
-        return np.concatenate((old, new))
-
     def _join_weights(self, sample_weight: Any, n_rows: int) -> FloatArray:
         if sample_weight is None:
             return np.concatenate((self.base_weight_, np.full(n_rows, self.base_weight_.mean())))
         return np.concatenate((self.base_weight_, read_base_weights(sample_weight, n_rows)))
 
 
-def _is_text(labels: NDArray[Any]) -> bool:
-    return labels.dtype.kind == "U" or (labels.dtype.kind == "O" and all(isinstance(each, str) for each in labels))
-
-
 def _take(rows: Any, kept: IntArray) -> Any:
     return own_copy(_safe_indexing(rows, kept), None)
 
 
-def rows_to_keep(labels: IntArray, values: FloatArray, limit: int) -> IntArray:
-    """Return the rows with the largest values, at most ``limit``, in their order; five of each class always stay.
+def rows_to_keep(strata: IntArray, values: FloatArray, limit: int) -> IntArray:
+    """Return the rows with the largest values, at most ``limit``, in their order; five of each group always stay.
 
     Examples
     --------
@@ -216,12 +190,12 @@ def rows_to_keep(labels: IntArray, values: FloatArray, limit: int) -> IntArray:
     >>> rows_to_keep(np.zeros(8, dtype=int), np.arange(8.0), 6)
     array([2, 3, 4, 5, 6, 7])
     """
-    if len(labels) <= limit:
-        return np.arange(len(labels), dtype=np.int64)
+    if len(strata) <= limit:
+        return np.arange(len(strata), dtype=np.int64)
     best_first = np.argsort(-values, kind="stable")
-    is_kept = np.zeros(len(labels), dtype=bool)
-    for number in np.unique(labels):
-        is_kept[best_first[labels[best_first] == number][:FEWEST_PER_CLASS]] = True
+    is_kept = np.zeros(len(strata), dtype=bool)
+    for number in np.unique(strata):
+        is_kept[best_first[strata[best_first] == number][:FEWEST_PER_CLASS]] = True
     others = best_first[~is_kept[best_first]]
     is_kept[others[: max(0, limit - int(is_kept.sum()))]] = True
     return np.flatnonzero(is_kept)

@@ -3,7 +3,7 @@
 There are three safeguards, and none needs extra data. A ratio counts only as far as it explained past batches better
 than ratio 1: the pool of `accous.OnlineDensityRatio` does that itself, and `accous.core.pool.tempered` does it for
 others. Weights that leave few effective rows are shrunk (`accous.classifier.shrinkage`). The veto uses the labels of
-the reference: it compares the cross-fitted, weighted errors of the adapted and the fixed predictor, and the guard
+the reference: it compares the cross-fitted, weighted losses of the adapted and the fixed predictor, and the guard
 (`accous.classifier.guard`) says which of them makes the predictions.
 """
 
@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.guard import LENIENT, Guard
 from accous.classifier.shrinkage import FIRST_STRENGTH
+from accous.classifier.task import Task
 from accous.core.pool.tempered import Tempered, start_tempered
-from accous.diagnostics.risk import error_difference
+from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.risk import loss_difference
 from accous.ratio.base import RatioEstimator
 
 __all__ = [
@@ -39,10 +40,17 @@ __all__ = [
 class FixedModel:
     """The fixed predictor, which never adapts, and its cross-fitted errors; both are computed on first use."""
 
-    def __init__(self, erm: WeightedErm, weights: FloatArray, labels: IntArray, estimator: Any = None) -> None:
-        self._erm, self._weights, self._labels = erm, weights, labels
+    def __init__(
+        self,
+        erm: WeightedErm,
+        weights: FloatArray,
+        task: Task,
+        estimator: Any = None,
+        errors: dict[str, NDArray[Any] | None] | None = None,
+    ) -> None:
+        self._erm, self._weights, self._task = erm, weights, task
         self._estimator = estimator
-        self._is_wrong: dict[bool, NDArray[np.bool_] | None] = {}
+        self._errors: dict[str, NDArray[Any] | None] = dict(errors or {})
 
     @cached_property
     def estimator(self) -> Any:
@@ -52,12 +60,25 @@ class FixedModel:
         with one_blas_thread():
             return self._erm.fit(self._weights, None)
 
-    def is_wrong(self, *, is_quick: bool = False) -> NDArray[np.bool_] | None:
-        """Which reference rows are misclassified by a fit without them; None if a class has too few rows."""
-        if is_quick not in self._is_wrong:
-            predicted = self._erm.cross_fitted(self._weights, self.estimator, is_quick=is_quick)
-            self._is_wrong[is_quick] = None if predicted is None else predicted != self._labels
-        return self._is_wrong[is_quick]
+    def errors(self, *, is_quick: bool = False) -> NDArray[Any] | None:
+        """Error of each reference row by a fit without it; None if there are too few rows, or too few of a class."""
+        name = "quick" if is_quick else "all"
+        if name not in self._errors:
+            answers = self._erm.cross_fitted(self._weights, self.estimator, is_quick=is_quick)
+            self._errors[name] = None if answers is None else self._task.errors(answers)
+        return self._errors[name]
+
+    @property
+    def known_errors(self) -> dict[str, NDArray[Any] | None]:
+        """The errors that have been computed so far, for files."""
+        return self._errors
+
+    @cached_property
+    def scale(self) -> LossScale:
+        """The scale of the losses, by those of this predictor."""
+        with one_blas_thread():
+            errors = self.errors()
+        return self._task.scale(None if errors is None else self._task.losses(errors), self._weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +90,7 @@ class Veto:
     is_held : bool
         Whether the fixed predictor makes the predictions.
     excess, standard_error : float
-        Weighted error of the adapted predictor minus that of the fixed one, and its standard error; NaN before the
+        Weighted loss of the adapted predictor minus that of the fixed one, and its standard error; NaN before the
         first comparison.
     n_rounds, n_refits : int
         Round and number of refits at that comparison.
@@ -94,11 +115,15 @@ class Check:
         How far weights are shrunk for a fit; see `accous.classifier.shrinkage`.
     weights : array of shape (n_reference,) or None
         Weights at that time; None before the first comparison, and since a round with nothing to adapt to.
+    answers : array of shape (n_reference,), optional
+        What the adapted predictor of that time answered for each row when fitted without it. Kept where such fits are
+        slow, so that the risk can be read at once.
     """
 
     veto: Veto
     strength: float
     weights: FloatArray | None
+    answers: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +156,22 @@ def start_fallback(ratio: RatioEstimator, guard: Guard = LENIENT) -> Fallback:
     return Fallback(start_tempered(), share, Check(veto, FIRST_STRENGTH, None))
 
 
-def compare(
-    erm: WeightedErm, fixed: FixedModel, labels: IntArray, weights: FloatArray, fitted: tuple[Any, FloatArray]
-) -> tuple[float, float]:
-    """Return the weighted error of the adapted minus the fixed predictor, and its standard error; NaN if unknown.
+def compare(fixed: FixedModel, task: Task, weights: FloatArray, answers: NDArray[Any] | None) -> tuple[float, float]:
+    """Return the weighted loss of the adapted minus the fixed predictor, and its standard error; NaN if unknown.
 
     Parameters
     ----------
-    erm : WeightedErm
     fixed : FixedModel
-    labels : array of shape (n_reference,)
+    task : Task
     weights : array of shape (n_reference,)
         Current importance weights.
-    fitted : tuple
-        The adapted predictor, and the weights it was fitted with.
+    answers : array of shape (n_reference,) or None
+        What the adapted predictor answers for each row when fitted without it, by quick fits; None if unknown.
     """
-    predicted = erm.cross_fitted(fitted[1], fitted[0], is_quick=True)
-    is_wrong = fixed.is_wrong(is_quick=True)
-    if predicted is None or is_wrong is None:
+    errors = fixed.errors(is_quick=True)
+    if answers is None or errors is None:
         return float("nan"), float("nan")
-    return error_difference(predicted != labels, is_wrong, weights)
+    return loss_difference(task.losses(task.errors(answers)), task.losses(errors), weights)
 
 
 def next_veto(guard: Guard, excess: float, standard_error: float, n_rounds: int, n_refits: int) -> Veto:

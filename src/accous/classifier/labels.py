@@ -19,6 +19,7 @@ __all__ = [
     "read_late_labels",
     "read_plain_labels",
     "read_predictions",
+    "require_as_many",
     "require_kind_of_classes",
 ]
 
@@ -30,12 +31,17 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
     labels = read_plain_labels(y)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
-    if len(labels) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    require_as_many(labels, n_rows)
     classes, class_numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"y holds the one class {classes.tolist()[0]!r}; a classifier needs at least two classes.")
     return classes, class_numbers
+
+
+def require_as_many(labels: NDArray[Any], n_rows: int) -> None:
+    """Raise a DataError if there is not one label for each row."""
+    if len(labels) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
 
 
 def read_plain_labels(y: Any) -> NDArray[Any]:
@@ -81,8 +87,7 @@ def _require_one_type(labels: list[Any]) -> None:
 def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
     """Return the class number of each row; raise a DataError for a label that is not among the classes."""
     labels = read_plain_labels(y)
-    if len(labels) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+    require_as_many(labels, n_rows)
     is_known = np.isin(labels, classes)
     if not is_known.all():
         unknown = labels[~is_known].tolist()[0]

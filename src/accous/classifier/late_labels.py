@@ -1,4 +1,4 @@
-"""Labels that arrive late: what an adaptive classifier measures with them, without learning from them."""
+"""Labels that arrive late: what an adaptive model measures with them, without learning from them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import BoolArray, FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
-from accous.classifier.labels import read_late_labels, read_predictions, require_kind_of_classes
-from accous.diagnostics.audits import Audit, audit_errors
+from accous.classifier.task import LateTruths, Task
+from accous.diagnostics.audits import Audit
 from accous.diagnostics.late_labels import JudgedRows, LateLabels
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError
@@ -24,16 +25,15 @@ from accous.validation import count_rows
 __all__ = ["LateLabelling"]
 
 # What is cached of a state and does not depend on labels.
-_FREE_OF_LABELS = ("is_wrong", "scores", "coverage", "risk", "wide_risk")
+_FREE_OF_LABELS = ("errors", "scores", "coverage", "risk", "wide_risk")
 
 
 class LateLabelling:
-    """What an `accous.AdaptiveClassifier` measures with labels that arrive late."""
+    """What an adaptive model measures with labels that arrive late."""
 
     state_: Any
     fixed_: FixedModel
-    classes_: NDArray[Any]
-    labels_: IntArray
+    task_: Task
     base_weight_: FloatArray
     reference_: Any
 
@@ -50,12 +50,15 @@ class LateLabelling:
 
         def _predictor(self, state: Any) -> Any: ...
 
+        @property
+        def _scale(self) -> LossScale: ...
+
     def observe(
         self, X: Any, y: Any, predicted: Any = None, predicted_fixed: Any = None, estimated: Any = None
     ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
 
-        The predictor does not learn from them. A label that the reference does not have counts as an error of both
+        The predictor does not learn from them. A class that the reference does not have counts as an error of both
         models and is counted by name.
 
         Parameters
@@ -79,26 +82,26 @@ class LateLabelling:
         if rows is None and predicted is None:
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
         n_rows = count_rows(y) if rows is None else count_rows(rows)
-        labels = read_late_labels(y, n_rows)
+        late = self.task_.read_late(y, n_rows)
         if n_rows == 0:
             return self
         state = self.state_
         with one_blas_thread():
-            is_wrong = self._errors(self._predictor(state), rows, labels, predicted, "predicted")
-            is_wrong_fixed = None
+            errors = self._late_errors(self._predictor(state), rows, late, predicted, "predicted")
+            fixed = None
             if rows is not None or predicted_fixed is not None:
-                is_wrong_fixed = self._errors(self.fixed_.estimator, rows, labels, predicted_fixed, "predicted_fixed")
+                fixed = self._late_errors(self.fixed_.estimator, rows, late, predicted_fixed, "predicted_fixed")
             features = None if rows is None else self._kept_features(state, rows, X)
-        known = frozenset(self.classes_.tolist())
-        require_kind_of_classes(labels, self.classes_)
         self.add_judged_rows(
             JudgedRows(
-                is_wrong=is_wrong,
-                is_wrong_fixed=is_wrong_fixed,
-                is_unseen=np.array([label not in known for label in labels], dtype=bool),
-                unseen_names=tuple(str(label) for label in labels if label not in known),
+                losses=self.task_.losses(errors),
+                losses_fixed=None if fixed is None else self.task_.losses(fixed),
+                errors_fixed=fixed,
+                is_unseen=late.is_unseen,
+                unseen_names=late.unseen_names,
                 estimates=self._estimates(state, estimated, n_rows),
                 features=features,
+                one=self._scale.one,
             )
         )
         return self
@@ -114,7 +117,7 @@ class LateLabelling:
         if "measured" not in state.cache:
             with one_blas_thread():
                 audit = self._audit_kept(state)
-            state.cache["measured"] = measure(state.late_labels, n_stream=state.n_rows, audit=audit)
+            state.cache["measured"] = measure(state.late_labels, n_stream=state.n_rows, audit=audit, scale=self._scale)
         measured: MeasuredError = state.cache["measured"]
         return measured
 
@@ -128,13 +131,9 @@ class LateLabelling:
             kept = {name: cache[name] for name in _FREE_OF_LABELS if name in cache}
             self.state_ = replace(self.state_, late_labels=labels, cache=kept)
 
-    def _errors(self, predictor: Any, rows: Any, labels: list[Any], predicted: Any, name: str) -> BoolArray:
-        found = (
-            np.asarray(predictor.predict(rows)).tolist()
-            if predicted is None
-            else read_predictions(predicted, len(labels), name)
-        )
-        return np.array([one != other for one, other in zip(found, labels, strict=True)], dtype=bool)
+    def _late_errors(self, predictor: Any, rows: Any, late: LateTruths, predicted: Any, name: str) -> NDArray[Any]:
+        found = np.asarray(predictor.predict(rows)) if predicted is None else predicted
+        return self.task_.late_errors(late, found, name)
 
     def _estimates(self, state: Any, estimated: Any, n_rows: int) -> FloatArray:
         if estimated is None:
@@ -148,11 +147,11 @@ class LateLabelling:
     def _audit_kept(self, state: Any) -> Audit | None:
         """Test the kept rows for a changed P(y | x) by the errors of the fixed predictor, which are those of then."""
         rows = state.late_labels.audit_rows
-        is_reference_wrong = None if rows is None else self.fixed_.is_wrong()
-        if rows is None or is_reference_wrong is None:
+        reference_errors = None if rows is None else self.fixed_.errors()
+        if rows is None or reference_errors is None:
             return None
-        of_reference = self._reference_features(state)
-        return audit_errors(rows.is_wrong_fixed, rows.features, is_reference_wrong, of_reference, self.base_weight_)
+        reference = reference_errors, self._reference_features(state)
+        return self.task_.audit((rows.errors_fixed, rows.features), reference, self.base_weight_)
 
     def _kept_features(self, state: Any, rows: Any, X: Any) -> FloatArray | None:
         """Return the features to keep of labelled rows: those of the ratio, or the rows themselves if it has none."""

@@ -1,4 +1,4 @@
-"""The rounds of an adaptive classifier: learn from a batch, or predict it and learn from it in one call."""
+"""The rounds of an adaptive model: learn from a batch, or predict it and learn from it in one call."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from numpy.typing import NDArray
 
 from accous.blas import one_blas_thread
 from accous.classifier.events import log_events
+from accous.classifier.fallback import FixedModel
 from accous.classifier.round import RoundRules, play_round
-from accous.classifier.state import AdaptationState, under_guard
+from accous.classifier.state import AdaptationState
+from accous.classifier.task import Task
 from accous.classifier.text_values import naming_text
 from accous.exceptions import ParameterError
 from accous.named_columns import select_columns
-from accous.ratio.base import RatioEstimator
 from accous.validation import count_rows
 
 __all__ = ["Learning"]
 
 
 class Learning:
-    """The methods of `accous.AdaptiveClassifier` that run a round."""
+    """The methods of an adaptive model that run a round."""
 
     state_: AdaptationState
     rules_: RoundRules
-    classes_: NDArray[Any]
+    fixed_: FixedModel
+    task_: Task
     estimator: Any
     refit: int | str
     fallback: str
@@ -40,7 +42,7 @@ class Learning:
 
         def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
 
-        def _make_rules(self, ratio: RatioEstimator) -> RoundRules: ...
+        def _take_up_parameters(self) -> None: ...
 
         def _predicted(self, method: str, rows: Any) -> NDArray[Any]: ...
 
@@ -79,12 +81,13 @@ class Learning:
         Returns
         -------
         array of shape (n_batch,)
-            The predicted class of each row.
+            The prediction of each row.
         """
         _refuse_labels("step", y)
-        return self._play(X_batch, predicts=True)
+        predicted: NDArray[Any] = self._play(X_batch, predicts=True)
+        return predicted
 
-    def _play(self, X_batch: Any, *, predicts: bool = False) -> NDArray[Any]:
+    def _play(self, X_batch: Any, *, predicts: bool = False) -> Any:
         """Run one round; return the predictions from before it if they are asked for."""
         attributes = vars(self)
         if "state_" not in attributes:
@@ -92,16 +95,14 @@ class Learning:
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = self.classes_[:0], count_rows(rows)
+        predicted, n_rows = None, count_rows(rows)
         if n_rows == 0:
-            return predicted
+            return self.task_.none
         with self.turn(), nullcontext() if self.estimator is None else naming_text(X_batch):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
-                # Set after `fit`: taken up from this round on, as a model that was saved and loaded does.
-                self.rules_ = self._make_rules(self.state_.ratio)
-                self.state_ = under_guard(self.state_, self.rules_.guard)
+                self._take_up_parameters()
             before = self.state_
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
@@ -110,7 +111,7 @@ class Learning:
             or after.fallback.check is not before.fallback.check
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
-            log_events(before, after)
+            log_events(before, after, self.fixed_)
         return predicted
 
 

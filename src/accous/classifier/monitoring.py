@@ -1,4 +1,4 @@
-"""Monitoring of an adaptive classifier: whether to trust it, and what moved.
+"""Monitoring of an adaptive model: whether to trust it, and what moved.
 
 Everything here is computed from one state of the model when you read it. Nothing here changes the model.
 """
@@ -13,6 +13,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
@@ -23,7 +24,7 @@ _FEW_OUT = 0.05
 
 
 class Monitoring:
-    """Attributes that monitor an `accous.AdaptiveClassifier`; none of them learns anything."""
+    """Attributes that monitor an adaptive model; none of them learns anything."""
 
     state_: Any
     base_weight_: FloatArray
@@ -44,6 +45,9 @@ class Monitoring:
         def _excess(self, state: Any) -> tuple[float, float]: ...
 
         def _exponent_in_use(self, state: Any) -> float: ...
+
+        @property
+        def _scale(self) -> LossScale: ...
 
     @property
     def trust_(self) -> Trust:
@@ -72,6 +76,7 @@ class Monitoring:
             exponent=self._exponent_in_use(state),
             is_vetoed=state.fallback.veto.is_held,
             excess=self._excess(state),
+            scale=self._scale,
             guard=self.rules_.guard.sentence,
             interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
             checks=Checks(

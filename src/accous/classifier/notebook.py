@@ -8,6 +8,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
+from accous.diagnostics.loss_scale import LossScale
 from accous.logs import LOGGER
 
 __all__ = ["NotebookDisplay", "state_html"]
@@ -25,7 +26,7 @@ _UNREAD = "not shown, because it takes longer than a moment: print(model.trust_)
 
 
 class NotebookDisplay:
-    """The HTML of an `accous.AdaptiveClassifier`; that of an unfitted one is scikit-learn's own."""
+    """The HTML of an adaptive model; that of an unfitted one is scikit-learn's own."""
 
     def _repr_html_inner(self) -> str:
         return _state_or_nothing(self) + str(super()._repr_html_inner())  # type: ignore[misc]
@@ -59,7 +60,7 @@ def state_html(model: Any) -> str:
 
     Parameters
     ----------
-    model : AdaptiveClassifier
+    model : AdaptiveClassifier or AdaptiveRegressor
     """
     state = model.state_
     # Read from a copy, so that the display leaves no trace, such as an error in the history.
@@ -78,9 +79,11 @@ def state_html(model: Any) -> str:
 
 def _answers(model: Any) -> list[tuple[str, str]]:
     trust, risk, measured = model.trust_, model.risk_, model.measured_
-    rows = [("Estimated error", _error(risk.adapted, risk.adapted_low, risk.adapted_high))]
+    scale = model.fixed_.scale
+    rows = [(f"Estimated {scale.name}", _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high))]
     if measured is not None:
-        rows.append(("Measured error", _error(measured.error, measured.error_low, measured.error_high)))
+        of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)
+        rows.append((f"Measured {scale.name}", of_labels))
     rows.append(("Verdict", trust.verdict))
     for name, question in _QUESTIONS.items():
         found = getattr(trust, name)
@@ -96,8 +99,10 @@ def _predictor(state: Any) -> str:
     return "by the adapted model"
 
 
-def _error(error: float, low: float, high: float) -> str:
-    return "not known" if math.isnan(error) else f"{error:.1%} (90 % interval {low:.1%} to {high:.1%})"
+def _error(scale: LossScale, error: float, low: float, high: float) -> str:
+    if math.isnan(error):
+        return "not known"
+    return f"{scale.shown(error)} (90 % interval {scale.shown(low)} to {scale.shown(high)})"
 
 
 def _is_quick(model: Any) -> bool:
@@ -105,5 +110,5 @@ def _is_quick(model: Any) -> bool:
     if model.estimator is not None:
         return False
     n_rows, n_columns = model.reference_.shape
-    n_coefficients = n_columns * (1 if len(model.classes_) == 2 else len(model.classes_))
+    n_coefficients = n_columns * model.task_.n_outputs
     return n_rows * n_columns <= _MOST_VALUES and n_rows * n_coefficients**2 <= _MOST_PRODUCTS

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.classifier.class_task import ClassTask
 from accous.classifier.erm import WeightedErm
 from accous.diagnostics.sets import conformal_sets
 from accous.exceptions import DataError, ParameterError
 from accous.named_columns import select_columns
-from accous.parameters import require_number_in
+from accous.parameters import require_share
 from accous.validation import count_rows
 
 __all__ = ["PredictingSets"]
@@ -24,8 +25,8 @@ class PredictingSets:
 
     state_: Any
     erm_: WeightedErm
+    task_: ClassTask
     classes_: NDArray[Any]
-    labels_: IntArray
     base_weight_: FloatArray
 
     if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class PredictingSets:
 
         def _predictor(self, state: Any) -> Any: ...
 
-        def _held_back(self, state: Any, ratios: FloatArray) -> FloatArray: ...
+        def _row_weights(self, state: Any, X: Any) -> FloatArray: ...
 
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
         """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
@@ -56,9 +57,7 @@ class PredictingSets:
             Columns are in the order of ``classes_``.
         """
         self._require_fitted("state_")
-        require_number_in("alpha", alpha, 0.0, 1.0)
-        if alpha in (0.0, 1.0):
-            raise ParameterError(f"alpha must be above 0 and below 1, got {alpha!r}.")
+        require_share("alpha", alpha)
         state = self.state_
         predictor = self._predictor(state)
         if not hasattr(predictor, "predict_proba"):
@@ -77,19 +76,11 @@ class PredictingSets:
         is_fixed = state.fallback.veto.is_held
         weights = self.base_weight_ if is_fixed else state.fitted_weights
         if "scores" not in state.cache:
-            probabilities = self.erm_.cross_fitted_probabilities(weights, self._predictor(state))
-            if probabilities is None:
+            found = self.task_.losses_of_fit(self.erm_, weights, self._predictor(state))
+            if found is None:
                 raise DataError(
-                    "predict_set needs more rows of every class in the reference, because it fits without some rows."
+                    f"predict_set needs more {self.task_.too_few} in the reference, because it fits without some rows."
                 )
-            state.cache["scores"] = 1.0 - probabilities[np.arange(len(self.labels_)), self.labels_]
+            state.cache["scores"] = found
         scores: FloatArray = state.cache["scores"]
         return scores
-
-    def _row_weights(self, state: Any, X: Any) -> FloatArray:
-        """Weights of new rows, on the scale of the reference weights."""
-        of_reference = self._held_back(state, np.asarray(state.ratio.reference_ratio_, dtype=np.float64))
-        total = float(self.base_weight_ @ of_reference)
-        ratios = self._held_back(state, np.asarray(state.ratio.predict_ratio(X), dtype=np.float64))
-        scale = self.base_weight_.mean() * self.base_weight_.sum()
-        return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check
 from accous.classifier.state import AdaptationState
 from accous.diagnostics.weights import effective_sample_size, weight_distance
 
-__all__ = ["is_check_due", "is_refit_due"]
+__all__ = ["is_check_due", "is_refit_due", "refit_limit"]
 
 _REFIT_SENSITIVITY = 1.0 / 3.0
 # Weights that moved by this total variation since the last check are checked at once, with a 16th of the usual rounds
@@ -19,7 +21,12 @@ _REFITS_AFTER_JUMP = 2
 
 
 def is_refit_due(
-    refit: int | str, erm: WeightedErm, before: AdaptationState, weights: FloatArray, this_round: int
+    refit: int | str,
+    erm: WeightedErm,
+    before: AdaptationState,
+    weights: FloatArray,
+    this_round: int,
+    fewest_rounds: int = 0,
 ) -> bool:
     """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
 
@@ -34,16 +41,24 @@ def is_refit_due(
     weights : array of shape (n_reference,)
         The weights after the round.
     this_round : int
+    fewest_rounds : int, default=0
+        How many rounds have to lie between two refits by the first rule; see `accous.classifier.refit_budget`.
     """
     if refit == "always":
         return True
     if refit == "auto":
+        if this_round - before.last_refit < fewest_rounds:
+            return False
         # Departs from the paper: it refits in every round, which is too expensive for most predictors.
         # The fewer rows carry the weight, the more a fit depends on each of them.
-        share = effective_sample_size(weights) / len(weights)
-        limit = erm.refit_distance * share**_REFIT_SENSITIVITY
+        limit = refit_limit(erm, effective_sample_size(weights) / len(weights))
         return weight_distance(weights, before.fitted_weights) > limit
     return this_round - before.last_refit >= int(refit)
+
+
+def refit_limit(erm: WeightedErm, effective_share: Any) -> Any:
+    """Return how far weights may move before a refit, given the share of effective rows: a number or an array."""
+    return erm.refit_distance * effective_share**_REFIT_SENSITIVITY
 
 
 def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:

@@ -1,4 +1,4 @@
-"""The regimes that an adaptive classifier remembers."""
+"""The regimes that an adaptive model remembers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Remembering"]
 
 
 class Remembering:
-    """The part of `accous.AdaptiveClassifier` that tells which regimes the inputs have been in."""
+    """The part of an adaptive model that tells which regimes the inputs have been in."""
 
     state_: Any
     rules_: Any

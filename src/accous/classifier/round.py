@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.covering import ReferenceCover, watch_columns
 from accous.classifier.drift_watch import watch_round
@@ -22,13 +22,14 @@ from accous.classifier.guard import Guard
 from accous.classifier.refit_rule import is_check_due, is_refit_due
 from accous.classifier.shrinkage import Fit, choose_strength, is_choice_due, shrink
 from accous.classifier.state import AdaptationState
+from accous.classifier.task import Task
 from accous.core.fast.kernels_weights import normalise_weights
 from accous.core.pool.tempered import Tempered
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
 from accous.diagnostics.weights import weight_distance
 
-__all__ = ["RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
+__all__ = ["SMALLEST_SHIFT", "RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
 
 # Total variation below which the weights are as good as the base weights. The estimate of a stream that stands still
 # stays below it.
@@ -45,8 +46,8 @@ class RoundRules:
         How to fit the predictor.
     fixed : FixedModel
         The fixed predictor, which never adapts.
-    labels : array of shape (n_reference,)
-        Class numbers of the reference rows.
+    task : Task
+        The labels of the reference, and what follows from their kind.
     base_weight : array of shape (n_reference,)
     columns : ReferenceColumns
     cover : ReferenceCover
@@ -64,13 +65,15 @@ class RoundRules:
         Whether the ratio reads the same rows as the predictor, so that one read is enough.
     limits_blas : bool
         Whether the steps of a round limit BLAS to one thread themselves, or do not use BLAS.
+    rounds_between_refits : int
+        At least so many, with ``refit="auto"``.
     is_replay : bool
         Whether the rounds are those of a backtest, which are not for the user's log.
     """
 
     erm: WeightedErm
     fixed: FixedModel
-    labels: IntArray
+    task: Task
     base_weight: FloatArray
     columns: ReferenceColumns
     cover: ReferenceCover
@@ -82,6 +85,7 @@ class RoundRules:
     has_numbers: bool
     shares_rows: bool
     limits_blas: bool
+    rounds_between_refits: int = 0
     is_replay: bool = False
 
     @cached_property
@@ -195,7 +199,7 @@ def _fit_and_check(
     has_safeguards = rules.has_fallback and before.ratio.keeps_record
     shrunk = shrink(weights, rules.base_weight, check.strength) if has_safeguards else weights
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
-    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round):
+    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round, rules.rounds_between_refits):
         fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
     if not has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
         return fit, check
@@ -207,8 +211,8 @@ def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray,
     """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
     # A number of rounds between refits is kept: the choice needs fits of its own.
     if (rules.refit == "auto" or fit.last_refit == this_round) and is_choice_due(rules.erm, weights):
-        strength, fit = choose_strength(
-            rules.erm, rules.labels, weights, rules.base_weight, (strength, fit), this_round
-        )
-    excess = compare(rules.erm, rules.fixed, rules.labels, weights, (fit.estimator, fit.weights))
-    return fit, Check(next_veto(rules.guard, *excess, this_round, fit.n_refits), strength, weights)
+        strength, fit = choose_strength(rules.erm, rules.task, weights, rules.base_weight, (strength, fit), this_round)
+    answers = rules.erm.cross_fitted(fit.weights, fit.estimator, is_quick=True)
+    excess = compare(rules.fixed, rules.task, weights, answers)
+    veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
+    return fit, Check(veto, strength, weights, answers if rules.erm.is_slow_to_cross_fit else None)

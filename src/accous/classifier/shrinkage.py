@@ -5,7 +5,8 @@ The predictor is fitted with
 .. math:: w' = \frac{n_\text{eff}\, w + n_0\, b}{n_\text{eff} + n_0}
 
 where w are the importance weights, b the base weights and :math:`n_\text{eff}` the effective sample size of w. The
-strength :math:`n_0` is 12, 48 or 192. It is chosen by the mean of 1 - p(y) on the weighted, cross-fitted reference. A
+strength :math:`n_0` is 12, 48 or 192. It is chosen by the mean of 1 - p(y), or the loss of a predicted number, on the
+weighted, cross-fitted reference. A
 larger one has to be better by one standard error. With fewer than 60 effective rows it is the other way round: the
 largest is taken that is not worse than the best by more than one standard error. Estimates of the error keep w.
 """
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
+from accous.classifier.task import Task
 from accous.diagnostics.risk import mean_and_error
 from accous.diagnostics.weights import effective_sample_size
 
@@ -62,7 +64,7 @@ def is_choice_due(erm: WeightedErm, weights: FloatArray) -> bool:
 
 def choose_strength(
     erm: WeightedErm,
-    labels: IntArray,
+    task: Task,
     weights: FloatArray,
     base: FloatArray,
     fitted: tuple[float, Fit],
@@ -73,8 +75,7 @@ def choose_strength(
     Parameters
     ----------
     erm : WeightedErm
-    labels : array of shape (n_reference,)
-        Class numbers.
+    task : Task
     weights, base : arrays of shape (n_reference,)
         Current importance weights, and base weights.
     fitted : tuple
@@ -86,11 +87,11 @@ def choose_strength(
     for strength in STRENGTHS:
         is_fresh = strength == current and latest.last_refit == this_round
         fit = latest if is_fresh else _refit(erm, shrink(weights, base, strength), latest, this_round)
-        probabilities = erm.cross_fitted_probabilities(fit.weights, fit.estimator)
-        if probabilities is None:
+        found = task.losses_of_fit(erm, fit.weights, fit.estimator)
+        if found is None:
             return fitted
         fits.append((strength, fit))
-        losses.append(1.0 - probabilities[np.arange(len(labels)), labels])
+        losses.append(found)
     return fits[_choose(losses, weights)]
 
 

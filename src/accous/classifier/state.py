@@ -1,15 +1,12 @@
-"""The state of `accous.AdaptiveClassifier` after a round, and how to store it."""
+"""The state of an adaptive model after a round, and how to store it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from numpy.typing import NDArray
-
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.classifier.drift_watch import Watch, start_watch
-from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Fallback, start_fallback
 from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
@@ -118,7 +115,7 @@ def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     return replace(state, fallback=replace(fallback, check=check), cache={})
 
 
-def state_to_plain(state: AdaptationState, fixed: LinearPredictor | None) -> dict[str, Any]:
+def state_to_plain(state: AdaptationState, fixed: Any) -> dict[str, Any]:
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
     plain: dict[str, Any] = to_plain(state)
     watch = plain["watch"]
@@ -149,11 +146,19 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         "ratio": ratio,
         "estimator": estimator,
         "recent": recent_from_plain(plain.get("recent")),
-        "late_labels": plain.get("late_labels"),
+        "late_labels": _late_labels_from_plain(plain.get("late_labels")),
         "rounds": rounds_from_plain(plain.get("rounds"), plain["n_refits"]),
     }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state
+
+
+def _late_labels_from_plain(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the late labels; earlier folders call the errors of kept rows by what they were of classes."""
+    if plain is None or not any("is_wrong_fixed" in rows for rows in plain["kept"]):
+        return plain
+    kept = [rows | {"errors_fixed": rows["is_wrong_fixed"]} for rows in plain["kept"]]
+    return plain | {"kept": [{name: rows[name] for name in rows if name != "is_wrong_fixed"} for rows in kept]}
 
 
 def _fallback_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
@@ -165,10 +170,10 @@ def _fallback_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
     return {"tempered": to_plain(start_tempered()), "share": share, "check": check}
 
 
-def predictors_from_plain(plain: dict[str, Any], classes: NDArray[Any]) -> tuple[LinearPredictor, LinearPredictor]:
-    """Return the adapted and the fixed predictor."""
+def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
+    """Return the adapted and the fixed predictor, given how the built-in predictors are fitted."""
     adapted, fixed = (
-        LinearPredictor(parts["coef"], parts["intercept"], classes, from_plain(Point | None, parts["point"]))
+        erm.restored(parts["coef"], parts["intercept"], from_plain(Point | None, parts["point"]))
         for parts in (plain["estimator"], plain["fixed"])
     )
     return adapted, fixed

@@ -1,4 +1,4 @@
-"""Predictors of the halves of a reference in order of time, and how often they disagree."""
+"""Predictors of the halves of a reference in order of time, and how far they disagree."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
-from accous.arrays import BoolArray, FloatArray, IntArray
+from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
-from accous.classifier.erm import LogisticErm
-from accous.classifier.foreign_erm import ForeignErm
+from accous.classifier.erm import ErmRecipe
+from accous.classifier.task import Task
 
 __all__ = ["ReferenceParts", "TimeHalves"]
 
@@ -27,37 +26,30 @@ class ReferenceParts:
     ----------
     X : array or frame
         As the predictor reads it.
-    labels : array of shape (n_rows,)
-        Numbers of the classes.
-    classes : array
+    task : Task
     weights : array of shape (n_rows,)
         Base weights.
-    estimator : classifier, optional
-        The user's; None is the built-in regression, with ``C`` and ``scales``.
-    C : float
-    scales : array of shape (n_features,), optional
+    recipe : ErmRecipe
+        How predictors are fitted.
+    has_numbers : bool
+        Whether the predictor reads rows as numbers, because it is the built-in one.
     """
 
     X: Any
-    labels: IntArray
-    classes: NDArray[Any]
+    task: Task
     weights: FloatArray
-    estimator: Any = None
-    C: float = 1.0
-    scales: FloatArray | None = None
+    recipe: ErmRecipe
+    has_numbers: bool
 
     def fit(self, rows: IntArray) -> Any:
         """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        numbers, part = np.unique(self.labels[rows], return_inverse=True)
+        task = self.task.part(rows)
         X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
         weights = self.weights[rows]
         weights = weights if weights.any() else np.ones(len(rows))
-        labels = self.classes[self.labels[rows]]
-        if len(numbers) == 1:
-            return DummyClassifier().fit(np.zeros((len(rows), 1)), labels)
-        if self.estimator is None:
-            return LogisticErm(X, part, self.classes[numbers], self.C, self.scales).fit(weights, None)
-        return ForeignErm(self.estimator, X, labels, part, self.classes[numbers]).fit(weights, None)
+        if task.is_constant:
+            return DummyClassifier().fit(np.zeros((len(rows), 1)), task.truths)
+        return self.recipe.on(X, task).fit(weights, None)
 
 
 class TimeHalves:
@@ -86,32 +78,35 @@ class TimeHalves:
             return None
 
     @cached_property
-    def _differ_on_reference(self) -> BoolArray | None:
-        return self._differ(self._parts.X)
+    def _differences_on_reference(self) -> FloatArray | None:
+        return self._differences(self._parts.X)
 
     @property
     def takes_numbers(self) -> bool:
         """Whether the predictors take rows as arrays of numbers, in the form in which recent rows are kept."""
         X = self._parts.X
-        return self._parts.estimator is None or (isinstance(X, np.ndarray) and X.dtype == np.float64)
+        return self._parts.has_numbers or (isinstance(X, np.ndarray) and X.dtype == np.float64)
 
     def disagreement(self, rows: Any) -> float:
-        """Share of the rows on which the two predictors disagree; NaN if one could not be fitted."""
-        differ = self._differ(rows)
-        return float("nan") if differ is None else float(np.mean(differ))
+        """Mean loss of one predictor where the other is right; NaN if one could not be fitted.
+
+        Of classes, this is the share of the rows on which they disagree.
+        """
+        losses = self._differences(rows)
+        return float("nan") if losses is None else float(np.mean(losses))
 
     def disagreement_on_reference(self, weights: FloatArray) -> float:
-        """Share of the reference, weighted to match recent rows, on which the two predictors disagree.
+        """Return the same mean over the reference, weighted to match recent rows.
 
         It stands for the recent rows where these are not kept in the form that the predictors take. One of the two
         knows each of these rows, so a predictor that learns its rows by heart disagrees a little more than on new ones.
         """
-        differ = self._differ_on_reference
-        return float("nan") if differ is None else float(np.average(differ, weights=weights))
+        losses = self._differences_on_reference
+        return float("nan") if losses is None else float(np.average(losses, weights=weights))
 
-    def _differ(self, rows: Any) -> BoolArray | None:
+    def _differences(self, rows: Any) -> FloatArray | None:
         if self._predictors is None:
             return None
         with one_blas_thread():
             first, second = (np.asarray(predictor.predict(rows)) for predictor in self._predictors)
-        return np.asarray(first != second, dtype=bool)
+        return self._parts.task.losses(self._parts.task.errors_on(first, second))

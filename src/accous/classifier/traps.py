@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accous.arrays import IntArray
-from accous.diagnostics.traps import FEWEST_ROWS_PER_CLASS, columns_of_label, follows_rows, rare_classes
+from accous.classifier.task import Task
+from accous.diagnostics.traps import follows_rows
 from accous.exceptions import TrapWarning
 
 __all__ = ["warn_of_traps"]
@@ -18,37 +17,28 @@ __all__ = ["warn_of_traps"]
 _FEWEST_ROWS = 200  # with fewer, every class is small, and a column determines the label by chance
 
 
-def warn_of_traps(
-    rows: Any, labels: IntArray, classes: NDArray[Any], names: Callable[[], list[str]], *, is_ordered: bool = False
-) -> None:
+def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
     """Issue a `TrapWarning` for each trap in the reference.
 
     Parameters
     ----------
     rows : array or frame of shape (n_reference, n_features)
         Columns of a frame are not looked at.
-    labels : array of shape (n_reference,)
-        Class numbers.
-    classes : array of shape (n_classes,)
+    task : Task
+        Knows the traps in the labels.
     names : callable
         Returns the names of the columns.
     is_ordered : bool, default=False
         Whether the rows are in order of time; only then is a column that follows their order a counter.
     """
-    if len(labels) < _FEWEST_ROWS:
+    if len(task) < _FEWEST_ROWS:
         return
-    for number in rare_classes(labels).tolist():
-        _warn(
-            f"Class {str(classes[number])!r} has only {int((labels == number).sum())} rows: with fewer than "
-            f"{FEWEST_ROWS_PER_CLASS}, its predictions and the estimated error cannot be relied on."
-        )
+    for sentence in task.traps():
+        _warn(sentence)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
         return
-    for column, accuracy in columns_of_label(rows, labels):
-        _warn(
-            f"Column {names()[column]!r} alone predicts the label of {accuracy:.1%} of the rows: leave it out if it is "
-            "not known before the label is."
-        )
+    for column, what in task.columns_of_label(rows):
+        _warn(f"Column {names()[column]!r} alone predicts {what}: leave it out if it is not known before the label is.")
     if is_ordered:
         for column in range(rows.shape[1]):
             if follows_rows(rows[:, column]):

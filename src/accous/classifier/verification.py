@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
-from accous.classifier.erm import deviations_of_columns
+from accous.classifier.erm import ErmRecipe
+from accous.classifier.task import Task
 from accous.classifier.time_halves import ReferenceParts, TimeHalves
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
@@ -22,19 +22,20 @@ _NO_REPLAY = "The reference could not be replayed: a part of it alone could not 
 
 
 class Verification:
-    """The part of `accous.AdaptiveClassifier` that replays its reference."""
+    """The part of an adaptive model that replays its reference."""
 
     backtest_: Backtest | None
     unverified_: str
     time_order_: IntArray | None
     halves_: TimeHalves | None
     reference_: Any
-    labels_: IntArray
-    classes_: NDArray[Any]
+    task_: Task
     estimator: Any
-    C: float
-    standardize: bool
     base_weight_: FloatArray
+
+    if TYPE_CHECKING:
+
+        def _recipe(self) -> ErmRecipe: ...
 
     @property
     def _evidence(self) -> Evidence | None:
@@ -44,7 +45,7 @@ class Verification:
         """Replay the reference if it has an order in time."""
         self.backtest_ = self.time_order_ = None
         self.unverified_ = ""
-        n_rows = len(self.labels_)
+        n_rows = len(self.task_)
         if order is None or (isinstance(order, (bool, np.bool_)) and not order):
             self._split_in_halves()
             return
@@ -58,16 +59,16 @@ class Verification:
         elif n_rows >= FEWEST_ROWS:
             self._replay(X, y, self.time_order_)
 
-    def _verify_again(self, y: NDArray[Any]) -> None:
+    def _verify_again(self) -> None:
         """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
         had_order, self.backtest_ = self.backtest_ is not None or self.unverified_ != "", None
         if self.time_order_ is None:
             self.unverified_ = _NO_ORDER if had_order else ""
-        elif len(self.labels_) < FEWEST_ROWS:
+        elif len(self.task_) < FEWEST_ROWS:
             self.unverified_ = _TOO_FEW_ROWS
         else:
             self.unverified_ = ""
-            self._replay(self.reference_, y, self.time_order_, cuts=QUICK_CUTS)
+            self._replay(self.reference_, self.task_.truths, self.time_order_, cuts=QUICK_CUTS)
 
     def _replay(self, X: Any, y: Any, order: IntArray, *, cuts: tuple[float, ...] = CUTS) -> None:
         try:
@@ -80,17 +81,8 @@ class Verification:
         if self.time_order_ is None:
             self.halves_ = None
             return
-        scales = None
-        if self.estimator is None and self.standardize:
-            scales = deviations_of_columns(self.reference_, self.base_weight_)
         parts = ReferenceParts(
-            self.reference_,
-            self.labels_,
-            self.classes_,
-            self.base_weight_,
-            estimator=self.estimator,
-            C=float(self.C),
-            scales=scales,
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self.estimator is None
         )
         self.halves_ = TimeHalves(parts, self.time_order_)
 

@@ -37,6 +37,7 @@ class _Quantity:
     title: str
     is_share: bool = True
     is_complement: bool = False
+    style: str = ",.0f"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ _QUANTITIES = {
     "error_low": _Quantity("estimated_error_low", "lower end of the estimated error"),
     "error_high": _Quantity("estimated_error_high", "upper end of the estimated error"),
     "measured_error": _Quantity("measured_error", "measured error"),
+    "loss": _Quantity("estimated_error", "estimated mean loss", is_share=False, style=".4g"),
+    "loss_low": _Quantity("estimated_error_low", "lower end of the estimated mean loss", is_share=False, style=".4g"),
+    "loss_high": _Quantity("estimated_error_high", "upper end of the estimated mean loss", is_share=False, style=".4g"),
+    "measured_loss": _Quantity("measured_error", "measured mean loss", is_share=False, style=".4g"),
     "overlap": _Quantity("share_outside", "share of recent rows that are like the reference", is_complement=True),
     "effective_rows": _Quantity("effective_sample_size", "number of effective reference rows", is_share=False),
 }
@@ -124,13 +129,13 @@ class Condition:
             return ("last_drift_round",)
         if self.name == "verdict":
             return ("trust", "trust_reason")
-        if self.name == "error":
+        if self.name in ("error", "loss"):
             return ("estimated_error", "estimated_error_known")
         return ((_QUANTITIES[self.name] if self.name in _QUANTITIES else _WORDS[self.name]).field,)
 
     def read(self, record: Mapping[str, Any]) -> float | int | str | None:
         """Return the value to compare; None if it is not known."""
-        if self.name == "error" and record.get("estimated_error_known") is False:
+        if self.name in ("error", "loss") and record.get("estimated_error_known") is False:
             return None
         value: float | int | str | None = record.get(self.fields[0])
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -161,7 +166,7 @@ class Condition:
             why = record.get("trust_reason") if self.name == "verdict" else None
             return f"The {_WORDS[self.name].title} is {value!r}." + (f" {why}" if why else "")
         quantity = _QUANTITIES[self.name]
-        shown = f"{value:.1%}" if quantity.is_share else f"{value:,.0f}"
+        shown = f"{value:.1%}" if quantity.is_share else f"{value:{quantity.style}}"
         return f"The {quantity.title} is {shown}."
 
 
@@ -215,9 +220,11 @@ def _number(text: str, name: str, limit: str) -> float:
     value, is_percent = float(number[1]), bool(number[2])
     if not _QUANTITIES[name].is_share:
         if is_percent:
-            raise ParameterError(f"{text!r}: {name} is compared with a number of rows, not with a percentage.")
+            of_rows = " of rows" if name == "effective_rows" else ""
+            raise ParameterError(f"{text!r}: {name} is compared with a number{of_rows}, not with a percentage.")
         return value
     value = value / 100.0 if is_percent else value
     if value > 1.0:
-        raise ParameterError(f"{text!r}: {name} is a share; write a number such as 20% or 0.2.")
+        hint = f" If numbers are predicted, compare {name.replace('error', 'loss')}." if "error" in name else ""
+        raise ParameterError(f"{text!r}: {name} is a share; write a number such as 20% or 0.2.{hint}")
     return value

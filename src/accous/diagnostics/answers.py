@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.measured import CLOSE
 from accous.diagnostics.risk import WIDEST
 
@@ -98,6 +99,7 @@ def answer_adaptation(
     evidence: Evidence | None,
     measured: Any,
     unverified: str = "",
+    scale: LossScale = ERRORS,
 ) -> Answer:
     """Answer whether the adapted model is better than the fixed one.
 
@@ -117,6 +119,8 @@ def answer_adaptation(
         From labels that arrived late.
     unverified : str
         Why there is no evidence, if that has a reason of its own.
+    scale : LossScale
+        Of the excess.
     """
     by_labels = _adaptation_by_labels(measured)
     if by_labels is not None:
@@ -133,7 +137,7 @@ def answer_adaptation(
         none = "No labelled history in order of time shows whether adaptation helps."
         return Answer("not known", unverified or none, numbers)
     numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
-    is_clear = difference < -max(CLEAR_GAIN, CLEAR_STANDARD_ERRORS * standard_error)
+    is_clear = difference < -max(CLEAR_GAIN * scale.one, CLEAR_STANDARD_ERRORS * standard_error)
     if is_clear and evidence.gain < 0.0 and evidence.held:
         return Answer("yes", "Both the weighted reference and the backtest show that adaptation helps.", numbers)
     return Answer("not known", "The evidence does not show whether the adapted model is better.", numbers)
@@ -147,7 +151,7 @@ def _adaptation_by_labels(measured: Any) -> Answer | None:
     if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
         return None
     word = "more" if gap > 0.0 else "less"
-    sentence = f"On labelled rows the model errs {100.0 * abs(gap):.1f} points {word} than the fixed model."
+    sentence = f"On labelled rows the model errs {measured.scale.difference(abs(gap))} {word} than the fixed model."
     return Answer("no" if gap > 0.0 else "yes", sentence, {"measured_excess": gap})
 
 
@@ -158,6 +162,7 @@ def answer_predictions(
     evidence: Evidence | None,
     measured: Any,
     unverified: str = "",
+    scale: LossScale = ERRORS,
 ) -> Answer:
     """Answer whether you can believe the estimated error.
 
@@ -172,11 +177,13 @@ def answer_predictions(
         From labels that arrived late.
     unverified : str
         Why there is no evidence, if that has a reason of its own.
+    scale : LossScale
+        Of the interval.
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
     is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside <= COVERED
-    by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered)
+    by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
         return by_labels
     if math.isnan(estimate):
@@ -186,15 +193,19 @@ def answer_predictions(
         return Answer("not known", unverified or none, numbers)
     shift = evidence.fixed.shift
     if shift >= LARGEST_SHIFT:
-        return Answer("no", f"In the backtest the error was {100.0 * shift:.0f} points above the estimate.", numbers)
-    if is_covered and max(high - estimate, estimate - low) <= NARROW:
+        size = scale.difference(shift * scale.one, digits=0)
+        return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.", numbers)
+    if is_covered and max(high - estimate, estimate - low) <= NARROW * scale.one:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
-    some = f"The error may lie anywhere between {low:.0%} and {high:.0%}."
-    return Answer("not known", wide if (high - low) / 2.0 > WIDEST else some, numbers)
+    ends = f"{low:.0%} and {high:.0%}" if scale.is_of_classes else f"{scale.shown(low)} and {scale.shown(high)}"
+    some = f"The {scale.name} may lie anywhere between {ends}."
+    return Answer("not known", wide if (high - low) / 2.0 > WIDEST * scale.one else some, numbers)
 
 
-def _predictions_by_labels(interval: tuple[float, float, float], measured: Any, *, is_covered: bool) -> Answer | None:
+def _predictions_by_labels(
+    interval: tuple[float, float, float], measured: Any, *, is_covered: bool, scale: LossScale
+) -> Answer | None:
     """Compare the estimate with the error on labelled rows; None if they say nothing, or nothing about now.
 
     Labels contradict an estimate whenever they came. They confirm it only if they are recent, exact, close to the
@@ -206,9 +217,10 @@ def _predictions_by_labels(interval: tuple[float, float, float], measured: Any, 
     numbers = {"estimate": estimate, "measured": measured.error}
     if measured.contradicts:
         return Answer("no", measured.sentence, numbers)
-    is_close = abs(measured.excess) <= CLOSE and abs(measured.error - estimate) <= CLOSE
-    is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST
+    close = CLOSE * scale.one
+    is_close = abs(measured.excess) <= close and abs(measured.error - estimate) <= close
+    is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST * scale.one
     if not (measured.is_exact and is_close and is_about_now):
         return None
-    labels = f"The latest of {measured.n_labelled:,} labels say {measured.error:.1%}"
-    return Answer("yes", f"{labels} where {measured.estimated:.1%} was estimated.", numbers)
+    labels = f"The latest of {measured.n_labelled:,} labels say {scale.shown(measured.error)}"
+    return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated.", numbers)

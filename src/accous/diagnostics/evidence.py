@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
 
 __all__ = ["LARGEST_UNEXPLAINED", "NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
@@ -41,7 +42,7 @@ class Look:
     start, stop : int
         The block of rows, counted in order of time.
     error_fixed, error_adapted : float
-        Measured errors on the block.
+        Measured errors on the block; mean losses if numbers are predicted.
     estimate_fixed, estimate_adapted : float
         Label-free estimates after the block.
     half_width_fixed, half_width_adapted : float
@@ -52,6 +53,8 @@ class Look:
     n_effective : float
         Rows of the block that the measured errors rest on: fewer than it has if its rows have different base weights.
         0 in looks that were saved before base weights counted.
+    square_fixed, square_adapted : float
+        Means of the squared losses on the block. NaN in looks that were saved without them.
     """
 
     n_reference: int
@@ -65,11 +68,13 @@ class Look:
     half_width_adapted: float
     drift: float
     n_effective: float = 0.0
+    square_fixed: float = float("nan")
+    square_adapted: float = float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Residuals:
-    """How far the truth was from the estimates of one predictor.
+    """How far the truth was from the estimates of one predictor, in shares of the loss that counts as 1.
 
     Attributes
     ----------
@@ -105,7 +110,8 @@ class Evidence:
         Mean strength of the drift inside the reference, over the looks that have enough rows to measure it; 0 if none
         has.
     gain : float
-        Mean error of the adapted minus that of the fixed predictor; below 0, adaptation helped.
+        Mean error of the adapted minus that of the fixed predictor, in shares of the loss that counts as 1; below 0,
+        adaptation helped.
     """
 
     n_looks: int
@@ -130,7 +136,7 @@ _NOTHING = Residuals(mean=0.0, shift=0.0, spread=0.0, spread_down=0.0, unexplain
 NO_EVIDENCE = Evidence(n_looks=0, fixed=_NOTHING, adapted=_NOTHING, drift=0.0, gain=0.0)
 
 
-def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None:
+def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale = ERRORS) -> Evidence | None:
     """Summarise the looks of a backtest; None if no look has an estimate.
 
     Parameters
@@ -138,6 +144,7 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
     looks : sequence of Look
     n_reference : int
         Rows of the whole reference.
+    scale : LossScale
     """
     known = [look for look in looks if all(math.isfinite(getattr(look, name)) for name in _COMPARED)]
     if not known:
@@ -150,11 +157,13 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
     n_rows = np.where(n_effective > 0.0, n_effective, column("stop") - column("start"))
     fixed, adapted = (
         _residuals(
-            truth=column(f"error_{name}"),
-            estimate=column(f"estimate_{name}"),
-            half_width=column(f"half_width_{name}"),
+            truth=column(f"error_{name}") / scale.one,
+            estimate=column(f"estimate_{name}") / scale.one,
+            half_width=column(f"half_width_{name}") / scale.one,
+            variance=_variances(column(f"error_{name}"), column(f"square_{name}"), scale),
             n_rows=n_rows,
             n_reference=n_reference,
+            largest=scale.largest,
         )
         for name in ("fixed", "adapted")
     )
@@ -164,19 +173,34 @@ def measure_evidence(looks: Sequence[Look], n_reference: int) -> Evidence | None
         fixed=fixed,
         adapted=adapted,
         drift=float(np.mean(drifts)) if drifts else 0.0,
-        gain=float((column("error_adapted") - column("error_fixed")).mean()),
+        gain=float((column("error_adapted") - column("error_fixed")).mean()) / scale.one,
     )
 
 
+def _variances(truth: FloatArray, squares: FloatArray, scale: LossScale) -> FloatArray:
+    """Return the variance of the loss of one row in each look, in shares."""
+    if scale.is_of_classes:
+        return np.asarray(truth * (1.0 - truth))
+    return np.maximum(squares - truth**2, 0.0) / scale.one**2
+
+
 def _residuals(
-    *, truth: FloatArray, estimate: FloatArray, half_width: FloatArray, n_rows: FloatArray, n_reference: int
+    *,
+    truth: FloatArray,
+    estimate: FloatArray,
+    half_width: FloatArray,
+    variance: FloatArray,
+    n_rows: FloatArray,
+    n_reference: int,
+    largest: float,
 ) -> Residuals:
     residual = truth - estimate
-    noise = np.maximum(truth * (1.0 - truth), 0.001) / n_rows
+    noise = np.maximum(variance, 0.001) / n_rows
     mean_square = max(0.0, float(np.mean(residual**2 - noise)))
     # The looks of a backtest rest on at most 60 % of the rows as a stream, and on at least 40 % as a reference.
-    error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, 1.0))
-    sampling = math.sqrt((error * (1.0 - error) + expected * (1.0 - expected)) / (0.6 * n_reference))
+    error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, largest))
+    both = error * (1.0 - error) + expected * (1.0 - expected) if largest == 1.0 else 2.0 * float(variance.mean())
+    sampling = math.sqrt(both / (0.6 * n_reference))
     shift = max(0.0, float(residual.mean()) - sampling)
     beyond = residual**2 - noise - (half_width / _Z) ** 2
     return Residuals(
@@ -199,6 +223,7 @@ def widen(
     drift: float,
     seen_drift: float,
     disagreement: float,
+    scale: LossScale = ERRORS,
 ) -> tuple[float, float, float]:
     r"""Widen and shift the interval of a label-free estimate by what the backtest showed.
 
@@ -211,7 +236,7 @@ def widen(
 
     where s and s_- are the spreads, at least three points, and delta is the share of recent rows on which predictors
     fitted on the first and the second half of the reference disagree. Drift beyond what the reference has seen widens
-    most: nothing is known about it.
+    most: nothing is known about it. All but e and h are in shares of the loss that counts as 1.
 
     Parameters
     ----------
@@ -221,6 +246,7 @@ def widen(
     drift, seen_drift : float
         Strength of the drift now, and inside the reference.
     disagreement : float
+    scale : LossScale
 
     A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown.
 
@@ -234,7 +260,7 @@ def widen(
     estimate, low, high = interval
     if math.isnan(estimate):
         return interval
-    half_width = max(high - estimate, estimate - low)
+    half_width = max(high - estimate, estimate - low) / scale.one
     drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))
     upward = (
         half_width,
@@ -246,6 +272,6 @@ def widen(
     downward = (half_width, _SPREADS_DOWN * max(_SMALLEST_SPREAD, residuals.spread_down), _DRIFT_DOWN * drift)
     return (
         estimate,
-        max(0.0, estimate - math.hypot(*downward)),
-        min(1.0, estimate + residuals.shift + math.hypot(*upward)),
+        max(0.0, estimate - scale.one * math.hypot(*downward)),
+        min(scale.largest, estimate + scale.one * residuals.shift + scale.one * math.hypot(*upward)),
     )

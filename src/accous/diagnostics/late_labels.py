@@ -1,9 +1,12 @@
 r"""Running counts over labels that arrive late.
 
 Every labelled row counts with a weight that halves every 500 labelled rows, so that the sums are about now. A CUSUM of
-wrong predictions over the estimated error p grows soon after a jump:
+losses over the estimated one p grows soon after a jump:
 
-.. math:: S_n = \max(0, S_{n-1} + e_n - p_n - 0.25), \qquad e_n = 1 \text{ where the prediction was wrong.}
+.. math:: S_n = \max(0, S_{n-1} + e_n - p_n - 0.25), \qquad e_n = 1 \text{ where the predicted class was wrong.}
+
+Losses of numbers are divided by the loss that counts as 1 (`accous.diagnostics.loss_scale`), and a single row counts as
+1 at most, so that no outlier raises the alarm alone.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
 
@@ -44,16 +49,16 @@ class Sum(IntEnum):
     """The places of the discounted sums."""
 
     WEIGHT = 0
-    WRONG = 1
+    LOSS = 1
     WEIGHT_FIXED = 2
-    WRONG_FIXED = 3
+    LOSS_FIXED = 3
     WEIGHT_ESTIMATED = 4
     ESTIMATED = 5
     ESTIMATED_LOW = 6
     ESTIMATED_HIGH = 7
-    WRONG_COMPARED = 8
-    DIFFERENT = 9
-    WRONG_ESTIMATED = 10
+    LOSS_COMPARED = 8
+    SQUARED_DIFFERENCE = 9
+    LOSS_ESTIMATED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +67,12 @@ class JudgedRows:
 
     Attributes
     ----------
-    is_wrong : array of shape (n_rows,)
-        Errors of the predictor in use.
-    is_wrong_fixed : array of shape (n_rows,), optional
-        Errors of the fixed predictor; None if its predictions are not known.
+    losses : array of shape (n_rows,)
+        Of the predictor in use: 1 where it predicted the wrong class, or the loss of a predicted number.
+    losses_fixed : array of shape (n_rows,), optional
+        Of the fixed predictor; None if its predictions are not known.
+    errors_fixed : array of shape (n_rows,), optional
+        The errors that the losses of the fixed predictor come from: whether a class is wrong, or y minus a number.
     is_unseen : array of shape (n_rows,)
         Where the label is a class that the reference does not have; both predictors are wrong there.
     unseen_names : tuple of str
@@ -74,25 +81,29 @@ class JudgedRows:
         Estimated error of the predictor in use, and its interval; NaN where it is not known.
     features : array of shape (n_rows, d), optional
         Features to audit the rows in; None if the rows themselves are not known.
+    one : float
+        The loss that counts as 1.
     """
 
-    is_wrong: BoolArray
-    is_wrong_fixed: BoolArray | None
+    losses: FloatArray
+    losses_fixed: FloatArray | None
+    errors_fixed: NDArray[Any] | None
     is_unseen: BoolArray
     unseen_names: tuple[str, ...]
     estimates: FloatArray
     features: FloatArray | None = None
+    one: float = 1.0
 
     def __len__(self) -> int:
-        return len(self.is_wrong)
+        return len(self.losses)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRows:
-    """Labelled rows that are kept for the test of P(y | x): their features, and where the fixed predictor is wrong."""
+    """Labelled rows that are kept for the test of P(y | x): their features, and the errors of the fixed predictor."""
 
     features: FloatArray
-    is_wrong_fixed: BoolArray
+    errors_fixed: NDArray[Any]
     is_unseen: BoolArray
 
     def __len__(self) -> int:
@@ -102,7 +113,7 @@ class AuditRows:
         """Return the last rows of these."""
         first = max(0, len(self) - n_rows)
         return AuditRows(
-            features=self.features[first:], is_wrong_fixed=self.is_wrong_fixed[first:], is_unseen=self.is_unseen[first:]
+            features=self.features[first:], errors_fixed=self.errors_fixed[first:], is_unseen=self.is_unseen[first:]
         )
 
 
@@ -123,6 +134,8 @@ class LateLabels:
     last_row : int
         Rows of the stream when the last label arrived.
     cusum : float
+    squared_losses : float
+        Discounted sum of the squared losses of the predictor in use.
     kept : tuple of AuditRows
         The last rows whose features are known, in the pieces they came in; at least the last 500, or as many as take
         4 MB.
@@ -135,6 +148,7 @@ class LateLabels:
     squares_fixed: float = 0.0
     last_row: int = 0
     cusum: float = 0.0
+    squared_losses: float = 0.0
     kept: tuple[AuditRows, ...] = ()
 
     def after(self, rows: JudgedRows) -> LateLabels:
@@ -150,9 +164,10 @@ class LateLabels:
             sums=shrunk * self.sums + (powers[:, None] * _summands(rows)).sum(axis=0),
             squares=shrunk**2 * self.squares + float((powers**2).sum()),
             squares_fixed=shrunk**2 * self.squares_fixed
-            + (0.0 if rows.is_wrong_fixed is None else float((powers**2).sum())),
+            + (0.0 if rows.losses_fixed is None else float((powers**2).sum())),
             last_row=self.last_row,
             cusum=_add_to_cusum(self.cusum, rows),
+            squared_losses=shrunk * self.squared_losses + float((powers * rows.losses**2).sum()),
             kept=self._keep(rows),
         )
 
@@ -182,6 +197,7 @@ class LateLabels:
             squares=squares_of(self.squares, sums[Sum.WEIGHT]),
             squares_fixed=squares_of(self.squares_fixed, sums[Sum.WEIGHT_FIXED]),
             cusum=0.0,
+            squared_losses=share * self.squared_losses,
             kept=(),
         )
 
@@ -193,7 +209,7 @@ class LateLabels:
         limit = _most_audited(self.kept[-1].features)
         return AuditRows(
             features=np.concatenate([each.features for each in self.kept]),
-            is_wrong_fixed=np.concatenate([each.is_wrong_fixed for each in self.kept]),
+            errors_fixed=np.concatenate([each.errors_fixed for each in self.kept]),
             is_unseen=np.concatenate([each.is_unseen for each in self.kept]),
         ).last(limit)
 
@@ -203,14 +219,12 @@ class LateLabels:
         return self if rows is None else replace(self, kept=(rows,))
 
     def _keep(self, rows: JudgedRows) -> tuple[AuditRows, ...]:
-        if rows.features is None or rows.is_wrong_fixed is None:
+        if rows.features is None or rows.errors_fixed is None:
             return self.kept
         limit = _most_audited(rows.features)
         # A copy: a view would keep all the rows in memory.
         features = rows.features[-limit:].copy() if len(rows) > limit else rows.features
-        new = AuditRows(
-            features=features, is_wrong_fixed=rows.is_wrong_fixed[-limit:], is_unseen=rows.is_unseen[-limit:]
-        )
+        new = AuditRows(features=features, errors_fixed=rows.errors_fixed[-limit:], is_unseen=rows.is_unseen[-limit:])
         pieces = [*self.kept, new]
         n_rows = sum(map(len, pieces))
         n_dropped = 0
@@ -243,21 +257,22 @@ def _summands(rows: JudgedRows) -> FloatArray:
     """What each row adds to the discounted sums."""
     summands = np.zeros((len(rows), len(Sum)))
     summands[:, Sum.WEIGHT] = 1.0
-    summands[:, Sum.WRONG] = rows.is_wrong
-    if rows.is_wrong_fixed is not None:
+    summands[:, Sum.LOSS] = rows.losses
+    if rows.losses_fixed is not None:
         summands[:, Sum.WEIGHT_FIXED] = 1.0
-        summands[:, Sum.WRONG_FIXED] = rows.is_wrong_fixed
-        summands[:, Sum.WRONG_COMPARED] = rows.is_wrong
-        summands[:, Sum.DIFFERENT] = rows.is_wrong != rows.is_wrong_fixed
+        summands[:, Sum.LOSS_FIXED] = rows.losses_fixed
+        summands[:, Sum.LOSS_COMPARED] = rows.losses
+        summands[:, Sum.SQUARED_DIFFERENCE] = (rows.losses - rows.losses_fixed) ** 2
     is_estimated = ~np.isnan(rows.estimates[:, 0])
     summands[:, Sum.WEIGHT_ESTIMATED] = is_estimated
     summands[:, Sum.ESTIMATED : Sum.ESTIMATED_HIGH + 1] = np.where(is_estimated[:, None], rows.estimates, 0.0)
-    summands[:, Sum.WRONG_ESTIMATED] = rows.is_wrong & is_estimated
+    summands[:, Sum.LOSS_ESTIMATED] = np.where(is_estimated, rows.losses, 0.0)
     return summands
 
 
 def _add_to_cusum(cusum: float, rows: JudgedRows) -> float:
-    for step in (rows.is_wrong - rows.estimates[:, 0] - _ALLOWANCE).tolist():
+    losses, expected = np.minimum(rows.losses / rows.one, 1.0), rows.estimates[:, 0] / rows.one
+    for step in (losses - expected - _ALLOWANCE).tolist():
         if not math.isnan(step):
             cusum = min(_LARGEST_CUSUM, max(0.0, cusum + step))
     return cusum

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from accous.diagnostics.evidence import Look
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 
 __all__ = ["DRIFT_NOTE", "HEADINGS", "look_cells"]
 
@@ -14,12 +15,19 @@ DRIFT_NOTE = (
 )
 
 
-def look_cells(look: Look) -> tuple[str, ...]:
-    """Return one row of the table; rows are counted from 1, and both ends of a range belong to it."""
+def look_cells(look: Look, scale: LossScale = ERRORS) -> tuple[str, ...]:
+    """Return one row of the table; rows are counted from 1, and both ends of a range belong to it.
+
+    Parameters
+    ----------
+    look : Look
+    scale : LossScale
+        Of the errors.
+    """
     errors = (look.error_fixed, look.estimate_fixed, look.error_adapted)
     return (
         f"{look.start + 1:,} to {look.stop:,}",
         f"{look.n_reference:,}",
-        *("unknown" if math.isnan(error) else f"{error:.1%}" for error in errors),
+        *("unknown" if math.isnan(error) else scale.shown(error) for error in errors),
         "unknown" if math.isnan(look.drift) else f"{look.drift:.2f}",
     )

@@ -4,16 +4,20 @@ The measured error is a mean that is discounted with a half-life of 500 labelled
 
 .. math:: \hat e = \frac{\sum_i \rho^{n - i} e_i}{\sum_i \rho^{n - i}}, \qquad \rho = 2^{-1/500},
 
-with e = 1 where the prediction was wrong. Its interval is Wilson's, for the effective number of rows.
+with e = 1 where the predicted class was wrong. Its interval is Wilson's, for the effective number of rows. Where
+numbers are predicted, e is the loss, and the interval is that of a mean.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.late_labels import LateLabels, Sum
+from accous.diagnostics.loss_scale import ERRORS, LossScale
+from accous.diagnostics.risk import LEVEL
 from accous.diagnostics.shares import wilson_interval
 
 __all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
@@ -24,6 +28,7 @@ EXACT_LABELS, EXACT_WIDTH, CLOSE = 100, 0.1, 0.05
 
 # Heights of the alarm where 1 % and where 5 % of the stream's rows are labelled.
 _LOW_SHARE, _HIGH_SHARE, _LOW_HEIGHT, _HIGH_HEIGHT = 0.01, 0.05, 8.0, 10.0
+_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +40,8 @@ class MeasuredError:
     n_labelled : int
         Labelled rows so far.
     error, error_low, error_high : float
-        Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others.
+        Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others. Where numbers
+        are predicted, it is the mean loss.
     error_fixed : float
         The same for the fixed predictor; NaN if its predictions are not known.
     estimated : float
@@ -51,7 +57,8 @@ class MeasuredError:
         Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
         are exact are more than 5 points away.
     is_exact : bool
-        Whether there are at least 100 labels and their interval is at most 10 points wide.
+        Whether there are at least 100 labels and their interval is at most 10 points wide. See
+        `accous.diagnostics.loss_scale` for points of numbers.
     is_alarmed : bool
         Whether the CUSUM alarm is on: recent predictions were wrong far more often than estimated.
     unseen_classes : dict of str to int
@@ -61,6 +68,8 @@ class MeasuredError:
         by the test of ``audit`` on them. "not known" with fewer than 20 rows.
     sentence : str
         The result in plain words.
+    scale : LossScale
+        What the losses are compared with.
     """
 
     n_labelled: int
@@ -79,13 +88,14 @@ class MeasuredError:
     unseen_classes: dict[str, int]
     concept_changed: str
     sentence: str
+    scale: LossScale = field(default=ERRORS, repr=False)
 
     def __str__(self) -> str:
         """Return the result in plain words."""
         return self.sentence
 
 
-def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> MeasuredError:
+def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: LossScale = ERRORS) -> MeasuredError:
     """Return what the labels show.
 
     Parameters
@@ -96,19 +106,20 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         Rows of the stream so far, with or without labels.
     audit : Audit, optional
         Of the kept rows; None if it cannot be computed.
+    scale : LossScale
     """
     sums = labels.sums
-    error = float(sums[Sum.WRONG] / sums[Sum.WEIGHT])
-    low, high = map(float, wilson_interval(error, float(sums[Sum.WEIGHT] ** 2 / labels.squares)))
+    error = float(sums[Sum.LOSS] / sums[Sum.WEIGHT])
+    low, high = _interval(labels, error, scale)
     estimated, estimated_low, estimated_high = (
         _mean(sums[each], sums[Sum.WEIGHT_ESTIMATED]) for each in (Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH)
     )
     is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
     is_apart = labels.n_labelled >= FEWEST_TO_CONTRADICT and (low > estimated_high or high < estimated_low)
     # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything.
-    is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH
-    excess = _mean(sums[Sum.WRONG_ESTIMATED] - sums[Sum.ESTIMATED], sums[Sum.WEIGHT_ESTIMATED])
-    is_off = is_exact and abs(excess) > CLOSE
+    is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH * scale.one
+    excess = _mean(sums[Sum.LOSS_ESTIMATED] - sums[Sum.ESTIMATED], sums[Sum.WEIGHT_ESTIMATED])
+    is_off = is_exact and abs(excess) > CLOSE * scale.one
     rows = labels.audit_rows
     has_unseen = rows is not None and bool(rows.is_unseen.any())
     measured = MeasuredError(
@@ -116,11 +127,11 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         error=error,
         error_low=low,
         error_high=high,
-        error_fixed=_mean(sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
+        error_fixed=_mean(sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
         estimated=estimated,
         excess=excess,
-        gap=_mean(sums[Sum.WRONG_COMPARED] - sums[Sum.WRONG_FIXED], sums[Sum.WEIGHT_FIXED]),
-        gap_standard_error=_gap_standard_error(labels),
+        gap=_mean(sums[Sum.LOSS_COMPARED] - sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
+        gap_standard_error=_gap_standard_error(labels, scale),
         age=max(0, n_stream - labels.last_row),
         contradicts=is_apart or is_alarmed or is_off,
         is_exact=is_exact,
@@ -128,8 +139,22 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None) -> Measur
         unseen_classes=dict(labels.n_unseen),
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
         sentence="",
+        scale=scale,
     )
     return replace(measured, sentence=_sentence(measured))
+
+
+def _interval(labels: LateLabels, error: float, scale: LossScale) -> tuple[float, float]:
+    """Return the ends of the interval of the measured error."""
+    weight = float(labels.sums[Sum.WEIGHT])
+    n_rows = weight**2 / labels.squares
+    if scale.is_of_classes:
+        low, high = wilson_interval(error, n_rows)
+        return float(low), float(high)
+    # Of few rows, the spread may still be hidden: it is assumed to be as large as the mean where there is only one.
+    variance = scale.variance(error, labels.squared_losses / weight) + error**2 / n_rows
+    half_width = _Z * math.sqrt(variance / n_rows)
+    return max(0.0, error - half_width), error + half_width
 
 
 def alarm_height(share: float) -> float:
@@ -148,15 +173,16 @@ def _mean(total: float, weight: float) -> float:
     return float(total / weight) if weight else float("nan")
 
 
-def _gap_standard_error(labels: LateLabels) -> float:
-    """Return the standard error of the mean of -1, 0 and 1 on the rows that both predictors were compared on."""
+def _gap_standard_error(labels: LateLabels, scale: LossScale) -> float:
+    """Return the standard error of the mean difference of losses on the rows that both were compared on."""
     weight = float(labels.sums[Sum.WEIGHT_FIXED])
     if not weight:
         return float("nan")
     n_rows = weight**2 / labels.squares_fixed
-    gap = float(labels.sums[Sum.WRONG_COMPARED] - labels.sums[Sum.WRONG_FIXED]) / weight
+    gap = float(labels.sums[Sum.LOSS_COMPARED] - labels.sums[Sum.LOSS_FIXED]) / weight
     # Where the predictors agree on all rows, one more row could be the first on which they do not.
-    variance = max(float(labels.sums[Sum.DIFFERENT]) / weight - gap**2, 1.0 / n_rows)
+    smallest = 1.0 / n_rows if scale.is_of_classes else 0.0
+    variance = max(float(labels.sums[Sum.SQUARED_DIFFERENCE]) / weight - gap**2, smallest)
     return math.sqrt(variance / n_rows)
 
 
@@ -170,20 +196,22 @@ def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
 
 def _sentence(found: MeasuredError) -> str:
     rows = "1 label" if found.n_labelled == 1 else f"the latest of {found.n_labelled:,} labels"
-    parts = [f"By {rows}, the error is {found.error:.1%} ({found.error_low:.1%} to {found.error_high:.1%})"]
+    shown = found.scale.shown
+    low, high = shown(found.error_low), shown(found.error_high)
+    parts = [f"By {rows}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"]
     if math.isnan(found.estimated):
         parts.append("there is no estimate without labels to compare it with.")
     else:
         is_few = found.n_labelled < FEWEST_TO_CONTRADICT
         agree = "these are too few labels to compare them." if is_few else "they do not contradict each other."
         answer = "they contradict each other." if found.contradicts else agree
-        parts += [f"the estimate without labels is {found.estimated:.1%}", answer]
+        parts += [f"the estimate without labels is {shown(found.estimated)}", answer]
     text = "; ".join(parts)
     if found.unseen_classes:
         names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
-        shown = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])
+        listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        text += f" Some labels are classes that the reference does not have: {shown}{more}."
+        text += f" Some labels are classes that the reference does not have: {listed}{more}."
     if found.concept_changed == "yes":
         text += " P(y | x) seems to have changed: only new labels in the reference can correct that."
     return text

@@ -9,28 +9,21 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accous.arrays import FloatArray
+from accous.diagnostics.loss_scale import ERROR
 from accous.diagnostics.weights import effective_sample_size
 
 __all__ = [
-    "ERROR",
     "LEVEL",
     "WIDEST",
     "RiskEstimate",
-    "error_difference",
-    "error_interval",
     "loss_difference",
     "loss_interval",
     "mean_and_error",
-    "weighted_error",
     "weighted_loss",
 ]
 
 LEVEL = 0.9
-ERROR = "error"
 # An interval of an error with a larger half-width says nothing; for other risks the same in shares of the estimate.
 WIDEST = 0.25
 _WIDEST_SHARE = 0.5
@@ -52,6 +45,9 @@ class RiskEstimate:
         Nominal coverage of both intervals.
     loss : str
         Which loss the numbers are the mean of: "error" for classes, or a loss of numbers such as "squared".
+    age : int
+        How many rounds ago the predictor was fitted that the estimate is about; 0 if it is the one in use. With a
+        built-in predictor it always is. The weights are those of the last round in any case.
     """
 
     adapted: float
@@ -62,6 +58,7 @@ class RiskEstimate:
     fixed_high: float
     level: float = LEVEL
     loss: str = ERROR
+    age: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -81,22 +78,8 @@ class RiskEstimate:
         return (
             f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
             f"Nominal coverage of the intervals: {self.level:.0%}."
+            + (f" The predictor in use has changed since: the estimate is {self.age} rounds old." if self.age else "")
         )
-
-
-def weighted_error(is_wrong: NDArray[np.bool_], weights: FloatArray) -> float:
-    r"""Self-normalised importance-weighted error, :math:`\sum_i w_i 1[\hat y_i \ne y_i] / \sum_i w_i`.
-
-    ``is_wrong`` should come from models that were fitted without the row they are scored on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from accous.diagnostics.risk import weighted_error
-    >>> weighted_error(np.array([True, False, False]), np.array([2.0, 1.0, 1.0]))
-    0.5
-    """
-    return weighted_loss(is_wrong.astype(np.float64), weights)
 
 
 def weighted_loss(losses: FloatArray, weights: FloatArray) -> float:
@@ -113,22 +96,6 @@ def weighted_loss(losses: FloatArray, weights: FloatArray) -> float:
     return float((weights * losses).sum() / weights.sum())
 
 
-def error_difference(
-    is_wrong: NDArray[np.bool_], is_wrong_otherwise: NDArray[np.bool_], weights: FloatArray
-) -> tuple[float, float]:
-    """Weighted error of one predictor minus that of another, and its standard error; see `loss_difference`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from accous.diagnostics.risk import error_difference
-    >>> difference, error = error_difference(np.array([True, False]), np.array([False, False]), np.ones(2))
-    >>> difference, round(error, 4)
-    (0.5, 0.3536)
-    """
-    return loss_difference(is_wrong.astype(np.float64), is_wrong_otherwise.astype(np.float64), weights)
-
-
 def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: FloatArray) -> tuple[float, float]:
     r"""Weighted risk of one predictor minus that of another, and its standard error by the delta method.
 
@@ -137,14 +104,6 @@ def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: Float
     .. math:: D = \sum_i q_i d_i, \qquad \mathrm{se}^2 = \sum_i q_i^2 (d_i - D)^2 .
     """
     return mean_and_error(losses - other_losses, weights)
-
-
-def error_interval(
-    is_wrong: NDArray[np.bool_], weights: FloatArray, learner_weights: FloatArray, learner_shares: FloatArray
-) -> tuple[float, float, float]:
-    """Weighted error with an interval of nominal coverage 90 %, within 0 and 1; see `loss_interval`."""
-    estimate, low, high = loss_interval(is_wrong.astype(np.float64), weights, learner_weights, learner_shares)
-    return estimate, low, min(1.0, high)
 
 
 def loss_interval(

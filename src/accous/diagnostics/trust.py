@@ -10,6 +10,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs, answer_predictions, worst
 from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
 
 __all__ = [
@@ -166,6 +167,7 @@ def judge(
     interval: tuple[float, float, float],
     guard: str = "",
     checks: Checks = NO_CHECKS,
+    scale: LossScale = ERRORS,
 ) -> Trust:
     """Answer the three questions, and return the verdict of the first rule that applies.
 
@@ -187,6 +189,7 @@ def judge(
         evidence=checks.evidence,
         measured=checks.measured,
         unverified=checks.unverified,
+        scale=scale,
     )
     predictions = answer_predictions(
         interval,
@@ -194,8 +197,9 @@ def judge(
         evidence=checks.evidence,
         measured=checks.measured,
         unverified=checks.unverified,
+        scale=scale,
     )
-    verdict, reason = _verdict(evidence, excess[1], [inputs, predictions, adaptation])
+    verdict, reason = _verdict(evidence, excess[1], [inputs, predictions, adaptation], scale)
     return Trust(
         verdict=verdict,
         reason=reason,
@@ -225,15 +229,17 @@ def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float) -> str | No
     return None
 
 
-def _verdict(evidence: WeightEvidence, standard_error: float, answers: list[Answer]) -> tuple[str, str]:
+def _verdict(
+    evidence: WeightEvidence, standard_error: float, answers: list[Answer], scale: LossScale
+) -> tuple[str, str]:
     decisive = worst(answers)
     if answers[0].answer == "no":
         return "no overlap", answers[0].sentence
     if decisive.answer == "no":
         return "contradicted", decisive.sentence
-    if standard_error > LARGEST_ERROR:
+    if standard_error > LARGEST_ERROR * scale.one:
         return "thin", (
             f"The weights leave {evidence.effective_sample_size:.0f} effective rows: the errors of the adapted and the "
-            f"fixed model can be compared only to within ±{100.0 * standard_error:.0f} points."
+            f"fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
         )
     return ("good" if decisive.answer == "yes" else "not verified"), decisive.sentence

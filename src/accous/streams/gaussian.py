@@ -133,7 +133,14 @@ class GaussianStream:
         return int(self.n_rounds)
 
     def __iter__(self) -> Iterator[Batch]:
-        choices, noise = self.generator(2, 0), self.generator(2, 1)
+        return self._batches(2)
+
+    def fresh_batches(self) -> Iterator[Batch]:
+        """Yield other rows of the same rounds, independent of the stream and of the reference."""
+        return self._batches(6)
+
+    def _batches(self, key: int) -> Iterator[Batch]:
+        choices, noise = self.generator(key, 0), self.generator(key, 1)
         size = int(self.batch_size)
         rounds_ahead = max(1, ROWS_DRAWN_AHEAD // size)
         for first in range(0, len(self), rounds_ahead):
@@ -227,7 +234,7 @@ class GaussianStream:
         return np.random.SeedSequence(self.random_state).entropy
 
     def generator(self, *spawn_key: int) -> np.random.Generator:
-        """Return a fresh generator: key 0 is for the alphas, 1 for the reference, 2 for the batches, more are free."""
+        """Return a fresh generator: keys 0, 1, 2 and 6 are for alphas, reference, batches, fresh batches."""
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=spawn_key))
 
     @cached_property

@@ -126,8 +126,14 @@ class MixtureStream:
         return self._take(is_second, indices)
 
     def __iter__(self) -> Iterator[Batch]:
+        return self._batches(*self._stream_rows)
+
+    def fresh_batches(self) -> Iterator[Batch]:
+        """Yield other draws from the pools for the same rounds, with replacement and never from the reference."""
+        return self._batches(*self._draw_rows(self._generator(3), is_replaced=True))
+
+    def _batches(self, is_second: BoolArray, indices: IntArray) -> Iterator[Batch]:
         size = int(self.batch_size)
-        is_second, indices = self._stream_rows
         for i, alpha in enumerate(self.alphas.tolist()):
             rows = slice(i * size, (i + 1) * size)
             yield Batch(*self._take(is_second[rows], indices[rows]), alpha, i + 1)
@@ -142,7 +148,7 @@ class MixtureStream:
         """
         require_number_in("alpha", alpha, 0, 1)
         alpha_0 = self.reference_alpha
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # a part that the reference has no row of
             ratios = np.divide([1.0 - alpha, alpha], [1.0 - alpha_0, alpha_0])
         return ratios[self._reference_rows[0].astype(np.int64)]
 
@@ -161,7 +167,7 @@ class MixtureStream:
         return (1.0 - alpha) * first + alpha * second
 
     def _generator(self, *key: int) -> np.random.Generator:
-        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches."""
+        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches, 3 for fresh ones."""
         return np.random.default_rng(np.random.SeedSequence(int(self.random_state), spawn_key=key))
 
     @cached_property
@@ -195,12 +201,16 @@ class MixtureStream:
     @cached_property
     def _stream_rows(self) -> tuple[BoolArray, IntArray]:
         """Pool and row of every row of the stream."""
-        uniforms = self._generator(2).random((int(self.n_rounds) * int(self.batch_size), 2))
+        return self._draw_rows(self._generator(2), is_replaced=self.replace)
+
+    def _draw_rows(self, generator: np.random.Generator, *, is_replaced: bool) -> tuple[BoolArray, IntArray]:
+        """Draw pool and row for every row of all batches."""
+        uniforms = generator.random((int(self.n_rounds) * int(self.batch_size), 2))
         is_second = uniforms[:, 0] < np.repeat(self.alphas, int(self.batch_size))
         indices = np.empty(len(is_second), dtype=np.int64)
         for is_from_pool, rows in zip((~is_second, is_second), self._stream_indices, strict=True):
             n_drawn = int(np.count_nonzero(is_from_pool))
-            if self.replace:
+            if is_replaced:
                 places = (uniforms[is_from_pool, 1] * len(rows)).astype(np.int64)
             else:
                 places = np.arange(n_drawn)

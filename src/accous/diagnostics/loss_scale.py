@@ -1,0 +1,101 @@
+"""The scale of a loss: what counts as a point, and how a mean loss is written.
+
+An error of classes lies between 0 and 1, and limits such as "within 5 points" are shares of 1. A loss of numbers has
+the unit of the target and no upper limit, so the same limits are shares of four times the loss that the fixed model has
+on the reference. That loss is then 25 points, like the error of a classifier that is wrong in 25 % of the rows, and 5
+points are a fifth of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["ERROR", "ERRORS", "LossScale", "scale_of_numbers"]
+
+ERROR = "error"
+_LOSSES_IN_ONE = 4.0
+# Of the target's spread. A model may be perfect on the reference.
+_SMALLEST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """What mean losses are compared with.
+
+    Attributes
+    ----------
+    loss : str
+        "error" for classes, or the name of a loss of numbers, such as "absolute".
+    one : float
+        The loss that counts as 1, that is, as 100 points.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.loss_scale import ERRORS, LossScale
+    >>> ERRORS.shown(0.125), ERRORS.difference(0.02)
+    ('12.5%', '2.0 points')
+    >>> minutes = LossScale("absolute", one=20.0)
+    >>> minutes.name, minutes.shown(6.04), minutes.difference(1.0)
+    ('mean absolute error', '6.04', '1')
+    """
+
+    loss: str = ERROR
+    one: float = 1.0
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether the loss is the error of classes."""
+        return self.loss == ERROR
+
+    @property
+    def largest(self) -> float:
+        """The largest loss there is."""
+        return 1.0 if self.is_of_classes else math.inf
+
+    @property
+    def name(self) -> str:
+        """What the mean loss is called where it is shown."""
+        names = {ERROR: ERROR, "absolute": "mean absolute error", "squared": "root mean squared error"}
+        return names.get(self.loss, f"mean {self.loss} loss")
+
+    def in_unit(self, loss: float) -> float:
+        """Return a mean loss as it is shown: that of squares as its root, in the unit of the target."""
+        return math.sqrt(max(0.0, loss)) if self.loss == "squared" else loss
+
+    def shown(self, loss: float) -> str:
+        """Return a mean loss in words."""
+        return f"{loss:.1%}" if self.is_of_classes else f"{self.in_unit(loss):.3g}"
+
+    def difference(self, losses: float, digits: int = 1) -> str:
+        """Return the size of a difference of mean losses in words; of squared losses, as a share of the reference's."""
+        if self.is_of_classes:
+            return f"{100.0 * losses:.{digits}f} points"
+        if self.loss == "squared":
+            return f"{losses * _LOSSES_IN_ONE / self.one:.0%} of the mean squared error on the reference"
+        return f"{losses:.3g}"
+
+    def variance(self, loss: float, squared_losses: float) -> float:
+        """Return the variance of the loss of one row, given the means of the losses and of their squares."""
+        if self.is_of_classes:
+            return loss * (1.0 - loss)
+        return max(0.0, squared_losses - loss**2)
+
+
+ERRORS = LossScale()
+
+
+def scale_of_numbers(loss: str, of_reference: float, of_constant: float) -> LossScale:
+    """Return the scale of a loss of numbers.
+
+    Parameters
+    ----------
+    loss : str
+    of_reference : float
+        Mean loss of the fixed model on the reference, from fits without the row; NaN if it is not known.
+    of_constant : float
+        Mean loss of the best constant there, which is the spread of the target.
+    """
+    smallest = max(_SMALLEST_SHARE * of_constant, 1e-300)
+    known = of_constant if math.isnan(of_reference) else of_reference
+    return LossScale(loss, _LOSSES_IN_ONE * max(known, smallest))
