@@ -121,7 +121,11 @@ def test_a_class_with_few_rows_is_named():
     assert read({}, np.where(ROWS < 10, "odd", LABELS)).remarks == []
 
 
-SORTED = {"price": np.sort(np.exp(X)).round(6), "height": np.sort(170.0 + 10.0 * X).round(6)[::-1]}
+SORTED = {
+    "price": np.sort(np.exp(X)).round(6),
+    "height": np.sort(170.0 + 10.0 * X).round(6)[::-1],
+    "month": 4 + ROWS // 70,
+}
 
 
 @pytest.mark.parametrize("name", SORTED)

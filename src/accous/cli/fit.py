@@ -24,10 +24,12 @@ from accous.cli.options import (
     Rejects,
     Separator,
     TableFormat,
+    Task,
     Time,
     remarks_console,
     require_between,
     require_separator,
+    require_task,
 )
 from accous.parameters import require_choice
 
@@ -43,6 +45,8 @@ Examples:
 `zcat reference.csv.gz | accous fit - --label y -o model/ --json`
 
 `accous fit embeddings.npy --label labels.npy -o model/`
+
+`accous fit trips.csv --target minutes -o model/`
 """
 _MODEL = "The model"
 _Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
@@ -71,9 +75,25 @@ _Loss = Annotated[
 _MaxRatio = Annotated[
     float | None, typer.Option("--max-ratio", help="Upper bound of the ratios; 100.", rich_help_panel=_MODEL)
 ]
-_C = Annotated[
-    float, typer.Option("--C", help="Inverse regularization strength of the classifier.", rich_help_panel=_MODEL)
+_Estimator = Annotated[
+    str,
+    typer.Option(
+        "--estimator", metavar="auto|linear|boosting|forest|MODULE:NAME",
+        help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a classifier.",
+        rich_help_panel=_MODEL,
+    ),
+]  # fmt: skip
+_C = Annotated[float, typer.Option("--C", help="Inverse regularization strength of linear.", rich_help_panel=_MODEL)]
+_Alpha = Annotated[
+    float, typer.Option("--alpha", help="Penalty of the linear regression of numbers.", rich_help_panel=_MODEL)
 ]
+_RefitBudget = Annotated[
+    float,
+    typer.Option(
+        "--refit-budget", metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.",
+        rich_help_panel=_MODEL,
+    ),
+]  # fmt: skip
 _Caution = Annotated[
     str,
     typer.Option(
@@ -89,16 +109,20 @@ def fit(
     reference: ReferenceFile,
     label: Label,
     output: _Folder,
+    task: Task = None,
     drop: Drop = None,
     categorical: Categorical = None,
     time: Time = None,
     ordered: Ordered = None,
     keep_as_feature: KeepAsFeature = None,
+    estimator: _Estimator = "auto",
     ratio: _Ratio = "accous",
     feature_map: _FeatureMap = None,
     loss: _Loss = None,
     max_ratio: _MaxRatio = None,
     C: _C = 1.0,
+    alpha: _Alpha = 1.0,
+    refit_budget: _RefitBudget = 0.2,
     caution: _Caution = "normal",
     seed: _Seed = 0,
     table_format: TableFormat = None,
@@ -110,7 +134,7 @@ def fit(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Fit a classifier on a labelled reference table.
+    """Fit a model on a labelled reference table: a classifier, or a regressor if the label is a number.
 
     Missing numbers are filled in and numbers are scaled, each category level becomes a feature, and dates become
     positions in the year, the week and the day. A table shows what is done with each column, and all of it is saved
@@ -125,16 +149,20 @@ def fit(
         reference=reference,
         label=label,
         folder=output,
+        task=require_task(task),
         drop=drop or [],
         categorical=categorical or [],
         time=time,
         is_ordered=ordered,
         keep_as_feature=keep_as_feature or [],
+        estimator=estimator,
         ratio=ratio,
         feature_map=feature_map,
         loss=loss,
         max_ratio=max_ratio,
         C=C,
+        alpha=alpha,
+        refit_budget=refit_budget,
         caution=caution,
         seed=seed,
         table_format=table_format,

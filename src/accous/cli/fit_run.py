@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -30,10 +31,10 @@ def run_fit(request: FitRequest, remarks: Console, *, as_json: bool) -> int:
     _remark_on_bad_rows(job, request.rejects, remarks)
     compile_with_notice(remarks)
     _remark_on_classes(job, remarks)
-    with remarks.status("Cross-validating"):
-        accuracy = job.cross_validate()
+    with remarks.status("Comparing predictors on the reference"):
+        job.choose_estimator()
     with remarks.status("Fitting, and replaying the reference" if job.is_ordered else "Fitting"):
-        table_model = job.fit_and_save(accuracy)
+        table_model = job.fit_and_save()
     settings, found = table_model.settings, table_model.model.backtest_
     _print_remarks(job, remarks)
     if as_json:
@@ -41,10 +42,35 @@ def run_fit(request: FitRequest, remarks: Console, *, as_json: bool) -> int:
         typer.echo(json.dumps(record, indent=2))
         return 0
     _print_reference(job.reference, settings)
+    _print_choice(job)
     print_backtest(found, is_ordered=job.is_ordered)
     where = request.folder
     remarks.print(f"Model: {where}. Next: accous adapt {where} STREAM -o predictions.csv", soft_wrap=True, markup=False)
     return 0
+
+
+def _print_choice(job: FitJob) -> None:
+    """Print what the predictors did on the reference, and which one was taken, if it was left open."""
+    choice = job.choice
+    if choice is None:
+        return
+    from rich.table import Table
+
+    from accous.diagnostics.loss_scale import ERROR, LossScale
+
+    console = results_console()
+    if choice.trials:
+        is_number = job.reference.task.kind == "regressor"
+        scale = LossScale("absolute" if is_number else ERROR)
+        shown, how = scale.shown, "in order of time" if job.is_ordered else "cross-validated"
+        table = Table(title=f"{scale.name.capitalize()} on the reference, {how}")
+        for heading in ("predictor", "without adaptation", "with adaptation"):
+            table.add_column(heading, justify="left" if heading == "predictor" else "right")
+        for trial in choice.trials:
+            errors = ("-" if error is None else shown(error) for error in trial.errors)
+            table.add_row(trial.name, *errors)
+        console.print(table)
+    console.print(f"Predictor: {choice.name}. {choice.reason} Another: --estimator NAME.", soft_wrap=True, markup=False)
 
 
 def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> None:
@@ -68,11 +94,13 @@ def _print_remarks(job: FitJob, remarks: Console) -> None:
 
 def _remark_on_classes(job: FitJob, remarks: Console) -> None:
     """Say if there are nearly as many classes as rows."""
+    if job.reference.task.kind == "regressor":
+        return
     n_rows, n_classes = len(job.reference.y), len(set(job.reference.y.tolist()))
     if n_classes > 0.5 * n_rows:
         remarks.print(
             f"The label {job.label!r} has {n_classes} different values in {n_rows} rows: if it is a number rather "
-            "than a class, divide it into classes first.",
+            "than a class, say --task regression.",
             markup=False,
             soft_wrap=True,
         )
@@ -86,12 +114,30 @@ def _record(job: FitJob, settings: dict[str, Any]) -> dict[str, Any]:
         "rows": len(reference.y),
         "rejected": len(reference.bad_rows),
         "features": len(reference.encoder.feature_names),
-        "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
-        "accuracy": settings["accuracy"],
-        "largest_class": settings["largest_class"],
+        **_record_of_labels(reference, settings),
+        "estimator": settings["estimator"],
+        "choice": settings["choice"],
         "order": settings["order"],
         "remarks": [remark.to_json() for remark in job.remarks],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
+    }
+
+
+def _ends(reference: ReferenceTable) -> tuple[float, float, float]:
+    """Return the lowest, the median and the highest number."""
+    y = reference.y.tolist()
+    return min(y), median_of(y), max(y)
+
+
+def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the labels are, and how well they are predicted on the reference."""
+    if reference.task.kind == "regressor":
+        ends = dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))
+        return {name: settings[name] for name in ("task", "error", "error_of_median")} | {"label": ends}
+    return {
+        "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
+        "accuracy": settings["accuracy"],
+        "largest_class": settings["largest_class"],
     }
 
 
@@ -101,6 +147,9 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
 
     console = results_console()
     console.print(columns_table(shown_lines(reference.encoder.plans)))
+    if reference.task.kind == "regressor":
+        _print_numbers(reference, settings, console)
+        return
     n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
     classes = sorted(Counter(reference.y.tolist()).items())
     shares = ", ".join(f"{label} {count / n_rows:.1%}" for label, count in classes[:8])
@@ -115,3 +164,18 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
     )
     if accuracy is not None and accuracy <= settings["largest_class"]:
         console.print("The model is no better than always predicting the most frequent class.", soft_wrap=True)
+
+
+def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console: Console) -> None:
+    y, n_features = reference.y, len(reference.encoder.feature_names)
+    low, median, high = (f"{each:.4g}" for each in _ends(reference))
+    console.print(
+        f"{len(y):,} rows, {n_features} features, numbers from {low} to {high}, median {median}.", markup=False
+    )
+    error, of_median = settings["error"], settings["error_of_median"]
+    found = "unknown, the reference has too few rows to cross-validate" if error is None else f"{error:.4g}"
+    in_order = ", in order of time" if reference.order.is_known else ""
+    text = f"Cross-validated mean absolute error on the reference{in_order}: {found}"
+    console.print(f"{text} (always the median: {of_median:.4g}).", soft_wrap=True)
+    if error is not None and error >= of_median:
+        console.print("The model is no better than always predicting the median.", soft_wrap=True)

@@ -43,16 +43,19 @@ class AdaptJob:
         The stream.
     n_rows_before : int
         Rows that the job had predicted when it was begun here.
+    abandoned : str or None
+        The stream of an unfinished run whose place this job takes, because that run has no results.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
         self._request = request
         request.require_output_format()
-        self.table_model = load_table_model(request.model)
+        self.table_model = load_table_model(request.model, request.estimator)
         request.require_separate_files()
         self.table, self._label = self._open()
         self._kept: list[str] = []
         self.n_rows_before = 0
+        self.abandoned: str | None = None
 
     @property
     def record(self) -> Job:
@@ -65,11 +68,11 @@ class AdaptJob:
         request, table, table_model = self._request, self.table, self.table_model
         kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
         self._kept = [name for name in kept if name != request.key]
-        output_columns(request.key, self._kept, table_model.model.classes_)
+        output_columns(request.key, self._kept, table_model.kind)
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
         if self._label is not None and request.stream != STDIN:
             table, label = self._open()
-            require_known_labels(table, label or "", request.label or "", table_model.model.classes_)
+            require_known_labels(table, label or "", request.label or "", table_model.kind)
         before, spec = table_model.job, request.spec(self._kept)
         if new_classes := table_model.settings.get("new_classes"):
             # The predictions have columns for them: a file that lacks these is not continued.
@@ -82,6 +85,8 @@ class AdaptJob:
             spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
         )
         self.n_rows_before = self.record.n_rows
+        if before is not None and not before.is_finished and not request.is_new and self.record.spec != before.spec:
+            self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
         if self.record.n_output_bytes == 0:
             # The job is saved before its output exists, so that the output is never taken for a foreign file.
             save_table_model(table_model, request.model)
@@ -169,7 +174,7 @@ class AdaptJob:
             return
         key = self._request.key
         types = self.table.column_types(self._kept if key is None else [key, *self._kept])
-        finish_parquet(self._request.output, output_schema(key, self._kept, self.table_model.model.classes_, types))
+        finish_parquet(self._request.output, output_schema(key, self._kept, self.table_model.kind, types))
 
     def _remove_partial(self) -> None:
         """Remove the rows collected for a Parquet file, once that is saved as finished."""

@@ -51,6 +51,8 @@ class AdaptRequest:
         File for the rows set aside.
     accepts_unknown : bool
         Whether categories that the reference does not have are used, or make their rows bad ones.
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
     stream_argument : str
         What the command calls the stream, for messages.
     """
@@ -73,6 +75,7 @@ class AdaptRequest:
     skips_bad: bool = False
     rejects: str | None = None
     accepts_unknown: bool = True
+    estimator: str | None = None
     stream_argument: str = "STREAM"
 
     @property

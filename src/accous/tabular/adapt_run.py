@@ -197,10 +197,10 @@ class AdaptRun:
         if start == stop:
             return
         part = slice(start, stop)
-        classes = self._table_model.model.classes_
+        kind = self._table_model.kind
         copied = copied_columns(rows.frame[part], rows.lines[part], self._key, self._kept)
         self._output.write(
-            predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], classes)
+            predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], kind)
         )
         self._job.position = rows.position_after(stop - 1)
         self._job.n_missing += int(rows.n_missing[part].sum())
@@ -227,10 +227,10 @@ class _Results:
     """The results of rows, round by round, and when the rows happened."""
 
     def __init__(self, rows: Rows, table_model: TableModel) -> None:
-        n_rows, n_classes = len(rows), len(table_model.model.classes_)
+        n_rows = len(rows)
         column = table_model.time_column
         self.times = None if column is None else column.seconds(rows.frame)
         self.rounds = np.zeros(n_rows, dtype=np.int64)
-        self.scores = np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
+        self.scores = table_model.kind.no_scores(n_rows)
         self.ratios = np.zeros(n_rows)
         self.n_emitted = 0

@@ -11,7 +11,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.parameters import listed
 from accous.tabular.columns.marks import Marks
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import BadRow, Position, TableReader
@@ -22,9 +21,9 @@ from accous.tabular.formats.vectors import require_widths
 from accous.tabular.frame_labels import labels_of_frame, times_in_order
 from accous.tabular.job_record import absolute, require_free
 from accous.tabular.label_job import LabelJob, LabelRequest
-from accous.tabular.label_tables import place_texts
+from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
-from accous.tabular.remembered_rows import find_new, numbers_of_lines, numbers_of_rows, numbers_of_texts
+from accous.tabular.remembered_rows import RowNumbers, numbers_of_keyed_rows, numbers_of_lines, numbers_of_texts
 from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.table_model import TableModel
 
@@ -57,6 +56,8 @@ class ExtendRequest:
         Whether bad rows are set aside, or are an error.
     rejects : str, optional
         File for the rows set aside.
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
     """
 
     model: Path
@@ -71,6 +72,7 @@ class ExtendRequest:
     separator: str | None = None
     skips_bad: bool = False
     rejects: str | None = None
+    estimator: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,7 @@ class _LabelledRows:
     X: NDArray[np.float64]
     labels: pl.Series
     marks: Marks
-    numbers: NDArray[np.uint64]
+    numbers: RowNumbers
 
 
 class ExtendJob:
@@ -127,15 +129,15 @@ class ExtendJob:
         self._request = request
         if request.rejects is not None:
             require_free(request.rejects)
-        self.table_model: TableModel = load_table_model(request.model)
+        self.table_model: TableModel = load_table_model(request.model, request.estimator)
 
     def run(self) -> RowsJoined:
         """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
         request, model = self._request, self.table_model.model
         n_read, found, bad_rows = self._read()
         self._require_classes(found.labels)
-        n_reference, classes = len(model.labels_), {str(each) for each in model.classes_}
-        n_joined = int(find_new(found.numbers, self.table_model.joined_rows)[0].sum())
+        n_reference, classes = len(model.task_), set(self.table_model.kind.names)
+        n_joined = int(found.numbers.find_new(self.table_model.joined_rows).sum())
         if n_joined:
             self.table_model.extend_rows(
                 found.X,
@@ -147,13 +149,16 @@ class ExtendJob:
                 drop=request.drop,
             )
             save_table_model(self.table_model, request.model, is_last=True)
+        if bad_rows and request.rejects is not None:
+            # Last: a command that fails leaves no file that would be in its way when it is repeated.
+            write_rejects(bad_rows, request.rejects)
         return RowsJoined(
             n_read=n_read,
             n_joined=n_joined,
             n_before=len(found.labels) - n_joined,
             n_missing=n_read - len(found.labels),
-            n_left=n_reference + n_joined - len(model.labels_),
-            new_classes=[str(each) for each in model.classes_ if str(each) not in classes],
+            n_left=n_reference + n_joined - len(model.task_),
+            new_classes=[name for name in self.table_model.kind.names if name not in classes],
             bad_rows=bad_rows,
         )
 
@@ -168,8 +173,8 @@ class ExtendJob:
             "without_label": joined.n_missing,
             "rejected": len(joined.bad_rows),
             "left": joined.n_left,
-            "reference_rows": len(model.labels_),
-            "classes": [str(each) for each in model.classes_],
+            "reference_rows": len(model.task_),
+            "classes": self.table_model.kind.names,
             "new_classes": joined.new_classes,
             "backtest": None if model.backtest_ is None else model.backtest_.summary(),
             "guard": model.rules_.guard.name,
@@ -203,8 +208,6 @@ class ExtendJob:
         rows = pieces[0]
         for piece in pieces[1:]:
             rows = rows.followed_by(piece)
-        if rows.bad_rows and request.rejects is not None:
-            write_rejects(rows.bad_rows, request.rejects)
         return len(rows), self._labelled(rows, label), rows.bad_rows
 
     @property
@@ -215,17 +218,15 @@ class ExtendJob:
 
     def _labelled(self, read: Rows, label: str) -> _LabelledRows:
         """Return the rows that have a label, in order of time."""
-        labelled = labels_of_frame(read.frame, label, label, self.table_model.model.classes_)
+        labelled = labels_of_frame(read.frame, label, label, self.table_model.kind)
         rows = labelled.rows
         if self._sorts and len(rows):
             rows = rows[times_in_order(read.frame[rows], self.table_model.settings)]
-        key = self._request.key
-        if key is None:
-            origin, places = absolute(self._request.rows), numbers_of_lines(read.lines, read.X)
-        else:
-            origin, places = f"key {key}", labelled.keys(read.frame, key)
-        labels = labelled.labels[rows]
-        return _LabelledRows(read.X[rows], labels, read.marks[rows], numbers_of_rows(origin, places[rows], labels))
+        key, labels, X = self._request.key, labelled.labels[rows], read.X[rows]
+        keys = None if key is None else labelled.keys(read.frame, key)[rows]
+        lines = numbers_of_lines(read.lines[rows], X)
+        numbers = numbers_of_keyed_rows(absolute(self._request.rows), lines, labels, key=key, keys=keys)
+        return _LabelledRows(X, labels, read.marks[rows], numbers)
 
     def _read_from_stream(self) -> tuple[int, _LabelledRows, list[BadRow]]:
         """Read late labels, and their rows from the stream that the last run has predicted."""
@@ -249,18 +250,18 @@ class ExtendJob:
                 f"{request.rows} has none of the columns of the model, and its rows cannot be read again from the "
                 "stream of the last run: give a table that has the columns and the labels."
             )
-        by_key = table.place_column if table.place_column == request.key else None
-        origin = f"key {by_key}" if by_key else f"rows of {rows.stream} by {table.place_column}"
-        numbers = numbers_of_rows(origin, numbers_of_texts(place_texts(matched["place"])), matched["label"])
-        found = _LabelledRows(rows.X, matched["label"], rows.marks, numbers)
+        labels, lines = matched["label"], numbers_of_lines(rows.lines, rows.X)
+        key = None if request.key == LINE else request.key  # lines name rows of this stream only
+        keys = None if key is None else numbers_of_texts(place_texts(matched["place"]))
+        numbers = numbers_of_keyed_rows(rows.stream, lines, labels, key=key, keys=keys)
+        found = _LabelledRows(rows.X, labels, rows.marks, numbers)
         return table.n_read, found, []
 
     def _require_classes(self, labels: pl.Series) -> None:
-        classes = [str(each) for each in self.table_model.model.classes_]
         if not len(labels):
             raise DataError(f"{self._request.rows} holds no label.")
-        if not labels.is_in(classes).any():
+        stranger = self.table_model.kind.stranger(labels)
+        if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.rows} is a class of the reference ({listed(classes)}): is this "
-                "the file, and --label its column?"
+                f"None of the labels in {self._request.rows} {stranger}: is this the file, and --label its column?"
             )

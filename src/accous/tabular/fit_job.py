@@ -1,4 +1,4 @@
-"""The job of ``accous fit`` from a labelled table to a model's folder: read, cross-validate, fit, save."""
+"""The job of ``accous fit`` from a labelled table to a model's folder: read, compare, cross-validate, fit, save."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.base import is_regressor
+
 from accous.checkpoint.locks import exclusive_lock
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.classifier.backtest import Backtest
+from accous.classifier.foreign_erm import last_step, require_sample_weight
+from accous.classifier.regression import AdaptiveRegressor
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.tabular.choosing import AUTO, CANDIDATES, Choice, Trial, choose, is_worth_comparing
 from accous.tabular.chosen_columns import chosen_columns
+from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference, replay
 from accous.tabular.folder import save_table_model
@@ -22,6 +29,8 @@ from accous.tabular.formats.chunks import TableReader, no_such_column
 from accous.tabular.formats.labelled import with_labels
 from accous.tabular.formats.opening import open_table
 from accous.tabular.job_record import require_free
+from accous.tabular.label_task import LabelTask
+from accous.tabular.named_estimators import LINEAR, make_estimator
 from accous.tabular.named_ratios import make_ratio
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.table_model import TableModel
@@ -56,8 +65,16 @@ class FitRequest:
         Name of the ratio estimator.
     feature_map, loss, max_ratio : optional
         Parameters of the ratio estimator; None leaves its default.
+    estimator : str
+        Name of the predictor; see `accous.tabular.named_estimators`. "auto" compares some on the reference.
+    task : {"classification", "regression"}, optional
+        What the label is; None decides by its values.
     C : float
-        Inverse regularization strength of the classifier.
+        Inverse regularization strength of the linear classifier.
+    alpha : float
+        Penalty of the linear regression.
+    refit_budget : float, optional
+        Largest share of the time that refits may take; see `accous.AdaptiveClassifier`.
     caution : {"high", "normal", "low"}
         How much evidence the adaptation needs.
     seed : int
@@ -83,7 +100,11 @@ class FitRequest:
     feature_map: str | None = None
     loss: str | None = None
     max_ratio: float | None = None
+    estimator: str = LINEAR
+    task: str | None = None
     C: float = 1.0
+    alpha: float = 1.0
+    refit_budget: float | None = None
     caution: str = "normal"
     seed: int = 0
     table_format: str | None = None
@@ -122,6 +143,8 @@ class FitJob:
         The label column.
     unit : str
         What rows are counted in: ``"line"`` or ``"row"``.
+    choice : Choice, optional
+        The predictor that ``auto`` took, after `choose_estimator`.
     """
 
     def __init__(self, request: FitRequest) -> None:
@@ -134,6 +157,10 @@ class FitJob:
             loss=request.loss,
             max_ratio=request.max_ratio,
         )
+        self.choice: Choice | None = None
+        self._trials: dict[str, Trial] = {}
+        if request.estimator != AUTO:
+            self._check_estimator()
         table = open_table(
             request.reference, request.table_format, encoding=request.encoding, separator=request.separator
         )
@@ -146,41 +173,67 @@ class FitJob:
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
         self.reference: ReferenceTable = read_reference(
-            table, self.label, choices, skips_bad=request.skips_bad, is_ordered=request.is_ordered
+            table,
+            self.label,
+            choices,
+            skips_bad=request.skips_bad,
+            is_ordered=request.is_ordered,
+            task=request.task,
         )
+        self._check_penalty()
         if self.reference.bad_rows and request.rejects is not None:
             write_rejects(self.reference.bad_rows, request.rejects)
 
     @property
     def remarks(self) -> list[Remark]:
         """What you should know about the reference: how it is ordered, and which traps it has."""
-        sentence = self.reference.order.sentence()
+        sentence, task = self.reference.order.sentence(), self.reference.task
+        first = [Remark("task", self.label, task.sentence)] if task.sentence else []
         order = [] if sentence is None else [Remark("order", self.reference.order.column, sentence)]
-        return order + self.reference.remarks
+        return first + order + self.reference.remarks
 
     @property
     def is_ordered(self) -> bool:
         """Whether the rows of ``reference`` are in order of time."""
         return self.reference.order.is_known
 
-    def cross_validate(self) -> float | None:
-        """Return the cross-validated accuracy, in order of time if there is one; None where there are too few rows."""
-        with _without_warnings():
-            return cross_validate(self.reference, C=self.request.C, seed=self.request.seed)
+    @property
+    def estimator(self) -> str:
+        """Name of the predictor to fit."""
+        return self.request.estimator if self.choice is None else self.choice.name
 
-    def fit_and_save(self, accuracy: float | None) -> TableModel:
-        """Fit on the whole reference and save the model.
+    def choose_estimator(self) -> None:
+        """Compare predictors on the reference if the request leaves the choice open."""
+        if self.request.estimator != AUTO or self.choice is not None:
+            return
+        reference = self.reference
+        given = [name for name, value in (("--C", self.request.C), ("--alpha", self.request.alpha)) if value != 1.0]
+        reason = f"{given[0]} is given, which is for this predictor." if given else ""
+        n_classes = 1 if reference.task.kind == "regressor" else len(np.unique(reference.y))
+        reason = reason or is_worth_comparing(len(reference.X), reference.X.shape[1], n_classes)
+        if reason:
+            self.choice = Choice(LINEAR, reason)
+        else:
+            linear, boosting = (self._try(name) for name in CANDIDATES)
+            self.choice = choose(linear, boosting)
 
-        Parameters
-        ----------
-        accuracy : float, optional
-            The cross-validated one, to be saved with the model.
-        """
-        request, reference = self.request, self.reference
+    def _try(self, name: str) -> Trial:
+        """Cross-validate a predictor and replay the reference with it, once."""
+        if name not in self._trials:
+            with _without_warnings():
+                losses = cross_validate(self.reference, self._maker(name), seed=self.request.seed)
+            self._trials[name] = Trial(name, losses, self.is_ordered, self._replay(name))
+        return self._trials[name]
+
+    def fit_and_save(self) -> TableModel:
+        """Fit on the whole reference and save the model."""
+        self.choose_estimator()
+        request, reference, trial = self.request, self.reference, self._try(self.estimator)
         with _without_warnings():
-            model = self._make_model().fit(reference.X, reference.y, order=self._replay())
+            model = self._maker(self.estimator)(reference.encoder)
+            model.fit(reference.X, reference.y, order=trial.backtest)
         table_model = TableModel(
-            model=model, encoder=reference.encoder, label=self.label, settings=self._settings(accuracy)
+            model=model, encoder=reference.encoder, label=self.label, settings=self._settings(trial)
         )
         folder = request.folder
         assert folder is not None
@@ -209,35 +262,86 @@ class FitJob:
                 f"{self._name} has no order in time: name a column of times with --time, or say --ordered if its rows "
                 "are in order already."
             )
-        with _without_warnings():
-            return replay(self.reference, self._make_model(), batch_size=batch_size, on_progress=on_progress)
+        return self._replay_with(self.estimator, batch_size, on_progress)
 
-    def _replay(self) -> Backtest | None:
+    def _replay_with(self, name: str, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
+        with _without_warnings():
+            return replay(self.reference, self._maker(name), batch_size=batch_size, on_progress=on_progress)
+
+    def _replay(self, name: str) -> Backtest | None:
         """Replay the reference if it has an order and enough rows."""
         if not self.is_ordered:
             return None
         try:
-            return self.backtest(_BATCH_SIZE, lambda _: None)
+            return self._replay_with(name, _BATCH_SIZE, lambda _: None)
         except DataError:
             # Too few rows, or a part without a usable column: nothing is verified then.
             return None
 
-    def _make_model(self) -> AdaptiveClassifier:
+    def _check_estimator(self) -> None:
+        """Refuse a predictor that cannot be used, before a long table is read."""
         request = self.request
-        # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
-        return AdaptiveClassifier(
-            ratio=self._ratio, C=request.C, standardize=False, caution=request.caution, random_state=request.seed
-        )
+        kind = "classifier" if request.task is None else LabelTask(request.task).kind
+        estimator = make_estimator(request.estimator, kind=kind, seed=request.seed, blocks=())
+        if estimator is None:
+            return
+        if request.task is None and is_regressor(last_step(estimator)):
+            kind = "regressor"
+        for name, value in (("--C", request.C), ("--alpha", request.alpha)):
+            if value != 1.0:
+                raise ParameterError(f"{name} is for --estimator {LINEAR}: leave it out with {request.estimator}.")
+        require_sample_weight(estimator, kind)
+        if kind == "classifier" and not hasattr(estimator, "predict_proba"):
+            raise ParameterError(
+                f"--estimator {request.estimator} has no predict_proba, which the predictions need: wrap it in "
+                "CalibratedClassifierCV, or use another."
+            )
 
-    def _settings(self, accuracy: float | None) -> dict[str, Any]:
+    def _check_penalty(self) -> None:
+        """Refuse the penalty of the other task."""
+        request, kind = self.request, self.reference.task.kind
+        if request.C != 1.0 and kind == "regressor":
+            raise ParameterError("--C is for classes: the penalty of a regression is --alpha.")
+        if request.alpha != 1.0 and kind == "classifier":
+            raise ParameterError("--alpha is for numbers to predict: the penalty of a classifier is --C.")
+
+    def _maker(self, name: str) -> Callable[[ColumnEncoder], Any]:
+        """Return what makes an unfitted model for the features of an encoder."""
+        request, kind = self.request, self.reference.task.kind
+        # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
+        shared: dict[str, Any] = {
+            "refit_budget": request.refit_budget,
+            "standardize": False,
+            "caution": request.caution,
+            "random_state": request.seed,
+        }
+
+        def make_model(encoder: ColumnEncoder) -> Any:
+            estimator = make_estimator(name, kind=kind, seed=request.seed, blocks=encoder.blocks)
+            if kind == "regressor":
+                return AdaptiveRegressor(estimator, self._ratio, alpha=request.alpha, **shared)
+            return AdaptiveClassifier(estimator, self._ratio, C=request.C, **shared)
+
+        return make_model
+
+    def _settings(self, trial: Trial) -> dict[str, Any]:
         request, y = self.request, self.reference.y
         settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
-        settings |= {"C": request.C, "seed": request.seed, "order": self.reference.order.to_json()}
+        settings |= {
+            "estimator": self.estimator,
+            "choice": None if self.choice is None else self.choice.to_json(),
+            **({"alpha": request.alpha} if self.reference.task.kind == "regressor" else {"C": request.C}),
+            "seed": request.seed,
+            "order": self.reference.order.to_json(),
+        }
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
         settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
-        return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+        if self.reference.task.kind == "regressor":
+            spread = float(np.abs(y - np.median(y)).mean())
+            return settings | {"task": self.reference.task.name, "error": trial.error, "error_of_median": spread}
+        return settings | {"accuracy": trial.accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 
 
 def _time_column(request: FitRequest, table: TableReader) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,21 +11,22 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.backtest import Backtest, backtest
+from accous.arrays import FloatArray
+from accous.classifier.backtest import CUTS, Backtest, backtest
+from accous.diagnostics.evidence import Look, measure_evidence
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly, to_texts
+from accous.tabular.label_task import CLASSES, REGRESSION, LabelTask, find_task
 from accous.tabular.order import RowOrder, find_order, put_in_order
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
 __all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay"]
 
 _N_FOLDS = 5
-_MOST_CLASSES = 200
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class ReferenceTable:
     frame : polars.DataFrame
         All columns except the label.
     y : array of shape (n_rows,)
-        Integers if all labels are integers, otherwise strings.
+        Numbers to predict; of classes, integers if all labels are integers, otherwise strings.
     encoder : ColumnEncoder
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
@@ -48,6 +49,8 @@ class ReferenceTable:
         About the columns: the user's, and the traps that are left out.
     remarks : list of Remark
         The traps.
+    task : LabelTask
+        Whether the label is a class or a number.
     """
 
     frame: pl.DataFrame
@@ -58,10 +61,17 @@ class ReferenceTable:
     order: RowOrder
     choices: Choices
     remarks: list[Remark]
+    task: LabelTask = CLASSES
 
 
 def read_reference(
-    table: TableReader, label: str, choices: Choices, *, skips_bad: bool, is_ordered: bool | None = None
+    table: TableReader,
+    label: str,
+    choices: Choices,
+    *,
+    skips_bad: bool,
+    is_ordered: bool | None = None,
+    task: str | None = None,
 ) -> ReferenceTable:
     """Read a labelled table, put its rows in order of time if there is one, and learn how to encode its columns.
 
@@ -75,13 +85,16 @@ def read_reference(
         Whether bad rows are set aside, or are an error.
     is_ordered : bool, optional
         Whether the rows are in order of time already; None looks for a date column that gives the order.
+    task : {"classification", "regression"}, optional
+        What the label is; None decides by its values.
     """
     frame, pieces = _read_frame(table, label, choices)
     bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
     labels = to_texts(frame[label])
-    is_good = labels.is_not_null().to_numpy().copy()
-    bad_rows += [_bad_row(pieces, int(row), label, "the label is missing") for row in np.flatnonzero(~is_good)]
     frame = frame.drop(exactly([label]))
+    found_task = find_task(labels, label, task)
+    is_no_number = found_task.is_bad(labels)
+    is_good = labels.is_not_null().to_numpy() & ~is_no_number
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
@@ -91,6 +104,7 @@ def read_reference(
     choices, remarks = leave_out_traps(good, choices, has_order=has_order)
     encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
+    bad_rows += _bad_labels(pieces, label, labels, is_no_number)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
     bad_values += [(int(row), str(order.column), "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]
     for row, column, reason in bad_values:
@@ -101,61 +115,76 @@ def read_reference(
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
     rows = ordered.rows[is_good[ordered.rows]]
-    y = _as_classes(labels[rows], label, table.name)
+    y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
-    remarks += remarks_on_texts(frame, encoder.plans) + remarks_on_labels(frame, encoder.plans, y)
-    return ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks)
+    remarks += remarks_on_texts(frame, encoder.plans) + remarks_on_labels(frame, encoder.plans, y, found_task.kind)
+    return ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
 
 
-def cross_validate(reference: ReferenceTable, *, C: float, seed: int) -> float | None:
-    """Return the cross-validated accuracy on the reference, preprocessing included.
+MakeModel = Callable[[ColumnEncoder], Any]
+"""Makes an unfitted model for features that an encoder makes."""
+
+
+def cross_validate(reference: ReferenceTable, make_model: MakeModel, *, seed: int) -> FloatArray | None:
+    """Return the losses of held-out rows of the reference, preprocessing included: errors, or how far numbers are off.
 
     If the rows are in order of time, they are divided into five blocks, and each block is predicted by a fit on all
     blocks before it. Otherwise there are five random folds.
 
     It is None if there are too few rows: a fold is empty, or the others have a single class or no usable column.
+
+    Parameters
+    ----------
+    reference : ReferenceTable
+    make_model : callable
+    seed : int
+        For the random folds.
     """
     if reference.order.is_known:
-        return _chain_forward(reference, C)
+        return _chain_forward(reference, make_model)
     fold_of_row = _folds(reference.y, seed)
-    is_right = np.zeros(len(reference.y), dtype=bool)
+    losses = np.zeros(len(reference.y))
     for fold in range(_N_FOLDS):
         is_held = fold_of_row == fold
         if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
             return None
-        predicted = _predict_rest(reference, np.flatnonzero(~is_held), np.flatnonzero(is_held), C)
+        predicted = _predict_rest(reference, np.flatnonzero(~is_held), np.flatnonzero(is_held), make_model)
         if predicted is None:
             return None
-        is_right[is_held] = predicted == reference.y[is_held]
-    return float(is_right.mean())
+        losses[is_held] = _losses(reference, predicted, reference.y[is_held])
+    return losses
 
 
-def _chain_forward(reference: ReferenceTable, C: float) -> float | None:
-    """Return the accuracy on the second to fifth block of rows, each predicted from all rows before it."""
+def _losses(reference: ReferenceTable, predicted: Any, y: NDArray[Any]) -> FloatArray:
+    """Return 1 for classes that are wrong and 0 for others, or how far numbers are off."""
+    return np.asarray(np.abs(y - predicted) if reference.task.name == REGRESSION else predicted != y, dtype=np.float64)
+
+
+def _chain_forward(reference: ReferenceTable, make_model: MakeModel) -> FloatArray | None:
+    """Return the losses in the second to fifth block of rows, each predicted from all rows before it."""
     n_rows = len(reference.y)
     cuts = np.linspace(0, n_rows, _N_FOLDS + 1).astype(int)
     if n_rows < 2 * _N_FOLDS:
         return None
-    n_right = n_tested = 0
+    losses: list[FloatArray] = []
     for start, end in pairwise(cuts[1:]):
         predicted: Any = reference.y[0]  # while there is a single class, it is all that a model can predict
         if len(np.unique(reference.y[:start])) > 1:
-            predicted = _predict_rest(reference, np.arange(start), np.arange(start, end), C)
+            predicted = _predict_rest(reference, np.arange(start), np.arange(start, end), make_model)
         if predicted is not None:
-            n_right += int((predicted == reference.y[start:end]).sum())
-            n_tested += end - start
-    return n_right / n_tested if n_tested else None
+            losses.append(_losses(reference, predicted, reference.y[start:end]))
+    return np.concatenate(losses) if losses else None
 
 
 def _predict_rest(
-    reference: ReferenceTable, rows: NDArray[np.intp], rest: NDArray[np.intp], C: float
+    reference: ReferenceTable, rows: NDArray[np.intp], rest: NDArray[np.intp], make_model: MakeModel
 ) -> NDArray[Any] | None:
     """Predict the rest by a fit on these rows; None if they have no usable column."""
     try:
         encoder = ColumnEncoder.learn(reference.frame[rows], reference.choices)
     except DataError:
         return None
-    model = AdaptiveClassifier(ratio=NoShift(), C=C, standardize=False)
+    model = make_model(encoder).set_params(ratio=NoShift())
     model.fit(encoder.encode(reference.frame[rows]).X, reference.y[rows])
     return model.predict(encoder.encode(reference.frame[rest]).X)
 
@@ -170,7 +199,7 @@ def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.Da
 
 
 def replay(
-    reference: ReferenceTable, model: AdaptiveClassifier, *, batch_size: int, on_progress: Callable[[float], None]
+    reference: ReferenceTable, make_model: MakeModel, *, batch_size: int, on_progress: Callable[[float], None]
 ) -> Backtest:
     """Replay the reference in its order, preprocessing included.
 
@@ -178,21 +207,27 @@ def replay(
     ----------
     reference : ReferenceTable
         Its rows are in order of time.
-    model : AdaptiveClassifier
-        Unfitted.
+    make_model : callable
+        Each replay has an encoder of its own, so each has a model of its own.
     batch_size : int
         Rows in a round.
     on_progress : callable
         Called with the share of the work that is done.
     """
-
-    def prepare(part: pl.DataFrame) -> Callable[[pl.DataFrame], NDArray[np.float64]]:
-        encoder = ColumnEncoder.learn(part, reference.choices)
-        return lambda rows: encoder.encode(rows).X
-
-    return backtest(
-        model, reference.frame, reference.y, batch_size=batch_size, prepare=prepare, on_progress=on_progress
-    )
+    looks: list[Look] = []
+    for number, cut in enumerate(CUTS):
+        encoder = ColumnEncoder.learn(reference.frame[: round(cut * len(reference.y))], reference.choices)
+        model = make_model(encoder)
+        found = backtest(
+            model,
+            encoder.encode(reference.frame).X,
+            reference.y,
+            batch_size=batch_size,
+            cuts=(cut,),
+            on_progress=lambda share, done=number: on_progress((done + share) / len(CUTS)),  # type: ignore[misc]
+        )
+        looks += found.looks
+    return replace(found, looks=tuple(looks), evidence=measure_evidence(looks, len(reference.y), found.scale))
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
@@ -224,22 +259,10 @@ def _folds(y: NDArray[Any], seed: int) -> NDArray[np.int64]:
     return folds
 
 
-def _as_classes(labels: pl.Series, name: str, table: str) -> NDArray[Any]:
-    different = labels.unique().to_list()
-    if len(different) < 2:
-        raise DataError(f"{table}: the label {name!r} is always {different[0]!r}; at least two classes are needed.")
-    if len(different) > _MOST_CLASSES:
-        raise DataError(
-            f"{table}: the label {name!r} has {len(different)} different values, too many for classes; if it is a "
-            "number, divide it into classes first."
-        )
-    if all(_is_whole_number(label) for label in different):
-        return labels.cast(pl.Int64).to_numpy()
-    return np.array(labels.to_list(), dtype=str)
-
-
-def _is_whole_number(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and len(text) < 18 and str(int(text)) == text
+def _bad_labels(pieces: list[Chunk], label: str, labels: pl.Series, is_no_number: NDArray[np.bool_]) -> list[BadRow]:
+    """Return the rows whose label is missing or cannot be used."""
+    reasons = ((labels.is_null().to_numpy(), "the label is missing"), (is_no_number, "the label is not a number"))
+    return [_bad_row(pieces, int(row), label, reason) for is_bad, reason in reasons for row in np.flatnonzero(is_bad)]
 
 
 def _bad_row(pieces: list[Chunk], row: int, column: str, reason: str) -> BadRow:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,14 @@ from accous.exceptions import CheckpointError
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
+from accous.tabular.label_task import REGRESSION
+from accous.tabular.log_position import LogPosition
+from accous.tabular.named_estimators import LINEAR, is_own_code, make_estimator
 from accous.tabular.summary import summarize_table_model
 from accous.tabular.table_model import TableModel
 from accous.tabular.table_watch import watch_from_plain
 
-__all__ = ["load_table_model", "restore_table_model", "save_table_model"]
+__all__ = ["known_estimator", "load_table_model", "restore_table_model", "save_table_model"]
 
 _FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 
@@ -51,27 +52,59 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "counted_labels": table_model.counted_labels,
             "joined_rows": table_model.joined_rows,
             "seasons": to_plain(table_model.seasons),
+            "log_position": to_plain(table_model.log_position),
         }
-        summary = summarize_table_model(_aside(table_model)) if is_last else None
+        summary = summarize_table_model(table_model.aside()) if is_last else None
         save_with(table_model.model, folder, attached, progress, summary)
 
 
-def _aside(table_model: TableModel) -> TableModel:
-    """Return a model to read from: what is read leaves no trace in the one that is saved, such as in its history."""
-    model = copy(table_model.model)
-    model.state_ = replace(model.state_, cache=dict(model.state_.cache))
-    return replace(table_model, model=model)
+def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
+    """Load what `save_table_model` saved.
 
-
-def load_table_model(folder: Path) -> TableModel:
-    """Load what `save_table_model` saved."""
-    model, attached, progress = load_with(folder)
+    Parameters
+    ----------
+    folder : Path
+    estimator : str, optional
+        The name that ``accous fit`` was given. It is needed if it is MODULE:NAME: a folder alone never decides which
+        code is imported.
+    """
+    model, attached, progress = load_with(folder, find_estimator=lambda attached: _named_estimator(attached, estimator))
     if attached is None or progress is None:
         raise CheckpointError(
             f"{folder} holds a model without preprocessing, saved from Python: the command line needs one made by "
             "accous fit."
         )
     return restore_table_model(model, attached, progress, folder)
+
+
+def known_estimator(attached: dict[str, Any]) -> Any:
+    """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
+    settings = attached["settings"]
+    name = settings.get("estimator", LINEAR)  # the first folders have no other
+    if is_own_code(name) or name == LINEAR:
+        return None
+    blocks = ColumnEncoder.from_json(attached["columns"]).blocks
+    return make_estimator(name, kind=_kind(settings), seed=settings["seed"], blocks=blocks)
+
+
+def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
+    """Return the estimator that a folder names, if the user names the same or none is needed."""
+    saved = attached["settings"].get("estimator", LINEAR)
+    if name is not None and name != saved:
+        raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
+    if not is_own_code(saved):
+        return known_estimator(attached)
+    if name is None:
+        raise CheckpointError(
+            f"The model uses the estimator {saved}, which is code of your own: allow it with --estimator {saved}."
+        )
+    settings = attached["settings"]
+    return make_estimator(saved, kind=_kind(settings), seed=settings["seed"], blocks=())
+
+
+def _kind(settings: dict[str, Any]) -> str:
+    """Return the kind of the model: folders of classifiers do not name their task."""
+    return "regressor" if settings.get("task") == REGRESSION else "classifier"
 
 
 def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
@@ -99,4 +132,5 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
         joined_rows=progress.get("joined_rows", np.empty(0, dtype=np.uint64)),
         watch=watch_from_plain(progress.get("watch")),
+        log_position=from_plain(LogPosition | None, progress.get("log_position")),
     )

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
-from accous.tabular.formats.values import to_texts
+from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import LINE, check_labels, match_rows, place_texts
 from accous.tabular.order import RowOrder, put_in_order
 from accous.tabular.remembered_rows import numbers_of_texts
 
-__all__ = ["LabelledRows", "class_values", "labels_of_frame", "match_frame", "times_in_order"]
+__all__ = ["LabelledRows", "labels_of_frame", "match_frame", "times_in_order"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     return table[name]
 
 
-def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, classes: NDArray[Any]) -> LabelledRows:
+def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) -> LabelledRows:
     """Return the labels of a frame's rows.
 
     Parameters
@@ -70,8 +70,8 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, classes: NDArray[An
         The labels, or their column; None is ``usual``.
     usual : str
         The label column of the reference.
-    classes : array
-        Of the model, which decide how a number is written.
+    kind : LabelKind
+        Of the model; classes decide how a number is written.
     """
     if y is None and usual not in table.columns:
         raise DataError(f"The frame has no label column {usual!r}: pass the labels, or the name of their column, as y.")
@@ -82,30 +82,7 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, classes: NDArray[An
         if len(values) != table.height or any(isinstance(each, list) for each in values):
             raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
         column = pl.Series(values, strict=False)
-    texts, as_they_are = place_texts(column), to_texts(column.alias("values"))
-    names = [str(each) for each in classes]
-    return LabelledRows(pl.select(pl.when(as_they_are.is_in(names)).then(as_they_are).otherwise(texts)).to_series())
-
-
-def class_values(labels: pl.Series, classes: NDArray[Any], *, most: int) -> NDArray[Any]:
-    """Return labels in the type of the classes, new ones included.
-
-    Raises
-    ------
-    DataError
-        If the classes are whole numbers and a label is not, or if there would be too many classes.
-    """
-    texts = labels.to_list()
-    n_classes = len({*texts, *map(str, classes.tolist())})
-    if n_classes > most:
-        raise DataError(f"With these rows there would be {n_classes} classes, more than {most}: is this the label?")
-    if classes.dtype.kind not in "iu":
-        return np.array(texts, dtype=str)
-    try:
-        return np.array([int(text) for text in texts], dtype=classes.dtype)
-    except ValueError:
-        odd = next(text for text in texts if not text.removeprefix("-").isdecimal())
-        raise DataError(f"The classes of the model are whole numbers, and the label {odd!r} is none.") from None
+    return LabelledRows(kind.texts(column))
 
 
 def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.intp]:

@@ -66,8 +66,8 @@ class History:
         model: Any,
         n_rows: int,
         n_scored: int = 0,
-        n_wrong_fixed: int = 0,
-        n_wrong: int = 0,
+        n_wrong_fixed: float = 0,
+        n_wrong: float = 0,
         *,
         time: float | None = None,
         judge: Callable[[], Trust] | None = None,
@@ -77,7 +77,9 @@ class History:
         Parameters
         ----------
         model : AdaptiveClassifier
-        n_rows, n_scored, n_wrong_fixed, n_wrong : int
+        n_rows, n_scored : int
+        n_wrong_fixed, n_wrong : float
+            Sums of losses: for classes, wrong rows.
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
         judge : callable, optional
@@ -149,10 +151,14 @@ class History:
             read_at, readings = np.append(read_at, latest[0]), np.vstack((readings, latest[1]))
         return nearest_readings(rounds, read_at, readings, changes, farthest=_FARTHEST_RISK)
 
-    def totals(self) -> dict[str, int]:
-        """Sums of the counts over all rounds."""
-        sums = self._points.counts.sum(axis=0) + self._open.counts[0]
-        return dict(zip(COUNTS, map(int, sums), strict=True))
+    def totals(self) -> dict[str, Any]:
+        """Sums of the counts over all rounds; whole numbers, except for sums of losses of numbers."""
+        sums = (self._points.counts.sum(axis=0) + self._open.counts[0]).tolist()
+        return {name: int(each) if each % 1.0 == 0.0 else each for name, each in zip(COUNTS, sums, strict=True)}
+
+    def copy(self) -> Self:
+        """Return a history that stays as it is while this one goes on."""
+        return type(self).from_plain(self.to_plain())
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays and numbers."""
@@ -177,6 +183,7 @@ class History:
             Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
         for points in (history._points, history._open):
+            points.counts = points.counts.astype(np.float64)  # earlier versions had whole numbers
             n_missing = len(LASTS) - points.lasts.shape[1]
             points.lasts = np.pad(points.lasts, ((0, 0), (0, n_missing)), constant_values=np.nan)
         return history

@@ -42,7 +42,7 @@ class Points:
         Latest value of what only grows; NaN if there is none.
     """
 
-    counts: NDArray[np.int64]
+    counts: NDArray[np.float64]
     sums: NDArray[np.float64]
     tallies: NDArray[np.int64]
     lengths: NDArray[np.float64]
@@ -53,7 +53,7 @@ class Points:
     def blank(cls, n_points: int) -> Self:
         """Return points with nothing in them."""
         return cls(
-            np.zeros((n_points, len(COUNTS)), dtype=np.int64),
+            np.zeros((n_points, len(COUNTS))),
             np.zeros((n_points, len(MEANS))),
             np.zeros((n_points, len(MEANS)), dtype=np.int64),
             np.zeros((n_points, LENGTH_BINS)),

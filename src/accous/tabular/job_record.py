@@ -9,7 +9,9 @@ from typing import Any
 
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Position
+from accous.tabular.formats.opening import written_format_of
 from accous.tabular.formats.sources import STDIN
+from accous.tabular.formats.writing import partial_path
 
 __all__ = ["Job", "JobSpec", "absolute", "begin_or_resume", "require_free"]
 
@@ -65,8 +67,10 @@ class Job:
     n_output_bytes, n_reject_bytes : int
         Lengths of what was written.
     n_rows, n_rejected, n_rounds : int
-    n_scored, n_wrong_fixed, n_wrong : int
-        Rows with a label, and how many of them each model got wrong.
+    n_scored : int
+        Rows with a label.
+    n_wrong_fixed, n_wrong : float
+        How many of them each model got wrong; sums of losses if numbers are predicted.
     n_missing, n_unknown : int
         Values that were missing, and categories that the reference does not have.
     is_finished : bool
@@ -81,11 +85,20 @@ class Job:
     n_rejected: int = 0
     n_rounds: int = 0
     n_scored: int = 0
-    n_wrong_fixed: int = 0
-    n_wrong: int = 0
+    n_wrong_fixed: float = 0
+    n_wrong: float = 0
     n_missing: int = 0
     n_unknown: int = 0
     is_finished: bool = False
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the run has saved rounds, or was stopped before its first save and has written rows."""
+        if self.n_rounds or self.spec.output == STDIN:
+            return self.n_rounds > 0
+        is_parquet = written_format_of(self.spec.output) == "parquet"
+        written = Path(partial_path(self.spec.output) if is_parquet else self.spec.output)
+        return written.is_file() and written.stat().st_size > 0
 
 
 def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrites: bool, folder: Path) -> Job:
@@ -110,7 +123,7 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
         if before.spec.rejects != spec.rejects and not overwrites:
             require_free(spec.rejects)
         return replace(before, spec=spec)
-    if before is not None and not before.is_finished and not is_new and before.n_rounds:
+    if before is not None and not before.is_finished and not is_new and before.has_results:
         raise DataError(
             f"{folder} has an unfinished run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
             "command again to finish it, or abandon it with --new."

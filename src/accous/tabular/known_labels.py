@@ -1,25 +1,22 @@
-"""Labels that are to be scored with must have something to do with the classes of the model."""
+"""Labels that are to be scored with must have something to do with those of the model."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
-from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
-from accous.parameters import listed
 from accous.tabular.formats.chunks import Position, TableReader
 from accous.tabular.formats.labelled import LabelledTable
 from accous.tabular.formats.values import to_texts
+from accous.tabular.label_kinds import LabelKind
 
 __all__ = ["require_known_labels"]
 
 _FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
 
 
-def require_known_labels(table: TableReader, column: str, label: str, classes: NDArray[Any]) -> None:
-    """Raise a ParameterError if no label in the first rows is a class of the model; close the table.
+def require_known_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> None:
+    """Raise a ParameterError if no label in the first rows can be one of the model; close the table.
 
     Rows without a label do not count. A new class among known ones is no error, nor are one or two labels of new ones.
 
@@ -30,16 +27,17 @@ def require_known_labels(table: TableReader, column: str, label: str, classes: N
     column : str
     label : str
         What ``--label`` was given, for the error.
-    classes : array
+    kind : LabelKind
+        Of the model.
     """
-    known = [str(each) for each in classes.tolist()]
     try:
         labels = to_texts(_first_labels(table, column)).drop_nulls()
     finally:
         table.close()
-    if len(labels) >= _FEWEST_LABELS and not labels.is_in(known).any():
+    stranger = kind.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
+    if stranger is not None:
         raise ParameterError(
-            f"--label {label}: none of the first {len(labels):,} labels is a class of the model ({listed(known)}); the "
+            f"--label {label}: none of the first {len(labels):,} labels {stranger.replace('reference', 'model')}; the "
             f"first is {labels[0]!r}. Give the column of the labels."
         )
 

@@ -11,7 +11,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import listed
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
@@ -43,6 +42,8 @@ class LabelRequest:
         None: the output of the last run.
     table_format, encoding, separator : str, optional
         Of the labels, where they cannot be told from the file.
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
     """
 
     model: Path
@@ -53,6 +54,7 @@ class LabelRequest:
     table_format: str | None = None
     encoding: str | None = None
     separator: str | None = None
+    estimator: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,9 @@ class LabelJob:
 
     def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
         self._request = request
-        self.table_model: TableModel = load_table_model(request.model) if table_model is None else table_model
+        self.table_model: TableModel = (
+            load_table_model(request.model, request.estimator) if table_model is None else table_model
+        )
         self._predictions = self._find_predictions()
         job = self.table_model.job
         # The job whose stream the predictions are about; None if they are another run's.
@@ -203,11 +207,10 @@ class LabelJob:
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
             raise DataError(f"{self._request.labels} holds no label.")
-        classes = [str(each) for each in self.table_model.model.classes_]
-        if not table.rows["label"].cast(pl.String).is_in(classes).any():
+        stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
+        if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.labels} is a class of the reference "
-                f"({listed(classes)}): is this the file, and --label its column?"
+                f"None of the labels in {self._request.labels} {stranger}: is this the file, and --label its column?"
             )
         if not matched.height:
             how = _joined_by(table.place_column, matched)
@@ -228,13 +231,10 @@ class LabelJob:
         return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
 
     def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
-        model = self.table_model.model
-        by_name = {str(value): value for value in model.classes_.tolist()}
-        labels, predicted = (
-            np.array([by_name.get(name, name) for name in new[column].to_list()], dtype=object)
-            for column in ("label", "prediction")
+        labels, predicted = (self.table_model.kind.values(new[column]) for column in ("label", "prediction"))
+        self.table_model.model.observe(
+            X, labels, predicted=predicted, estimated=self.table_model.estimates_at(new["round"])
         )
-        model.observe(X, labels, predicted=predicted, estimated=self.table_model.estimates_at(new["round"]))
 
 
 def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:

@@ -17,7 +17,7 @@ from accous.tabular.formats.chunks import Position
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.writing import RowsOutput, finish_parquet, partial_path
 from accous.tabular.job_record import absolute, require_free
-from accous.tabular.predictions import class_numbers, copied_columns, output_columns, output_schema, predictions_frame
+from accous.tabular.predictions import copied_columns, output_columns, output_schema, predictions_frame
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.stream_opening import open_stream
@@ -45,12 +45,12 @@ class PredictJob:
     def __init__(self, request: AdaptRequest) -> None:
         request.require_output_format()
         self._request = request
-        self._table_model = load_table_model(request.model)
+        self._table_model = load_table_model(request.model, request.estimator)
         request.require_separate_files()
         self._table = open_stream(request, self._table_model)
         kept = chosen_columns("--keep", request.keep, self._table.columns, self._table.name, self._table.widths)
         self._kept = [name for name in kept if name != request.key]
-        output_columns(request.key, self._kept, self._table_model.model.classes_)
+        output_columns(request.key, self._kept, self._table_model.kind)
         passed = [*([] if request.key is None else [request.key]), *self._kept]
         self._reader = RowReader(
             self._table,
@@ -61,7 +61,8 @@ class PredictJob:
         )
         self._require_free_files()
         self.n_rows = self.n_rejected = self.n_missing = self.n_unknown = 0
-        self._counts: NDArray[np.int64] = np.zeros(len(self._table_model.model.classes_), dtype=np.int64)
+        self._counts: NDArray[np.int64] = np.zeros(len(self._table_model.kind.names), dtype=np.int64)
+        self._sum = 0.0
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Predict all rows; return whether the end was reached.
@@ -92,12 +93,13 @@ class PredictJob:
 
     def summary(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        model = self._table_model.model
+        names = self._table_model.kind.names
+        mean = {"mean_prediction": self._sum / self.n_rows if self.n_rows else None}
         return {
             "rows": self.n_rows,
             "output": absolute(self._request.output),
-            "rounds_learned": model.n_rounds_,
-            "predicted": dict(zip(map(str, model.classes_.tolist()), self._counts.tolist(), strict=True)),
+            "rounds_learned": self._table_model.model.n_rounds_,
+            **({"predicted": dict(zip(names, self._counts.tolist(), strict=True))} if names else mean),
             "rejected": self.n_rejected,
             "missing_values": self.n_missing,
             "unknown_categories": self.n_unknown,
@@ -106,11 +108,15 @@ class PredictJob:
     def _write(self, rows: Rows, output: RowsOutput, rejects: RowsOutput | None) -> None:
         if len(rows):
             result = self._table_model.predict_rows(rows.X)
-            classes = self._table_model.model.classes_
+            kind = self._table_model.kind
             rounds = np.full(len(rows), result.number, dtype=np.int64)
             copied = copied_columns(rows.frame, rows.lines, self._request.key, self._kept)
-            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, classes))
-            self._counts += np.bincount(class_numbers(result.scores), minlength=len(classes))
+            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
+            answers = kind.answers(result.scores)
+            if kind.names:
+                self._counts += np.bincount(answers, minlength=len(kind.names))
+            else:
+                self._sum += float(answers.sum())
         if rows.bad_rows and rejects is not None:
             rejects.write(rejects_frame(rows.bad_rows))
         self.n_rows += len(rows)
@@ -140,8 +146,7 @@ class PredictJob:
         request = self._request
         if request.output_format == "parquet":
             types = self._table.column_types(self._kept if request.key is None else [request.key, *self._kept])
-            classes = self._table_model.model.classes_
-            finish_parquet(self._unfinished, output_schema(request.key, self._kept, classes, types))
+            finish_parquet(self._unfinished, output_schema(request.key, self._kept, self._table_model.kind, types))
         Path(self._unfinished).replace(request.output)
 
     def _remove_unfinished(self) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-__all__ = ["MOST_REMEMBERED", "find_new", "numbers_of_lines", "numbers_of_rows", "numbers_of_texts", "remember"]
+__all__ = [
+    "MOST_REMEMBERED",
+    "RowNumbers",
+    "find_new",
+    "numbers_of_keyed_rows",
+    "numbers_of_lines",
+    "numbers_of_rows",
+    "numbers_of_texts",
+    "remember",
+]
 
 MOST_REMEMBERED = 1 << 20
 """Rows that a model remembers; the oldest are forgotten first."""
@@ -17,6 +27,58 @@ Numbers = NDArray[np.uint64]
 # An odd number that spreads rounds over all numbers of 64 bits.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _N_LABEL_BITS, _LABEL_BITS = np.uint64(8), np.uint64(0xFF)
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """Numbers of rows that may have more than one name, such as a line and a key.
+
+    Attributes
+    ----------
+    sought : tuple of arrays of uint64
+        One array for each name. A row is known if any of its numbers is remembered.
+    kept : tuple of arrays of uint64
+        The numbers to remember the rows by.
+    """
+
+    sought: tuple[Numbers, ...]
+    kept: tuple[Numbers, ...]
+
+    def find_new(self, before: Numbers) -> NDArray[np.bool_]:
+        """Return which rows are not remembered by any of their names; a row that is there twice is new once."""
+        return np.logical_and.reduce([find_new(numbers, before)[0] for numbers in self.sought])
+
+    def remember(self, before: Numbers, is_new: NDArray[np.bool_]) -> Numbers:
+        """Return all numbers after the new rows were added."""
+        return remember(before, np.concatenate([numbers[is_new] for numbers in self.kept]))
+
+
+def numbers_of_keyed_rows(
+    file: str, lines: Numbers, labels: pl.Series, *, key: str | None = None, keys: Numbers | None = None
+) -> RowNumbers:
+    """Return numbers by which a row of a file is known again, whether it is named by a key or not.
+
+    A row without a key is known by its line. A row with a key is known by the key, in any file. It is known by its line
+    too if one of the two times it had no key; if both times it had one, the keys decide alone.
+
+    Parameters
+    ----------
+    file : str
+        The path of the file that holds the rows.
+    lines : array of uint64
+        As `numbers_of_lines` returns them.
+    labels : polars.Series
+    key : str, optional
+        Column of the keys.
+    keys : array of uint64, optional
+        `numbers_of_texts` of the keys.
+    """
+    without_key = numbers_of_rows(file, lines, labels)
+    beside_key = numbers_of_rows(f"{file} with a key", lines, labels)
+    if keys is None:
+        return RowNumbers((without_key, beside_key), (without_key,))
+    by_key = numbers_of_rows(f"key {key}", keys, labels)
+    return RowNumbers((by_key, without_key), (by_key, beside_key))
 
 
 def numbers_of_rows(origin: str, places: Numbers, labels: pl.Series, rounds: pl.Series | None = None) -> Numbers:

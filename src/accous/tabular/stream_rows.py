@@ -31,12 +31,14 @@ class StreamRows:
     ----------
     stream : str
         Its path.
+    lines : array of shape (n_rows,)
     X : array of shape (n_rows, n_features)
     marks : Marks
         What they show in single columns.
     """
 
     stream: str
+    lines: NDArray[np.int64]
     X: NDArray[np.float64]
     marks: Marks
 
@@ -93,7 +95,7 @@ def _find(
     if any(name not in table.columns for name in needed):
         return None
     wanted = list(dict.fromkeys([*needed, *(name for name in encoder.constants if name in table.columns)]))
-    pieces, found, is_same, n_before, sought = [], [], False, 0, places.to_list()
+    pieces, lines, found, is_same, n_before, sought = [], [], [], False, 0, places.to_list()
     for chunk in table.chunks(wanted, Position()):
         if chunk is None:
             continue
@@ -104,6 +106,7 @@ def _find(
         if features.bad_values:
             return None
         pieces.append(features)
+        lines.append(chunk.lines[rows])
         found.append(here[rows])
         is_same = is_same or _is_end_of(chunk, job.position)
         if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
@@ -111,7 +114,8 @@ def _find(
     if not (is_same and found and pl.concat(found).to_list() == sought):
         return None
     marks = reduce(Marks.followed_by, [piece.marks for piece in pieces])
-    return StreamRows(job.spec.stream, np.concatenate([piece.X for piece in pieces]), marks)
+    X = np.concatenate([piece.X for piece in pieces])
+    return StreamRows(job.spec.stream, np.concatenate(lines), X, marks)
 
 
 def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:

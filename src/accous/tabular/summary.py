@@ -5,13 +5,14 @@ Reading it back imports no numerical library.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
-    from accous.classifier.adaptation import AdaptiveClassifier
+    from accous.classifier.adaptive import AdaptiveModel
     from accous.classifier.alerts import Subject
     from accous.diagnostics.regimes import Regime
     from accous.tabular.table_model import TableModel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 5
+_VERSION = 8
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
     }
 
 
-def summarize_labels(model: AdaptiveClassifier) -> dict[str, Any]:
+def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
     """Return what late labels have measured, ready for JSON; null where that is not known."""
     measured = model.measured_
     if measured is None:
@@ -104,11 +105,15 @@ def _reference_of(table_model: TableModel) -> dict[str, Any]:
         "reference_rows": len(model.reference_weight_),
         "joined_rows": settings.get("n_joined", 0),
         "label": table_model.label,
-        "classes": [str(label) for label in model.classes_],
+        "task": settings.get("task", "classification"),
+        "classes": table_model.kind.names,
+        "loss": model.task_.loss_name,
         "columns": table_model.encoder.used_columns,
         "features": len(table_model.encoder.feature_names),
         "ratio": settings["ratio"],
-        "reference_accuracy": settings["accuracy"],
+        "estimator": settings.get("estimator", "linear"),
+        "reference_accuracy": settings.get("accuracy"),
+        "reference_error": settings.get("error"),
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
     }
 
@@ -129,6 +134,7 @@ def _rounds_of(subject: Subject) -> dict[str, Any]:
         "estimated_error_low": _finite(risk.adapted_low),
         "estimated_error_high": _finite(risk.adapted_high),
         "estimated_error_known": risk.is_known,
+        "estimated_error_age": risk.age,
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),
         "last_drift_round": subject.last_drift_round,
@@ -161,4 +167,4 @@ def _trust_of(subject: Subject) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    return None if value != value else float(value)  # noqa: PLR0124
+    return float(value) if math.isfinite(value) else None

@@ -8,28 +8,27 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import DataError
 from accous.parameters import listed
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks
-from accous.tabular.frame_labels import LabelledRows, class_values, labels_of_frame, match_frame, times_in_order
+from accous.tabular.frame_labels import LabelledRows, labels_of_frame, match_frame, times_in_order
 from accous.tabular.frames import to_polars
 from accous.tabular.job_record import Job
-from accous.tabular.remembered_rows import find_new, numbers_of_rows, numbers_of_texts, remember
+from accous.tabular.label_kinds import LabelKind
+from accous.tabular.remembered_rows import RowNumbers, find_new, numbers_of_rows, numbers_of_texts, remember
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-__all__ = ["MOST_CLASSES", "TableLabels"]
-
-MOST_CLASSES = 200
+__all__ = ["TableLabels"]
 
 
 class TableLabels:
     """The methods of `accous.tabular.TableModel` that take labels which arrive late."""
 
-    model: AdaptiveClassifier
+    model: AdaptiveModel
     encoder: ColumnEncoder
     label: str
     settings: dict[str, Any]
@@ -43,6 +42,10 @@ class TableLabels:
             ...
 
         def prepare(self, frame: Any) -> Features:  # noqa: D102
+            ...
+
+        @property
+        def kind(self) -> LabelKind:  # noqa: D102
             ...
 
         def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:  # noqa: D102
@@ -74,11 +77,11 @@ class TableLabels:
             If labels cannot be joined, a column is missing or a value cannot be used. Nothing is counted then.
         """
         table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.model.classes_)
+        labelled = labels_of_frame(table, y, self.label, self.kind)
         with self.turn():
             if predictions is None:
                 rows = labelled.rows
-                values = self._known_values(labelled.labels[rows])
+                values = self.kind.values(labelled.labels[rows])
                 self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values)
             else:
                 self._observe_predicted(table, labelled, to_polars(predictions), key)
@@ -99,9 +102,9 @@ class TableLabels:
         X, rows = None, new["row"].to_numpy()
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        predicted = self._known_values(new["prediction"])
+        predicted = self.kind.values(new["prediction"])
         self.model.observe(
-            X, self._known_values(new["label"]), predicted=predicted, estimated=self.estimates_at(new["round"])
+            X, self.kind.values(new["label"]), predicted=predicted, estimated=self.estimates_at(new["round"])
         )
         self.counted_labels = remember(self.counted_labels, numbers)
 
@@ -145,14 +148,15 @@ class TableLabels:
             run. Nothing is changed then.
         """
         table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.model.classes_)
+        labelled = labels_of_frame(table, y, self.label, self.kind)
         rows = labelled.rows
         if order is None:
             rows, order = rows[times_in_order(table[rows], self.settings)], True
         features = self._usable(self.prepare(frame), rows)
         numbers = None
         if key is not None:
-            numbers = numbers_of_rows(f"key {key}", labelled.keys(table, key)[rows], labelled.labels[rows])
+            by_key = numbers_of_rows(f"key {key}", labelled.keys(table, key)[rows], labelled.labels[rows])
+            numbers = RowNumbers((by_key,), (by_key,))
         weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
         times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
         return self.extend_rows(
@@ -172,7 +176,7 @@ class TableLabels:
         labels: pl.Series,
         marks: Marks,
         *,
-        numbers: NDArray[np.uint64] | None = None,
+        numbers: RowNumbers | None = None,
         sample_weight: NDArray[np.float64] | None = None,
         order: Any = True,
         max_reference: int | None = None,
@@ -186,17 +190,17 @@ class TableLabels:
         labels : polars.Series
             As text.
         marks : Marks
-        numbers : array of uint64, optional
+        numbers : RowNumbers, optional
             What the rows are remembered by.
         sample_weight, order, max_reference, drop
             As for `extend`.
         """
         with self.turn():
-            is_new = np.ones(len(X), dtype=bool) if numbers is None else find_new(numbers, self.joined_rows)[0]
+            is_new = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
             if not is_new.any():
                 return self
             rows = np.flatnonzero(is_new)
-            values = class_values(labels[rows], self.model.classes_, most=MOST_CLASSES)
+            values = self.kind.new_values(labels[rows])
             new_classes = self._new_classes(values)
             self.model.extend(
                 X[rows],
@@ -206,30 +210,26 @@ class TableLabels:
                 max_reference=max_reference,
                 drop=drop,
             )
-            n_reference, n_joined = len(self.model.labels_), self.settings.get("n_joined", 0) + len(rows)
+            n_reference, n_joined = len(self.model.task_), self.settings.get("n_joined", 0) + len(rows)
             self.encoder = self.encoder.joined_by(marks[rows], n_reference)
             self.settings = self.settings | {"n_joined": n_joined}
             if new_classes:
                 earlier = self.settings.get("new_classes", [])
                 self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
             if numbers is not None:
-                self.joined_rows = remember(self.joined_rows, numbers[is_new])
+                self.joined_rows = numbers.remember(self.joined_rows, is_new)
         return self
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""
-        new = sorted(set(map(str, values.tolist())) - set(map(str, self.model.classes_.tolist())))
+        known = self.kind.names
+        new = sorted(set(map(str, values.tolist())) - set(known)) if known else []
         if new and self.job is not None and not self.job.is_finished and self.job.n_rounds:
             raise DataError(
                 f"The run on {self.job.spec.stream} is unfinished, and its predictions have no column for the new "
                 f"class {listed(new)}: finish the run first, or abandon it with accous adapt --new."
             )
         return new
-
-    def _known_values(self, texts: pl.Series) -> NDArray[Any]:
-        """Return classes of the model by their names; other names stay text."""
-        by_name = {str(value): value for value in self.model.classes_.tolist()}
-        return np.array([by_name.get(name, name) for name in texts.to_list()], dtype=object)
 
     def _usable(self, features: Features, rows: NDArray[np.intp]) -> Features:
         """Raise a DataError if one of these rows has a value that cannot be used."""

@@ -1,4 +1,4 @@
-"""`TableModel`: a classifier on a table's own columns; one frame in, one frame out, no files."""
+"""`TableModel`: a model on a table's own columns; one frame in, one frame out, no files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.drift_watch import LOOK_DECAY
 from accous.classifier.events import log_onsets
 from accous.diagnostics.seasons import SeasonWatch, start_seasons
@@ -23,7 +23,9 @@ from accous.tabular.formats.vectors import spread_vectors
 from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
-from accous.tabular.predictions import LINE, class_numbers, predictions_frame
+from accous.tabular.label_kinds import LabelKind, kind_of
+from accous.tabular.log_position import LogPosition
+from accous.tabular.predictions import LINE, predictions_frame
 from accous.tabular.table_labels import TableLabels
 from accous.tabular.table_readings import TableReadings
 from accous.tabular.table_watch import TableWatch
@@ -44,22 +46,23 @@ class PlayedRound:
     ----------
     number : int
         Rounds that the model has learned from, this one included.
-    scores : array of shape (n_rows,) or (n_rows, n_classes)
-        Decision function of each row.
+    scores : array of shape (n_rows,) or (n_rows, n_scores)
+        What the kind of the label computes for each row; see `accous.tabular.label_kinds`.
     ratios : array of shape (n_rows,)
-    counts : tuple of int
-        Rows with a label, errors of the fixed model and errors of the adapted one.
+    counts : tuple of float
+        Rows with a label, and the sums of the losses of the fixed model and of the adapted one on them: for classes,
+        their errors.
     """
 
     number: int
     scores: NDArray[np.float64]
     ratios: NDArray[np.float64]
-    counts: tuple[int, int, int]
+    counts: tuple[int, float, float]
 
 
 @dataclass(kw_only=True, repr=False)
 class TableModel(TableReadings, TableLabels, TakesTurns):
-    """An adaptive classifier that takes tables as they are: names, numbers, categories, dates, missing values.
+    """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
     frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
@@ -73,8 +76,8 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
 
     Attributes
     ----------
-    model : AdaptiveClassifier
-        The classifier on the encoded columns.
+    model : AdaptiveClassifier or AdaptiveRegressor
+        The model on the encoded columns.
     encoder : ColumnEncoder
     label : str
         The label column of the reference.
@@ -92,9 +95,11 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         Which rows ``accous extend``, or `extend` with a key, has added to the reference.
     watch : TableWatch
         What the columns of the last rows showed.
+    log_position : LogPosition, optional
+        How much of the log of ``accous serve`` the model contains.
     """
 
-    model: AdaptiveClassifier
+    model: AdaptiveModel
     encoder: ColumnEncoder
     label: str
     settings: dict[str, Any]
@@ -104,6 +109,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
     counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     watch: TableWatch = field(default_factory=TableWatch)
+    log_position: LogPosition | None = None
 
     def __repr__(self) -> str:
         """Return one line: the label, and how many columns, rounds and reference rows there are."""
@@ -116,6 +122,11 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
     def time_column(self) -> TimeColumn | None:
         """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
         return find_time_column(self.settings, self.encoder.plans)
+
+    @property
+    def kind(self) -> LabelKind:
+        """What depends on whether the label is a class or a number."""
+        return kind_of(self.model)
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -204,7 +215,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         marks: Marks | None = None,
         *,
         learns_first: bool = False,
-        count_errors: Callable[[NDArray[np.int64]], tuple[int, int, int]] | None = None,
+        count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
     ) -> PlayedRound:
         """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
@@ -217,7 +228,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
             What the rows show in single columns.
         learns_first : bool, default=False
         count_errors : callable, optional
-            Takes the predicted class numbers; returns the counts of `PlayedRound` for the history.
+            Takes the answers of the rows; returns the counts of `PlayedRound` for the history.
         times : array of shape (n_rows,), optional
             When each row happened, in seconds since 1970; NaN where that is not known.
         """
@@ -225,14 +236,15 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
             before = self.model.state_
             if learns_first:
                 self.model.adapt(X)
-            scores, ratios = self.model.decision_function(X), self.model.ratio_.predict_ratio(X)
+            kind = self.kind
+            scores, ratios = kind.scores(self.model, X), self.model.ratio_.predict_ratio(X)
             if not learns_first:
                 self.model.adapt(X)
             if times is not None:
                 self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:
                 self._watch_columns(marks)
-            counts = _NO_COUNTS if count_errors is None else count_errors(class_numbers(scores))
+            counts = _NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
             self.history.add(self.model, len(X), *counts, time=time, judge=lambda: self.trust_)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
@@ -262,19 +274,25 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         features = self.prepare(frame)
         return self._usable(features, np.arange(len(features.X)))
 
-    def predict_rows(self, X: NDArray[np.float64]) -> PlayedRound:
-        """Predict encoded rows without learning from them; the round is the last one that was learned from."""
+    def predict_rows(self, X: NDArray[np.float64], *, needs_ratio: bool = True) -> PlayedRound:
+        """Predict encoded rows without learning from them; the round is the last one that was learned from.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        needs_ratio : bool, default=True
+            Whether the ratios are computed, which takes as long as all the rest; NaN if not.
+        """
         # All answers come from one round, also if another thread learns meanwhile.
-        model, n_classes = copy(self.model), len(self.model.classes_)
+        model, kind = copy(self.model), self.kind
         if not len(X):
-            return PlayedRound(
-                model.n_rounds_, np.zeros(0 if n_classes == 2 else (0, n_classes)), np.zeros(0), _NO_COUNTS
-            )
-        return PlayedRound(model.n_rounds_, model.decision_function(X), model.ratio_.predict_ratio(X), _NO_COUNTS)
+            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), _NO_COUNTS)
+        ratios = model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, _NO_COUNTS)
 
     def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
         n_rows = len(played.ratios)
         rounds = np.full(n_rows, played.number, dtype=np.int64)
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
-        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.model.classes_)
+        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
         return like(frame, predictions)

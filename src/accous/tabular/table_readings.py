@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.backtest import Backtest
 from accous.classifier.drift_watch import shares_of_parts
 from accous.diagnostics.coverage import Coverage
@@ -34,7 +34,7 @@ __all__ = ["TableReadings"]
 class TableReadings:
     """The attributes of `accous.tabular.TableModel` that say what it has learned; none of them learns anything."""
 
-    model: AdaptiveClassifier
+    model: AdaptiveModel
     encoder: ColumnEncoder
     seasons: SeasonWatch | None
     watch: TableWatch
@@ -50,6 +50,17 @@ class TableReadings:
         with self.turn():
             twin = copy(self)
             twin.model = copy(self.model)
+        return twin
+
+    def aside(self) -> Self:
+        """Return a copy to read from, as `at_one_round` does; what is read leaves no trace in this model.
+
+        A round notes an error that was read before it. With this, readers do not change what a model learns or saves.
+        """
+        with self.turn():
+            twin = self.at_one_round()
+            twin.history = self.history.copy()
+        twin.model.state_ = replace(twin.model.state_, cache=dict(twin.model.state_.cache))
         return twin
 
     @property

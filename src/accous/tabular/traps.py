@@ -14,6 +14,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.traps import (
     FEWEST_ROWS_PER_CLASS,
     columns_of_label,
+    columns_of_number,
     follows_rows,
     is_number_per_row,
     rare_classes,
@@ -100,20 +101,30 @@ def remarks_on_texts(frame: pl.DataFrame, plans: tuple[Any, ...]) -> list[Remark
     return remarks
 
 
-def remarks_on_labels(frame: pl.DataFrame, plans: tuple[Any, ...], y: NDArray[Any]) -> list[Remark]:
+def remarks_on_labels(
+    frame: pl.DataFrame, plans: tuple[Any, ...], y: NDArray[Any], kind: str = "classifier"
+) -> list[Remark]:
     """Return a remark on each column that determines the label, and on each class with too few rows."""
-    classes, labels = np.unique(y, return_inverse=True)
     codes = [(plan.name, _codes(plan, frame[plan.name])) for plan in plans]
     known = [(name, values) for name, values in codes if values is not None]
-    remarks = []
-    for position, accuracy in columns_of_label(np.column_stack([v for _, v in known]), labels) if known else []:
-        name = known[position][0]
-        text = (
-            f"Column {name!r} alone predicts the label of {accuracy:.1%} of the rows: if it is not known before the "
-            f"label is, leave it out with --drop {name}."
-        )
-        remarks.append(Remark("label", name, text))
+    X = np.column_stack([values for _, values in known]) if known else np.empty((len(y), 0))
+    if kind == "regressor":
+        return [
+            _of_label(known[place][0], f"{share:.1%} of the variance of the label")
+            for place, share in columns_of_number(X, y)
+        ]
+    classes, labels = np.unique(y, return_inverse=True)
+    found = columns_of_label(X, labels) if known else []
+    remarks = [_of_label(known[place][0], f"the label of {share:.1%} of the rows") for place, share in found]
     return remarks + _remarks_on_classes(classes, labels)
+
+
+def _of_label(name: str, what: str) -> Remark:
+    text = (
+        f"Column {name!r} alone predicts {what}: if it is not known before the label is, leave it out with --drop "
+        f"{name}."
+    )
+    return Remark("label", name, text)
 
 
 def _remarks_on_classes(classes: NDArray[Any], labels: IntArray) -> list[Remark]:

@@ -15,6 +15,7 @@ from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
 from accous.tabular.columns.learning import Choices, plan_column
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks, list_marks, mark_rows
+from accous.tabular.columns.plain_columns import Block, blocks_of
 from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
 from accous.tabular.columns.records import ColumnRecord, record_column
 from accous.tabular.formats.values import is_usable, to_texts
@@ -145,6 +146,11 @@ class ColumnEncoder:
     def feature_names(self) -> list[str]:
         """Names of all features."""
         return [name for plan in self.used for name in plan.feature_names]
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What the features are, column by column, for models that read plain columns."""
+        return blocks_of(self.used)
 
     @property
     def column_of_feature(self) -> list[str]:

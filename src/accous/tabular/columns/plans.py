@@ -15,6 +15,7 @@ from accous.tabular.formats.values import to_numbers, to_texts, to_times
 __all__ = [
     "ALL_MISSING",
     "ALWAYS_THE_SAME",
+    "LARGEST",
     "CategoryColumn",
     "ColumnPlan",
     "DateColumn",
@@ -29,7 +30,7 @@ FloatArray = NDArray[np.float64]
 # Reasons to leave a column out; such columns are still watched.
 ALWAYS_THE_SAME, ALL_MISSING = "always the same value", "all values are missing"
 _MISSING, _OTHER = "(missing)", "(other)"
-_LARGEST = 1e9  # in standard deviations of the reference: enough to be far away, and its square is a number
+LARGEST = 1e9  # in standard deviations of the reference: enough to be far away, and its square is a number
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class NumberColumn:
             values = np.where(is_missing, self.median, values)
         with np.errstate(over="ignore"):  # what becomes infinite is cut
             scaled = (values - self.mean) / self.deviation
-        features = np.clip(scaled, -_LARGEST, _LARGEST)[:, None]
+        features = np.clip(scaled, -LARGEST, LARGEST)[:, None]
         if self.marks_missing:
             features = np.column_stack((features, is_missing))
         return Encoded(features, is_bad, "is not a number", is_missing if has_missing else None)

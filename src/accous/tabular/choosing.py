@@ -1,0 +1,138 @@
+"""Which predictor ``--estimator auto`` takes: linear or boosting, by what the labelled reference shows.
+
+If the reference has an order in time, each of four blocks of rows is predicted by fits on the rows before it, and the
+reference is replayed with adaptation. Boosting is taken unless linear made no more errors in every block, and fewer in
+one. A mean would not do: later rows lie where the earlier ones were not, there a line goes on rising and a tree does
+not, and where linear is ahead in some blocks only it often falls far behind on the stream. Without an order, both are
+cross-validated on random folds, and linear is taken unless boosting is better by more than a standard error
+(docs/defaults.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accous.arrays import FloatArray
+from accous.classifier.backtest import Backtest
+from accous.classifier.guard import LENIENT, choose_guard
+from accous.tabular.named_estimators import BOOSTING, LINEAR
+
+__all__ = ["AUTO", "CANDIDATES", "Choice", "Trial", "choose", "is_worth_comparing"]
+
+AUTO = "auto"
+CANDIDATES = (LINEAR, BOOSTING)
+FEWEST_ROWS = 500
+_N_BLOCKS = 4
+# Rows times features times classes: with more, fitting both a dozen times takes too long.
+MOST_NUMBERS = 5_000_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a predictor did on the reference.
+
+    Attributes
+    ----------
+    name : str
+    losses : array of float, optional
+        Of rows that it was not fitted on, the same rows for all: 1 where a class is wrong, or how far a number is off.
+        None if there are too few.
+    is_ordered : bool
+        Whether these rows are in order of time.
+    backtest : Backtest, optional
+        Its replay; None without an order in time.
+    """
+
+    name: str
+    losses: FloatArray | None
+    is_ordered: bool
+    backtest: Backtest | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """The cross-validated accuracy of classes."""
+        return None if self.losses is None else float((1.0 - self.losses).mean())
+
+    @property
+    def error(self) -> float | None:
+        """The cross-validated error, or mean absolute error."""
+        return None if self.losses is None else float(self.losses.mean())
+
+    @property
+    def gain(self) -> float | None:
+        """Error with adaptation minus error without, in the replays; None if nothing was replayed."""
+        evidence = None if self.backtest is None else self.backtest.evidence
+        return None if self.backtest is None or evidence is None else evidence.gain * self.backtest.scale.one
+
+    @property
+    def errors(self) -> tuple[float | None, float | None]:
+        """Errors without and with adaptation."""
+        if self.error is None:
+            return None, None
+        return self.error, None if self.gain is None else max(0.0, self.error + self.gain)
+
+    @property
+    def errors_of_blocks(self) -> list[float]:
+        """Errors in blocks of time, less what adaptation saves if it is free to act.
+
+        A strict guard lets little of the gain of a replay through, and none that can be counted on.
+        """
+        assert self.losses is not None
+        saved = 0.0
+        if self.backtest is not None and self.backtest.evidence is not None:
+            is_free = choose_guard(self.backtest.evidence, self.backtest.caution) is LENIENT
+            saved = min(0.0, self.backtest.evidence.gain * self.backtest.scale.one) if is_free else 0.0
+        return [float(block.mean()) + saved for block in np.array_split(self.losses, _N_BLOCKS)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The predictor that was taken, and why.
+
+    Attributes
+    ----------
+    name : str
+    reason : str
+        In one sentence.
+    trials : tuple of Trial
+        What was compared; empty if nothing was.
+    """
+
+    name: str
+    reason: str
+    trials: tuple[Trial, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice, ready for JSON."""
+        compared = {
+            trial.name: dict(zip(("error_fixed", "error_adapted"), trial.errors, strict=True)) for trial in self.trials
+        }
+        return {"reason": self.reason, "compared": compared}
+
+
+def is_worth_comparing(n_rows: int, n_features: int, n_classes: int) -> str:
+    """Return why a reference is too small or too large to compare predictors on it; empty if it is not."""
+    if n_rows < FEWEST_ROWS:
+        return f"The reference has fewer than {FEWEST_ROWS} rows, too few to compare predictors."
+    if n_rows * n_features * n_classes > MOST_NUMBERS:
+        return "The reference is too large to compare predictors in reasonable time."
+    return ""
+
+
+def choose(linear: Trial, boosting: Trial) -> Choice:
+    """Choose by what the trials showed."""
+    trials = (linear, boosting)
+    if linear.losses is None or boosting.losses is None:
+        return Choice(LINEAR, "The reference has too few rows to compare predictors.", trials)
+    if linear.is_ordered:
+        pairs = list(zip(linear.errors_of_blocks, boosting.errors_of_blocks, strict=True))
+        if all(one <= other for one, other in pairs) and any(one < other for one, other in pairs):
+            return Choice(LINEAR, "No block of the reference speaks for boosting.", trials)
+        return Choice(BOOSTING, "Linear is not ahead in every block of the reference.", trials)
+    gains = linear.losses - boosting.losses
+    is_clear = gains.mean() > gains.std() / np.sqrt(len(gains))
+    reason = "It is better by more than a standard error." if is_clear else "Boosting is not clearly better."
+    return Choice(BOOSTING if is_clear else LINEAR, reason, trials)

@@ -1,0 +1,141 @@
+"""`accous fit --estimator`: what predicts, how a folder names it, and that a killed run goes on with the same bytes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous import AdaptiveClassifier
+from accous.cli import main
+from tests.cli.tables import write_tables
+from tests.cli.test_kill import compare, run_well
+
+MY_MODELS = """
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
+
+
+def make():
+    return GaussianNB(var_smoothing=1e-6)
+
+
+def without_probabilities():
+    return SVC()
+"""
+FIT = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id", "--quiet", "--estimator"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    write_tables(tmp_path, n_rounds=40, batch_size=3)
+    (tmp_path / "cli_models.py").write_text(MY_MODELS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["boosting", "cli_models:make", pytest.param("linear", marks=pytest.mark.slow),
+     pytest.param("forest", marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_killed_and_run_again_the_bytes_are_the_same(forks, folder, name):
+    run_well(forks, folder, [*FIT, name])
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--batch-size", "3", "--label", "label"]
+    assert compare(forks, folder, [*arguments, "--estimator", name], n_kills=3, share=0.8) > 0
+    predictions = pl.read_csv(folder / "predictions.csv")
+    assert predictions.height == 120
+    assert predictions["p_yes"].is_between(0.0, 1.0).all()
+
+
+def test_your_own_code_is_named_again_and_never_by_the_folder(folder, capsys):
+    assert main([*FIT, "cli_models:make", "--unordered", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimator"] == "cli_models:make"
+    adapt = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
+    assert main(adapt) == 1
+    assert "code of your own: allow it with --estimator cli_models:make" in capsys.readouterr().err
+    assert main([*adapt, "--estimator", "forest"]) == 1
+    assert "was fitted with --estimator cli_models:make, not forest" in capsys.readouterr().err
+    (folder / "cli_models.py").write_text(MY_MODELS.replace("1e-6", "1e-3"))
+    with pytest.raises(accous.exceptions.CheckpointError, match="estimator=GaussianNB"):
+        accous.load(folder / "model")
+    from sklearn.naive_bayes import GaussianNB
+
+    with pytest.raises(accous.exceptions.CheckpointError, match="same class and parameters"):
+        accous.load(folder / "model", estimator=GaussianNB())
+    assert accous.load(folder / "model", estimator=GaussianNB(var_smoothing=1e-6)).model.n_rounds_ == 0
+
+
+def test_a_name_of_ours_needs_no_repeating(folder, capsys):
+    assert main([*FIT, "boosting", "--unordered"]) == 0
+    assert main(["predict", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]) == 0
+    assert main(["inspect", "model", "--json"]) == 0
+    assert '"estimator": "boosting"' in capsys.readouterr().out
+    assert accous.load("model").model.estimator is not None
+
+
+def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
+    assert main([*FIT, "cli_models:make", "--unordered"]) == 0
+    monkeypatch.setattr(AdaptiveClassifier, "_age", lambda *_: 17)
+    named = ["model", "--estimator", "cli_models:make", "--quiet"]
+    adapt = ["adapt", named[0], "stream.csv", "-o", "predictions.csv", *named[1:]]
+    assert main(adapt) == 0
+    capsys.readouterr()
+    assert main(["inspect", *named]) == 0
+    assert "17 rounds old" in capsys.readouterr().out
+    assert main(["report", *named, "-o", "report.html"]) == 0
+    assert "17 rounds old" in (folder / "report.html").read_text()
+
+
+def test_auto_takes_trees_where_a_line_cannot_tell(folder, capsys):
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 520))
+    pl.DataFrame({"a": a, "b": b, "label": (a * b > 0).astype(int)}).write_csv("reference.csv")
+    options = ["--label", "label", "-o", "model", "--quiet", "--ordered", "--json"]
+    assert main(["fit", "reference.csv", *options]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["estimator"] == "boosting"
+    linear, boosting = (record["choice"]["compared"][name] for name in ("linear", "boosting"))
+    assert linear["error_fixed"] > 0.3
+    assert boosting["error_fixed"] < 0.2
+    assert 1.0 - boosting["error_fixed"] == pytest.approx(record["accuracy"])
+    assert boosting["error_adapted"] < 0.25
+    assert accous.load("model").settings["estimator"] == "boosting"
+    backtest = [
+        "backtest",
+        "reference.csv",
+        "--label",
+        "label",
+        "--ordered",
+        "--json",
+        "--quiet",
+        "--estimator",
+        "boosting",
+    ]
+    assert main(backtest) == 0
+    assert json.loads(capsys.readouterr().out)["adapted_minus_fixed"] == record["backtest"]["adapted_minus_fixed"]
+
+
+def test_auto_takes_linear_where_there_is_too_little_to_compare(folder, capsys):
+    assert main([*FIT[:-1], "--unordered"]) == 0
+    shown = capsys.readouterr().out
+    assert "Predictor: linear. The reference has fewer than 500 rows" in shown
+    assert main([*FIT[:-1], "--unordered", "--C", "2", "--force"]) == 0
+    assert "--C is given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["cli_models:without_probabilities"], "has no predict_proba"),
+        (["boosting", "--C", "2"], "--C is for --estimator linear"),
+        (["boostin"], "did you mean 'boosting'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_table_is_read(folder, capsys, options, message):
+    (folder / "reference.csv").unlink()
+    assert main([*FIT, *options]) == 2
+    assert message in capsys.readouterr().err

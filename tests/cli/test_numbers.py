@@ -1,0 +1,215 @@
+"""Numbers to predict on the command line: the task is decided by the label, and everything speaks in its unit."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous.cli import main
+from tests.cli.processes import files_of
+
+N_REFERENCE, N_STREAM = 300, 120
+
+
+def tables() -> tuple[pl.DataFrame, pl.DataFrame]:
+    rng = np.random.default_rng(0)
+    n_rows = N_REFERENCE + N_STREAM
+    size = rng.normal(size=n_rows) + np.where(np.arange(n_rows) < N_REFERENCE, 0.0, 0.7)
+    place = rng.choice(["north", "south"], size=n_rows)
+    minutes = 30.0 + 8.0 * size + 5.0 * (place == "north") + 3.0 * rng.normal(size=n_rows)
+    frame = pl.DataFrame({"size": size, "place": place, "minutes": minutes.round(3)})
+    return frame[:N_REFERENCE], frame[N_REFERENCE:]
+
+
+def discounted(errors: pl.Series) -> float:
+    """The mean in which a row counts half after 500 others."""
+    return float(np.average(errors, weights=0.5 ** (np.arange(len(errors) - 1, -1, -1) / 500)))
+
+
+FIT = ["fit", "reference.csv", "--target", "minutes", "--ordered", "-o", "model"]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("numbers")
+    reference, stream = tables()
+    reference.write_csv(folder / "reference.csv")
+    options = ["--target", "minutes", "--ordered", "-o", str(folder / "model"), "--quiet"]
+    assert main(["fit", str(folder / "reference.csv"), *options]) == 0
+    return {"files": files_of(folder / "model"), "reference": reference, "stream": stream}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch, fitted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    for name, content in fitted["files"].items():
+        (tmp_path / "model" / name).write_bytes(content)
+    fitted["reference"].write_csv("reference.csv")
+    fitted["stream"].write_csv("stream.csv")
+
+
+def test_fit_says_how_it_decided_and_what_the_error_is(capsys):
+    assert main([*FIT, "--force"]) == 0
+    printed = capsys.readouterr()
+    assert "Column 'minutes' has 300 different numbers, so numbers are predicted. If they are classes, say --task" in (
+        printed.err
+    )
+    assert "Cross-validated mean absolute error on the reference, in order of time: 2." in printed.out
+    assert "Backtest: estimated mean absolute error 2." in printed.out
+    assert "%" not in printed.out.split("features, numbers from")[1]
+
+
+def test_the_record_of_fit_has_errors_in_the_place_of_accuracies(capsys):
+    assert main([*FIT, "--force", "--json", "--quiet"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    y = pl.read_csv("reference.csv")["minutes"]
+    assert record["task"] == "regression"
+    assert record["error"] < record["error_of_median"]
+    assert record["error_of_median"] == pytest.approx((y - y.median()).abs().mean())
+    assert "classes" not in record
+
+
+def test_a_run_writes_numbers_with_their_intervals_and_scores_them(capsys):
+    adapt = ["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "minutes", "--json", "--quiet"]
+    assert main(adapt) == 0
+    found, truth = pl.read_csv("out.csv"), pl.read_csv("stream.csv")["minutes"]
+    assert found.columns == ["line", "round", "prediction", "low", "high", "ratio"]
+    errors = (truth - found["prediction"]).abs()
+    record = json.loads(capsys.readouterr().out)
+    assert record["error"] == pytest.approx(errors.mean())
+    assert record["labelled_rows"] == N_STREAM
+    inside = ((found["low"] <= truth) & (truth <= found["high"])).mean()
+    assert 0.8 < inside < 1.0
+    table_model = accous.load("model")
+    assert table_model.measured_.error == pytest.approx(discounted(errors))
+    totals = table_model.history.totals()
+    assert totals["n_wrong"] == pytest.approx(errors.sum())
+    assert (totals["n_rows"], totals["n_scored"]) == (N_STREAM, N_STREAM)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_bytes():
+    stream = pl.read_csv("stream.csv")
+    assert main(["adapt", "model", "stream.csv", "-o", "whole.csv", "--quiet"]) == 0
+    whole = Path("whole.csv").read_bytes()
+    assert main([*FIT, "--force", "--quiet"]) == 0
+    stream[:50].write_csv("part.csv")
+    assert main(["adapt", "model", "part.csv", "-o", "parts.csv", "--quiet"]) == 0
+    with Path("part.csv").open("a") as part:
+        part.write(stream[50:].write_csv(include_header=False))
+    assert main(["adapt", "model", "part.csv", "-o", "parts.csv", "--quiet"]) == 0
+    assert Path("parts.csv").read_bytes() == whole
+
+
+def test_late_labels_and_rows_that_join(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["labels", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    errors = (pl.read_csv("stream.csv")["minutes"] - pl.read_csv("out.csv")["prediction"]).abs()
+    measured = accous.load("model").measured_
+    assert measured.error == pytest.approx(discounted(errors))
+    assert f"Measured mean absolute error: {measured.error:.3g} (" in printed
+    assert main(["extend", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
+    assert "120 rows joined the reference; it has 420 rows now." in capsys.readouterr().out
+    assert len(accous.load("model").model.targets_) == 420
+
+
+def test_the_state_and_the_report_speak_in_the_unit_of_the_target(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "minutes", "--quiet"]) == 0
+    assert main(["inspect", "model"]) == 0
+    assert main(["report", "model", "-o", "report.html", "--quiet"]) == 0
+    state, page = capsys.readouterr().out, Path("report.html").read_text()
+    assert "measured mean absolute error" in state
+    assert "How far it is off" in page
+    assert '"title": "mean absolute error", "percent": false' in page
+    assert main(["inspect", "model", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["task"], record["loss"], record["classes"]) == ("regression", "absolute", [])
+    assert record["estimated_error"] > 1.0
+
+
+def test_predict_learns_nothing(capsys):
+    before = files_of(Path("model"))
+    assert main(["predict", "model", "stream.csv", "-o", "out.csv", "--json", "--quiet"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["mean_prediction"] == pytest.approx(pl.read_csv("out.csv")["prediction"].mean())
+    assert files_of(Path("model")) == before
+
+
+@pytest.mark.parametrize("name", ["boosting", pytest.param("forest", marks=pytest.mark.slow)])
+def test_trees_predict_numbers_too(name):
+    options = ["-o", "trees", "--unordered", "--estimator", name, "--quiet"]
+    assert main(["fit", "reference.csv", "--target", "minutes", *options]) == 0
+    assert main(["adapt", "trees", "stream.csv", "-o", "out.csv", "--batch-size", "40", "--quiet"]) == 0
+    found = pl.read_csv("out.csv")
+    truth = pl.read_csv("stream.csv")["minutes"]
+    assert (truth - found["prediction"]).abs().mean() < 7.0
+    inside = (found["low"] <= truth) & (truth <= found["high"])
+    assert inside.mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "numbers"], "--task must be one of 'classification', 'regression'"),
+        (["--task", "classification"], "has 300 different values, too many for classes; if it is a number, say --task"),
+        (["--C", "3"], "--C is for classes: the penalty of a regression is --alpha."),
+        (["--alpha", "3", "--estimator", "forest"], "--alpha is for --estimator linear"),
+    ],
+)
+def test_options_that_do_not_fit(options, message, capsys):
+    assert main([*FIT, "--force", *options]) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+def test_a_label_that_is_no_number_is_a_bad_row(capsys):
+    lines = Path("reference.csv").read_text().splitlines()
+    lines[5] = lines[5].rsplit(",", 1)[0] + ",late"
+    Path("reference.csv").write_text("\n".join(lines) + "\n")
+    assert main([*FIT, "--force", "--task", "regression"]) == 1
+    assert "line 6, column 'minutes': the label is not a number" in capsys.readouterr().err
+    assert main([*FIT, "--force", "--task", "regression", "--on-bad-row", "skip", "--quiet"]) == 0
+    assert len(accous.load("model").model.targets_) == N_REFERENCE - 1
+
+
+def test_few_whole_numbers_are_classes_unless_you_object(capsys):
+    frame = pl.read_csv("reference.csv").with_columns((pl.col("minutes") / 10).round(0).cast(int).alias("minutes"))
+    frame.write_csv("reference.csv")
+    assert main([*FIT, "--force"]) == 0
+    printed = capsys.readouterr()
+    assert "which are taken as classes. If they are to be predicted as numbers, say --task regression." in printed.err
+    assert main([*FIT, "--force", "--task", "regression", "--quiet"]) == 0
+    assert accous.load("model").model.task_.kind == "regressor"
+
+
+def test_labels_that_are_no_numbers_are_refused(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "place", "--quiet"]) == 2
+    assert (
+        "--label place: none of the first 120 labels is a number, which the model predicts" in capsys.readouterr().err
+    )
+
+
+def test_frames_in_python():
+    model, stream = accous.load("model"), pl.read_csv("stream.csv")
+    found = model.step(stream[:20])
+    assert found.columns == ["line", "round", "prediction", "low", "high", "ratio"]
+    model.observe(stream[:20], predictions=found)
+    errors = (stream["minutes"][:20] - found["prediction"]).abs()
+    assert model.measured_.error == pytest.approx(discounted(errors))
+    model.extend(stream[:20])
+    assert len(model.model.targets_) == N_REFERENCE + 20
+
+
+def test_alerts_compare_losses_in_the_unit_of_the_label(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "minutes", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "model", "--fail-if", "measured_loss > 1.5", "--fail-if", "measured_loss > 100"]) == 3
+    alert = json.loads(capsys.readouterr().out)
+    assert alert["alert"] == "measured_loss > 1.5"
+    assert alert["reason"] == f"The measured mean loss is {alert['value']:.4g}."
+    assert main(["inspect", "model", "--fail-if", "error > 90"]) == 2
+    assert "If numbers are predicted, compare loss." in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""Which predictor `--estimator auto` takes, given what both did on the reference."""
+
+import numpy as np
+import pytest
+
+from accous.classifier.backtest import Backtest
+from accous.diagnostics.evidence import Evidence, Residuals
+from accous.tabular.choosing import Trial, choose, is_worth_comparing
+
+
+def make_trial(name: str, errors: list[int], gain: float = 0.0, drift: float = 0.01) -> Trial:
+    """A trial with so many errors in each of four blocks of a hundred rows, and with this gain of adaptation."""
+    is_right = np.concatenate([np.arange(100) >= n_wrong for n_wrong in errors])
+    residuals = Residuals(mean=0.0, shift=0.0, spread=0.01, spread_down=0.01, unexplained=0.0)
+    evidence = Evidence(fixed=residuals, adapted=residuals, drift=drift, gain=gain, n_looks=9)
+    return Trial(name, 1.0 - is_right, True, Backtest(n_reference=500, looks=(), evidence=evidence))
+
+
+@pytest.mark.parametrize(
+    ("linear", "boosting", "chosen"),
+    [
+        ([10, 11, 12, 13], [11, 12, 13, 14], "linear"),
+        ([10, 11, 12, 13], [10, 11, 12, 14], "linear"),
+        # Linear is ahead on average, but not in every block.
+        ([10, 11, 12, 13], [40, 40, 40, 12], "boosting"),
+        ([10, 11, 12, 13], [10, 11, 12, 13], "boosting"),
+        ([20, 20, 20, 20], [10, 10, 10, 10], "boosting"),
+    ],
+)
+def test_linear_has_to_be_ahead_in_every_block(linear, boosting, chosen):
+    choice = choose(make_trial("linear", linear), make_trial("boosting", boosting))
+    assert choice.name == chosen
+    assert choice.trials[0].errors[0] == pytest.approx(np.mean(linear) / 100)
+    assert choice.to_json()["compared"]["boosting"]["error_adapted"] == pytest.approx(np.mean(boosting) / 100)
+
+
+@pytest.mark.parametrize(
+    ("gain", "drift", "chosen"), [(-0.05, 0.01, "linear"), (0.05, 0.01, "boosting"), (-0.05, 0.2, "boosting")]
+)
+def test_what_adaptation_saves_counts(gain, drift, chosen):
+    linear, boosting = make_trial("linear", [20] * 4, gain, drift), make_trial("boosting", [18] * 4)
+    assert choose(linear, boosting).name == chosen
+    assert linear.errors == (pytest.approx(0.2), pytest.approx(0.2 + gain))
+
+
+@pytest.mark.parametrize(("n_better", "chosen"), [(0, "linear"), (3, "linear"), (60, "boosting")])
+def test_without_an_order_boosting_has_to_be_clearly_better(n_better, chosen):
+    is_right = np.arange(1000) < 700
+    others = is_right | (np.arange(1000) >= 1000 - n_better - 4)
+    others[:4] = False
+    trials = Trial("linear", 1.0 - is_right, False, None), Trial("boosting", 1.0 - others, False, None)
+    assert choose(*trials).name == chosen
+    assert trials[0].errors == (pytest.approx(0.3), None)
+
+
+def test_too_few_rows_are_not_compared():
+    assert choose(Trial("linear", None, True, None), Trial("boosting", None, True, None)).name == "linear"
+    assert "fewer than 500 rows" in is_worth_comparing(499, 5, 2)
+    assert "too large" in is_worth_comparing(100_000, 100, 2)
+    assert is_worth_comparing(5_000, 20, 2) == ""
