@@ -1,0 +1,262 @@
+"""Keys: what a step costs beside a bare loop, how large states are, and what Spark adds.
+
+    python -m benchmarks.keyed [--spark] [--keys 10000] [--many 1000000]
+
+All times are processor time of the process and its children, JVM included; the bare loop is `AdaptiveClassifier.adapt`
+over the same rounds of the same keys, one model each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accous import AdaptiveClassifier
+from accous.keyed import KeyedAdapter
+from accous.streams import GaussianStream, SineShift
+
+ROUND_SIZE = 5
+N_FEATURES = 12
+
+
+def reference(n_features: int = N_FEATURES) -> tuple[Any, Any]:
+    stream = GaussianStream(SineShift(period=100), n_rounds=1, n_features=n_features, batch_size=1, random_state=0)
+    X, y = stream.reference()
+    return np.asarray(X), np.asarray(y)
+
+
+def rows_of_keys(n_keys: int, n_rounds: int, n_features: int = N_FEATURES) -> Any:
+    """Rows, (n_rounds, n_keys, ROUND_SIZE, d): a third of the keys stands still, the others drift at their own pace."""
+    rows = np.empty((n_rounds, n_keys, ROUND_SIZE, n_features))
+    for key in range(min(n_keys, 60)):
+        period = {0: 10**9, 1: 100, 2: 300}[key % 3]
+        stream = GaussianStream(
+            SineShift(period=period), n_rounds=n_rounds, n_features=n_features, batch_size=ROUND_SIZE, random_state=key
+        )
+        rows[:, key] = np.array([batch.X for batch in stream])
+    for key in range(60, n_keys):
+        rows[:, key] = rows[:, key % 60][:, np.random.default_rng(key).permutation(ROUND_SIZE)]
+    return rows
+
+
+def bare(model: Any, rows: Any) -> float:
+    """Microseconds of a round of a model per key, in one loop."""
+    n_rounds, n_keys = rows.shape[:2]
+    models = [AdaptiveClassifier().fit(*model) for _ in range(n_keys)]
+    begin = time.process_time()
+    for key, one in enumerate(models):
+        for batch in rows[:, key]:
+            one.adapt(batch)
+    return (time.process_time() - begin) / (n_rounds * n_keys) * 1e6
+
+
+def stepwise(adapter: KeyedAdapter, rows: Any) -> float:
+    n_rounds, n_keys = rows.shape[:2]
+    begin = time.process_time()
+    for key in range(n_keys):
+        state = None
+        for batch in rows[:, key]:
+            state, _, _ = adapter.step(state, batch)
+    return (time.process_time() - begin) / (n_rounds * n_keys) * 1e6
+
+
+def together(adapter: KeyedAdapter, rows: Any) -> float:
+    n_rounds, n_keys, size, n_features = rows.shape
+    states: dict[Any, bytes] = {}
+    keys = np.repeat(np.arange(n_keys), size)
+    begin = time.process_time()
+    for batch in rows:
+        new, _, _ = adapter.step_many(states, keys, None, batch.reshape(-1, n_features))
+        states.update(new)
+    return (time.process_time() - begin) / (n_rounds * n_keys) * 1e6
+
+
+def speed() -> None:
+    model = reference()
+    adapter = KeyedAdapter(AdaptiveClassifier().fit(*model), round_size=ROUND_SIZE)
+    few, many = rows_of_keys(12, 100), rows_of_keys(480, 100)
+    adapter.step(None, few[:20, 0].reshape(-1, N_FEATURES))
+    AdaptiveClassifier().fit(*model).adapt(few[0, 0])
+    found: dict[str, list[float]] = {"bare loop": [], "step": [], "step_many": []}
+    for _ in range(3):
+        found["bare loop"].append(bare(model, few))
+        found["step"].append(stepwise(adapter, few))
+        found["step_many"].append(together(adapter, many))
+    base = min(found["bare loop"])
+    print("processor time of a round of 5 rows of one key (100 rounds, 12 columns, 1,000 reference rows; best of 3)")
+    for name, times in found.items():
+        print(f"  {name:10} {min(times):7.0f} us   {min(times) / base:5.2f} of bare")
+
+
+def sizes() -> None:
+    print("bytes of a state, mean of 12 keys (of which 8 drift), after so many rounds")
+    for n_features in (4, 12, 30):
+        adapter = KeyedAdapter(AdaptiveClassifier().fit(*reference(n_features)), round_size=ROUND_SIZE)
+        rows = rows_of_keys(12, 1000, n_features)
+        states: dict[Any, bytes] = {}
+        keys, cells = np.repeat(np.arange(12), ROUND_SIZE), []
+        for number, batch in enumerate(rows, 1):
+            new, _, _ = adapter.step_many(states, keys, None, batch.reshape(-1, n_features))
+            states = new
+            if number in (1, 10, 100, 1000):
+                lengths = [len(state) for state in states.values()]
+                cells.append(f"{number}: {np.mean(lengths):6.0f} (largest {max(lengths)})")
+        print(f"  {n_features:3} columns   " + "   ".join(cells))
+
+
+def accuracy() -> None:
+    """Error of keys beside the classifier's on streams with labels."""
+    print("error of the adapted predictions, classifier and key on the same streams (300 rounds of 5 rows)")
+    for period, seeds in ((40, range(100, 104)), (100, range(104, 108)), (300, range(108, 112))):
+        errors = []
+        for seed in seeds:
+            stream = GaussianStream(SineShift(period=period), n_rounds=300, batch_size=ROUND_SIZE, random_state=seed)
+            X, y = stream.reference()
+            model, key = AdaptiveClassifier().fit(X, y), KeyedAdapter(AdaptiveClassifier().fit(X, y), round_size=5)
+            state, wrong = None, np.zeros(3)
+            for batch in stream:
+                state, predictions, _ = key.step(state, batch.X)
+                wrong += [
+                    np.sum(model.step(batch.X) != batch.y),
+                    np.sum(np.asarray(predictions) != batch.y),
+                    np.sum(model.predict_fixed(batch.X) != batch.y),
+                ]
+            errors.append(wrong / (300 * ROUND_SIZE))
+        classifier, keyed, fixed = 100 * np.mean(errors, axis=0)
+        print(f"  period {period:4}   classifier {classifier:5.2f} %   key {keyed:5.2f} %   fixed {fixed:5.2f} %")
+
+
+def processor_time() -> float:
+    """Seconds of this process and all of its children, which are the JVM and the workers."""
+    import psutil
+
+    here = psutil.Process()
+    return float(sum(sum(each.cpu_times()[:4]) for each in [here, *here.children(recursive=True)]))
+
+
+def on_spark(n_keys: int, n_rounds: int) -> None:
+    from pyspark.sql import functions
+
+    from accous.spark import adapt_stream, adapt_table, local_session
+
+    folder = Path(tempfile.mkdtemp())
+    try:
+        model = AdaptiveClassifier().fit(*reference())
+        rows = rows_of_keys(min(n_keys, 240), n_rounds)
+        bare(reference(), rows[:, :2])  # loads the kernels
+        per_round = bare(reference(), rows[:, :60])
+        write_files(folder / "in", rows, n_keys)
+        spark = local_session(2)
+        df = spark.read.parquet(str(folder / "in"))
+        n_played = n_keys * n_rounds
+        adapt_table(spark, df.where(functions.col("key") < 64), model, key="key", time="t", round_size=5).count()
+        begin, start = processor_time(), time.time()
+        batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, round_size=ROUND_SIZE)
+        batch.write.partitionBy("kind").parquet(str(folder / "batch"))
+        used = (processor_time() - begin) / n_played * 1e6
+        print(f"  bare loop {per_round:6.0f} us")
+        print(f"  batch     {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
+        begin, start = processor_time(), time.time()
+        stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+        query = adapt_stream(
+            spark,
+            stream,
+            model,
+            key="key",
+            time="t",
+            checkpoint=str(folder / "checkpoint"),
+            output=str(folder / "out"),
+            buckets=16,
+            expected_keys=n_keys,
+            trigger={"availableNow": True},
+            round_size=ROUND_SIZE,
+        )
+        query.awaitTermination()
+        used = (processor_time() - begin) / n_played * 1e6
+        print(f"  stream    {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
+        spark.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_files(folder: Path, rows: Any, n_keys: int) -> None:
+    """Write one file per round of all keys; keys beyond those that were simulated repeat them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True)
+    n_rounds, n_drawn, size, n_features = rows.shape
+    for number in range(n_rounds):
+        keys = np.repeat(np.arange(n_keys), size)
+        X = rows[number][np.arange(n_keys) % n_drawn].reshape(-1, n_features)
+        columns = {f"x{column}": X[:, column] for column in range(n_features)}
+        columns |= {"key": keys, "t": number * size + np.tile(np.arange(size), n_keys).astype(np.float64)}
+        pq.write_table(pa.table(columns), folder / f"round-{number:05d}.parquet")
+
+
+def play_bucket(folder: Path, bucket: int, n_keys: int, deadline: float) -> tuple[int, float, int, int]:
+    """Play a round of each key of a bucket, states on disk; return keys, seconds, bytes and KB of memory."""
+    import resource
+
+    from accous.keyed.pages import pack_page
+
+    if time.time() > deadline:
+        return 0, 0.0, 0, 0
+    adapter = KeyedAdapter(AdaptiveClassifier().fit(*reference()), round_size=ROUND_SIZE)
+    rng, begin = np.random.default_rng(bucket), time.process_time()
+    keys = np.repeat(np.arange(bucket * n_keys, (bucket + 1) * n_keys), ROUND_SIZE)
+    states, _, _ = adapter.step_many({}, keys, None, rng.normal(size=(len(keys), N_FEATURES)))
+    page = pack_page(states)
+    (folder / f"states-{bucket:05d}").write_bytes(page)
+    return n_keys, time.process_time() - begin, len(page), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def many_keys(n_keys: int, seconds: float) -> None:
+    """One round of each of many keys in two processes, with the states on disk; stops in time if it must."""
+    from joblib import Parallel, delayed
+
+    folder, begin = Path(tempfile.mkdtemp()), time.time()
+    try:
+        per_bucket = 10_000
+        tasks = (
+            delayed(play_bucket)(folder, each, per_bucket, begin + seconds) for each in range(n_keys // per_bucket)
+        )
+        played = Parallel(n_jobs=2)(tasks)
+        n_played, used, n_bytes, _ = (sum(each) for each in zip(*played, strict=True))
+        memory = max(each[3] for each in played) / 1024
+        print(
+            f"{n_played:,} of {n_keys:,} keys: {time.time() - begin:.0f} s, processor time {used:.0f} s "
+            f"({1e6 * used / max(n_played, 1):.0f} us a key), {n_bytes / 1e9:.2f} GB on disk, {memory:.0f} MB a process"
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spark", action="store_true", help="measure Spark, with one micro-batch per round")
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--many", type=int, metavar="KEYS", help="one round of each of so many keys, states on disk")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop with --many")
+    chosen = parser.parse_args()
+    if chosen.many:
+        many_keys(chosen.many, chosen.seconds)
+        return
+    if chosen.spark:
+        print(f"processor time of a round of one key on Spark, {chosen.keys:,} keys a micro-batch")
+        on_spark(chosen.keys, chosen.rounds)
+        return
+    speed()
+    sizes()
+    accuracy()
+
+
+if __name__ == "__main__":
+    main()

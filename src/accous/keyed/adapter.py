@@ -1,0 +1,259 @@
+"""KeyedAdapter: one model per key, as a step from bytes to bytes that any engine can call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray, IntArray
+from accous.exceptions import DataError
+from accous.keyed.arrivals import RoundPlanner, Rows
+from accous.keyed.chunk_plans import ChunkPlanner
+from accous.keyed.playing import KeyPlayer, Played
+from accous.keyed.predictions import KeyEvent, Predictions
+from accous.keyed.readings import KeyReading, read_key
+from accous.keyed.row_keys import read_keys, read_numbers, read_times
+from accous.keyed.shared_model import SharedModel
+from accous.keyed.state_format import StateFormat
+from accous.validation import read_rows
+
+__all__ = ["KeyedAdapter"]
+
+_MOST_KEYS = 64
+_MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that play together
+
+
+class KeyedAdapter:
+    """One adaptive model per key, all on one reference.
+
+    The adapter holds what the keys share: the reference, the fixed predictor and the compiled loops. What one key has
+    learned is a few kilobytes that you keep. `step` takes them with new rows of the key and returns them as they are
+    afterwards; it has no memory of its own, so any engine that can store bytes per key can run it.
+
+    Rows of a key are cut into rounds of ``round_size`` rows, or by time. Each row is predicted by the state before its
+    round. Rows that do not complete a round wait inside the state. The same rows of a key in the same order give the
+    same predictions and the same state, bit for bit, however they are spread over calls.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier
+        Fitted, with the built-in predictor and a ratio with a pool, which are the defaults.
+    round_size : int, default=10
+        Rows of a round.
+    round_time : float, optional
+        Length of a round in the unit of the times: a round is then all rows whose time falls into the same interval.
+    lateness : float, optional
+        How much older than the newest row of its key a row may be when it arrives. Rows then wait until nothing older
+        can come, and are taken in the order of their times. None takes rows in the order in which they come.
+    late : {"next", "count", "drop"}, default="next"
+        What happens to rows that are older than that: they join the next round; they are predicted and counted, but not
+        learned from; they are only counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import AdaptiveClassifier
+    >>> from accous.keyed import KeyedAdapter
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> adapter = KeyedAdapter(AdaptiveClassifier().fit(X, X[:, 0] > 0), round_size=5)
+    >>> state, predictions, events = adapter.step(None, rng.normal(size=(12, 3)))
+    >>> len(predictions), predictions.rounds.tolist()
+    (12, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3])
+    >>> state, predictions, events = adapter.step(state, rng.normal(size=(3, 3)))
+    >>> predictions.rounds.tolist()
+    [3, 3, 3]
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        round_size: int = 10,
+        round_time: float | None = None,
+        lateness: float | None = None,
+        late: str = "next",
+    ) -> None:
+        self._planner = RoundPlanner(round_size=round_size, round_time=round_time, lateness=lateness, late=late)
+        self.shared = SharedModel(model)
+        self.settings = {
+            "round_size": int(round_size),
+            "round_time": None if round_time is None else float(round_time),
+            "lateness": None if lateness is None else float(lateness),
+            "late": late,
+        }
+        self.fingerprint = self.shared.fingerprint(self.settings)
+        self._form = StateFormat(self.shared.shape, self.fingerprint)
+        self.player = KeyPlayer(self.shared, ChunkPlanner(self._planner), self._form)
+        shape = self.shared.shape
+        self._n_together = max(1, min(_MOST_KEYS, _MOST_NUMBERS // (shape.n_reference * (shape.n_slots + 3))))
+
+    def step(
+        self, state: bytes | None, X: Any, times: Any = None, *, numbers: Any = None, is_last: bool = False
+    ) -> tuple[bytes, Predictions, list[KeyEvent]]:
+        """Take new rows of one key.
+
+        Parameters
+        ----------
+        state : bytes or None
+            What the last call for this key returned; None before the first.
+        X : array or frame of shape (n_rows, n_features)
+            In any number; no rows are allowed too.
+        times : array of shape (n_rows,), optional
+            When each row happened: numbers or datetimes (read as seconds). Rows of a call are taken in their order.
+        numbers : array of int, optional
+            What `Predictions` call the rows.
+        is_last : bool, default=False
+            Whether no more rows will come, so that none has to wait for rows that may be late.
+
+        Returns
+        -------
+        state : bytes
+        predictions : Predictions
+        events : list of KeyEvent
+        """
+        rows = self._read(X, times, numbers)
+        if times is not None:
+            rows = rows.in_order()
+        counts = np.array([len(rows)])
+        played = self.player.play([None], [state], rows, counts, is_last=is_last)
+        return played.states[0], self._predictions([None], [played], [np.zeros(1, dtype=np.int64)]), played.events
+
+    def step_many(
+        self,
+        states: Mapping[Any, bytes | None],
+        keys: Any,
+        times: Any,
+        X: Any,
+        *,
+        numbers: Any = None,
+        is_last: bool = False,
+    ) -> tuple[dict[Any, bytes], Predictions, list[KeyEvent]]:
+        """Take new rows of many keys; each key gets what `step` would give it, bit for bit.
+
+        Parameters
+        ----------
+        states : mapping of key to bytes
+            Keys that have none, or None, start. Keys without new rows are left alone, unless ``is_last``.
+        keys : array of shape (n_rows,)
+            The key of each row: numbers, texts or anything else that a dict takes. None and NaN are refused.
+        times : array of shape (n_rows,) or None
+        X : array or frame of shape (n_rows, n_features)
+        numbers : array of int, optional
+        is_last : bool, default=False
+            Whether no more rows will come for any key in ``states``.
+
+        Returns
+        -------
+        states : dict of key to bytes
+            Of the keys that had rows.
+        predictions : Predictions
+        events : list of KeyEvent
+        """
+        rows = self._read(X, times, numbers)
+        names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
+        rows, counts = _by_key(rows, codes, len(names), has_times=times is not None)
+        ends = np.cumsum(counts)
+        # Keys with as many rows play together, so that few of them wait for the others.
+        order = np.argsort(-counts, kind="stable")
+        parts: list[IntArray] = []
+        played: list[Played] = []
+        after: dict[Any, bytes] = dict.fromkeys(names, b"")
+        for first in range(0, len(names), self._n_together):
+            part = np.sort(order[first : first + self._n_together])
+            of_part = [names[key] for key in part.tolist()]
+            indices = np.concatenate([np.arange(ends[key] - counts[key], ends[key]) for key in part.tolist()])
+            before = [states.get(name) for name in of_part]
+            some = rows.take(indices)
+            played.append(self.player.play(of_part, before, some, counts[part], is_last=is_last))
+            after.update(zip(of_part, played[-1].states, strict=True))
+            parts.append(part)
+        events = [event for each in played for event in each.events]
+        return after, self._predictions(names, played, parts), events
+
+    def rounds_of(self, state: bytes) -> int:
+        """Return how many rounds a state has played."""
+        return self._form.peek(state)[0]
+
+    def rows_seen(self, state: bytes) -> int:
+        """Return how many rows of its key a state has seen: of two states of a key, the later one has seen more."""
+        return self._form.n_seen(state)
+
+    def readings(self, states: Mapping[Any, bytes]) -> list[KeyReading]:
+        """Return what is known of each key: verdict, estimated error, effective rows, and what changed since when.
+
+        Parameters
+        ----------
+        states : mapping of key to bytes
+
+        Returns
+        -------
+        list of KeyReading
+            In the order of the keys.
+        """
+        found: list[KeyReading] = []
+        names = list(states)
+        for first in range(0, len(names), self._n_together):
+            part = names[first : first + self._n_together]
+            stack, _ = self.player.read(part, [states[name] for name in part])
+            found += [read_key(self.shared, stack, key, name) for key, name in enumerate(part)]
+        return found
+
+    def _read(self, X: Any, times: Any, numbers: Any) -> Rows:
+        rows = read_rows(self.shared.model, X, reset=False, min_rows=0)
+        n_rows = len(rows)
+        if times is None and self._planner.needs_times:
+            raise DataError("KeyedAdapter needs times for round_time, lateness or late: pass times, one per row.")
+        positions = np.arange(n_rows)
+        return Rows(
+            np.ascontiguousarray(rows, dtype=np.float64),
+            _nothing(n_rows, np.nan) if times is None else read_times(times, n_rows),
+            _nothing(n_rows, -1) if numbers is None else read_numbers(numbers, n_rows),
+            positions < 0,
+            positions,
+        )
+
+    def _predictions(self, names: list[Any], played: list[Played], parts: Sequence[IntArray]) -> Predictions:
+        if not played:
+            played, parts = [self.player.nothing()], [np.empty(0, dtype=np.int64)]
+        together = [each.rows for each in played]
+        positions = np.concatenate([rows.positions for rows in together])
+        is_in_order = len(played) == 1 and bool((positions[1:] > positions[:-1]).all())
+        order = slice(None) if is_in_order else np.argsort(positions, kind="stable")
+
+        def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+            return arrays[0] if is_in_order else np.concatenate(arrays)[order]
+
+        owners = joined([part[each.owners] for part, each in zip(parts, played, strict=True)])
+        keys = np.empty(len(names), dtype=object)
+        keys[:] = names
+        probabilities: FloatArray = joined([each.probabilities for each in played])
+        return Predictions(
+            keys=keys[owners],
+            numbers=joined([rows.numbers for rows in together]),
+            times=joined([rows.times for rows in together]),
+            rounds=joined([each.rounds for each in played]),
+            classes=self.shared.classes[joined([each.class_numbers for each in played])],
+            probabilities=probabilities,
+            positions=positions[order],
+        )
+
+
+def _nothing(n_rows: int, value: float) -> NDArray[Any]:
+    """Return an array of one value; `np.full` takes several times as long for a few rows."""
+    array = np.empty(n_rows, dtype=type(value))
+    array.fill(value)
+    return array
+
+
+def _by_key(rows: Rows, codes: IntArray, n_keys: int, *, has_times: bool) -> tuple[Rows, IntArray]:
+    """Return the rows with those of a key together, in the order of their times, and how many each key has."""
+    order = np.lexsort((rows.times, codes)) if has_times else np.argsort(codes, kind="stable")
+    if has_times:
+        times, sorted_codes = rows.times[order], codes[order]
+        if ((times[1:] == times[:-1]) & (sorted_codes[1:] == sorted_codes[:-1])).any():
+            order = np.lexsort((rows.numbers, *rows.X.T[::-1], rows.times, codes))
+    return rows.take(order), np.bincount(codes, minlength=n_keys)

@@ -1,0 +1,139 @@
+"""The predictor of each key after a round: refit if its weights have moved, and compare with the fixed one if due.
+
+The rules are those of `accous.classifier.round`. A key keeps the shares of a sample of the reference in place of whole
+weights; see docs/keyed.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accous.arrays import FloatArray, IntArray
+from accous.blas import one_blas_thread
+from accous.classifier.erm import LinearPredictor
+from accous.classifier.fallback import Check, Veto
+from accous.classifier.refit_rule import is_check_due, refit_limit
+from accous.classifier.round import SMALLEST_SHIFT, check_fit
+from accous.classifier.shrinkage import FIRST_STRENGTH, Fit, shrink
+from accous.core.fast.kernels_keys import N_SHOWN, SHARE_STEPS, sample_shares, weigh_keys
+from accous.core.keys.stack import KeyStack, Number
+from accous.keyed.shared_model import SharedModel
+
+__all__ = ["start_fits", "update_fits"]
+
+
+def start_fits(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
+    """Write the state before the first round for some keys of a stack of zeros."""
+    numbers = stack.numbers
+    numbers[Number.IS_HELD, keys] = float(shared.rules.guard.starts_held)
+    numbers[Number.VETO_EXCESS, keys] = numbers[Number.VETO_ERROR, keys] = np.nan
+    numbers[Number.STRENGTH, keys] = FIRST_STRENGTH
+    numbers[Number.EFFECTIVE_ROWS, keys] = np.nan
+    numbers[Number.SHARE, keys] = 0.0 if shared.rules.has_fallback else 1.0
+
+
+def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, pooled: FloatArray) -> None:
+    """Weigh the reference of each active key by its pooled ratio; refit and compare where it is due."""
+    rules, numbers = shared.rules, stack.numbers
+    weights, shown = np.empty(pooled.shape), np.empty((len(active), N_SHOWN))
+    strengths = numbers[Number.STRENGTH] if rules.has_fallback else np.zeros(numbers.shape[1])
+    weigh_keys(
+        active,
+        rules.base_weight,
+        pooled,
+        shared.max_ratio,
+        strengths,
+        shared.sample,
+        stack.fitted,
+        weights,
+        shown,
+    )
+    n_rows = shared.shape.n_reference
+    # Plain numbers: with few keys this takes less time than a dozen calls of numpy, with many not much more.
+    for place, (key, (distance, n_effective, n_shrunk, moved)) in enumerate(
+        zip(active.tolist(), shown.tolist(), strict=True)
+    ):
+        numbers[Number.EFFECTIVE_ROWS, key] = n_effective
+        share = _share_in_use(stack, key, distance) if rules.has_fallback else 1.0
+        numbers[Number.SHARE, key] = share
+        if share == 0.0:
+            _fall_back(shared, stack, key)
+            continue
+        is_due = _is_refit_due(shared, stack, key, n_shrunk / n_rows, moved)
+        # Without a refit since the last comparison there is nothing to compare.
+        if is_due or (rules.has_fallback and numbers[Number.N_REFITS, key] > numbers[Number.VETO_REFITS, key]):
+            _fit_and_check(shared, stack, key, weights[place], is_due=is_due)
+
+
+def _share_in_use(stack: KeyStack, key: int, distance: float) -> float:
+    """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
+    if distance < SMALLEST_SHIFT:
+        return 0.0
+    hold, (filters, cautious) = float(stack.holds[key]), stack.filters
+    share = 1.0 - float(filters[-1][key, 0])
+    return share if hold == 0.0 else (1.0 - hold) * share + hold * (1.0 - float(cautious[-1][key, 0]))
+
+
+def _fall_back(shared: SharedModel, stack: KeyStack, key: int) -> None:
+    """Put the fixed predictor in the place of the adapted one: there is nothing to adapt to."""
+    numbers = stack.numbers[:, key]
+    stack.is_moved[key] = stack.is_checked[key] = False
+    stack.fitted[key] = shared.base_shares[0]
+    numbers[Number.IS_HELD] = shared.rules.guard.holds(0.0, 0.0)
+    numbers[Number.VETO_EXCESS] = numbers[Number.VETO_ERROR] = 0.0
+    numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = numbers[Number.N_ROUNDS], numbers[Number.N_REFITS]
+
+
+def _is_refit_due(shared: SharedModel, stack: KeyStack, key: int, effective_share: float, moved: float) -> bool:
+    refit = shared.rules.refit
+    if isinstance(refit, str):
+        return refit == "always" or moved > float(refit_limit(shared.rules.erm, effective_share))
+    return bool(stack.numbers[Number.N_ROUNDS, key] - stack.numbers[Number.LAST_REFIT, key] >= int(refit))
+
+
+def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: FloatArray, *, is_due: bool) -> None:
+    rules, numbers = shared.rules, stack.numbers[:, key]
+    this_round, strength = int(numbers[Number.N_ROUNDS]), float(numbers[Number.STRENGTH])
+    latest = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes)
+    estimator = latest if stack.is_moved[key] else shared.fixed
+    fit = Fit(estimator, weights, int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT]))
+    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_fallback else weights
+    if is_due:
+        fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, fit.n_refits + 1, this_round)
+    check = _check_of(stack, key)
+    sampled = weights[shared.sample]
+    if rules.has_fallback and is_check_due(check, rules.erm, this_round, fit.n_refits, sampled):
+        if not is_due:
+            # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
+            fit = fit._replace(weights=shrunk)
+        with one_blas_thread():
+            fit, check = check_fit(rules, fit, strength, weights, this_round)
+        _write_check(shared, stack, key, check)
+    if fit.last_refit == this_round:
+        stack.is_moved[key] = True
+        stack.predictors[key] = fit.estimator.coefs
+        sample_shares(key, np.ascontiguousarray(fit.weights), shared.sample, stack.fitted)
+    numbers[Number.N_REFITS], numbers[Number.LAST_REFIT] = fit.n_refits, fit.last_refit
+
+
+def _check_of(stack: KeyStack, key: int) -> Check:
+    numbers = stack.numbers[:, key]
+    veto = Veto(
+        bool(numbers[Number.IS_HELD]),
+        float(numbers[Number.VETO_EXCESS]),
+        float(numbers[Number.VETO_ERROR]),
+        int(numbers[Number.VETO_ROUND]),
+        int(numbers[Number.VETO_REFITS]),
+    )
+    shares = stack.checked[key] / SHARE_STEPS if stack.is_checked[key] else None
+    return Check(veto, float(numbers[Number.STRENGTH]), shares)
+
+
+def _write_check(shared: SharedModel, stack: KeyStack, key: int, check: Check) -> None:
+    numbers, veto = stack.numbers[:, key], check.veto
+    numbers[Number.IS_HELD], numbers[Number.STRENGTH] = float(veto.is_held), check.strength
+    numbers[Number.VETO_EXCESS], numbers[Number.VETO_ERROR] = veto.excess, veto.standard_error
+    numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = veto.n_rounds, veto.n_refits
+    assert check.weights is not None
+    stack.is_checked[key] = True
+    sample_shares(key, np.ascontiguousarray(check.weights), shared.sample, stack.checked)

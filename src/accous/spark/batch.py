@@ -1,0 +1,90 @@
+"""History in batch: the same step over a table, one bucket of keys at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from accous.keyed.bucket_step import BucketStep
+from accous.keyed.shipped_model import ShippedModel
+from accous.parameters import require_integer
+from accous.spark.buckets import BUCKET, result_schema, with_bucket
+
+__all__ = ["adapt_table"]
+
+
+def adapt_table(
+    spark: SparkSession,  # noqa: ARG001  as for a stream
+    df: DataFrame,
+    model: Any,
+    *,
+    key: str,
+    time: str | None = None,
+    number: str | None = None,
+    resume: DataFrame | None = None,
+    buckets: int = 64,
+    trust_every: int | None = 64,
+    is_last: bool = False,
+    **settings: Any,
+) -> DataFrame:
+    """Predict and learn from a table of rows of many keys; lazily, as all of Spark's tables are.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    df : DataFrame
+        With the columns of the model's reference; other columns are left out.
+    model : path, AdaptiveClassifier or TableModel
+        A folder that `accous.save` or ``accous fit`` wrote, or a fitted model. It travels with the tasks.
+    key : str
+        The column of the keys: string or bigint.
+    time : str, optional
+        The column of the times; rows of a key are taken in their order.
+    number : str, optional
+        A column of integers that names the rows in the result.
+    resume : DataFrame, optional
+        The result of an earlier call, or another table with the columns of the key and ``state``: the keys go on from
+        there. All keys of it are in the result, those without new rows too.
+    buckets : int, default=64
+        Into how many groups the keys are hashed. The rows of one bucket must fit into the memory of a worker.
+    trust_every : int or None, default=64
+        How many rounds of a key lie between two rows of kind "trust".
+    is_last : bool, default=False
+        Whether no more rows will come, so that none has to wait for rows that may be late.
+    **settings
+        Of `accous.keyed.KeyedAdapter`: ``round_size``, ``round_time``, ``lateness``, ``late``.
+
+    Returns
+    -------
+    DataFrame
+        The key, and the columns that ``kind`` says: "prediction" (time, number, round, prediction, probability),
+        "event", "trust", and "state", one row per key. Write it once, for example partitioned by ``kind``: each action
+        on it computes all of it again.
+    """
+    require_integer("buckets", buckets, at_least=1)
+    shipped = ShippedModel(model, settings)
+    step = BucketStep(shipped, key, time, number, trust_every, with_states="all", is_last=is_last)
+    rows, schema = with_bucket(df, key, buckets), result_schema(df, key)
+    if resume is None:
+        return rows.groupBy(BUCKET).applyInArrow(_one_bucket(step), schema)
+    known = resume.select(key, "state").where("state is not null")
+    states = with_bucket(known, key, buckets)
+    return rows.groupBy(BUCKET).cogroup(states.groupBy(BUCKET)).applyInArrow(_two_tables(step), schema)
+
+
+def _one_bucket(step: BucketStep) -> Callable[[pa.Table], pa.Table]:
+    def play(rows: pa.Table) -> pa.Table:
+        return step(rows, {})[1]
+
+    return play
+
+
+def _two_tables(step: BucketStep) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    def play(rows: pa.Table, known: pa.Table) -> pa.Table:
+        states = dict(zip(known.column(step.key).to_pylist(), known.column("state").to_pylist(), strict=True))
+        return step(rows, states)[1]
+
+    return play

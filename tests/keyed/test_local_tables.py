@@ -1,0 +1,77 @@
+"""A folder of Parquet files on one machine: the same step, the same bytes, resumed where it stopped."""
+
+import numpy as np
+import pytest
+
+from accous.exceptions import DataError
+from accous.keyed import adapt_folder
+from accous.keyed.pages import hash_key, pack_page, unpack_page
+from tests.keyed.conftest import drifting
+from tests.needs import PYARROW
+
+pa = pytest.importorskip("pyarrow", reason=PYARROW)
+pq = pytest.importorskip("pyarrow.parquet", reason=PYARROW)
+ds = pytest.importorskip("pyarrow.dataset", reason=PYARROW)
+
+N_ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def table():
+    X = drifting(N_ROWS, 0)
+    columns = {f"x{column}": X[:, column] for column in range(4)}
+    shops = [f"shop {number % 7}" for number in range(N_ROWS)]
+    times = np.datetime64("2026-01-01T00:00:00", "us") + np.arange(N_ROWS) * np.timedelta64(1, "s")
+    return pa.table({"shop": shops, "when": times, "line": np.arange(N_ROWS), **columns})
+
+
+def states_in(folder):
+    found = ds.dataset(folder, format="parquet").to_table(filter=ds.field("kind") == "state")
+    return dict(zip(found["shop"].to_pylist(), found["state"].to_pylist(), strict=True))
+
+
+def test_files_and_resume(tmp_path, adapter, model, table):
+    expected, predictions, _ = adapter.step_many(
+        {}, table["shop"].to_pylist(), table["when"].to_numpy(), drifting(N_ROWS, 0), numbers=np.arange(N_ROWS)
+    )
+    chosen = {"key": "shop", "time": "when", "number": "line", "round_size": 5, "buckets": 3}
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", **chosen) == N_ROWS
+    assert states_in(tmp_path / "out") == expected
+    found = ds.dataset(tmp_path / "out").to_table(filter=ds.field("kind") == "prediction").sort_by("number")
+    assert found["number"].to_pylist() == list(range(N_ROWS))
+    assert found["probability"].to_pylist() == predictions.probabilities.max(axis=1).tolist()
+    # The first rows, then the rest; the states of shops without new rows stay.
+    for part, rows in (("first", table.slice(0, 100)), ("rest", table.slice(100, 50)), ("last", table.slice(150))):
+        (tmp_path / part).mkdir()
+        pq.write_table(rows, tmp_path / part / "rows.parquet")
+    adapt_folder(tmp_path / "first", model, tmp_path / "out-1", **chosen)
+    adapt_folder(tmp_path / "rest", model, tmp_path / "out-2", resume=tmp_path / "out-1", **chosen | {"buckets": 2})
+    adapt_folder(tmp_path / "last", model, tmp_path / "out-3", resume=tmp_path / "out-2", **chosen)
+    assert states_in(tmp_path / "out-3") == expected
+
+
+def test_faults_are_named(tmp_path, model, table):
+    pq.write_table(table.drop_columns(["x2"]), tmp_path / "narrow.parquet")
+    with pytest.raises(DataError, match="no column 'x2', which the model needs"):
+        adapt_folder(tmp_path / "narrow.parquet", model, tmp_path / "out", key="shop")
+    with pytest.raises(DataError, match="no column 'store'"):
+        adapt_folder(tmp_path / "narrow.parquet", model, tmp_path / "out", key="store")
+    with pytest.raises(DataError, match="There is no table at"):
+        adapt_folder(tmp_path / "none", model, tmp_path / "out", key="shop")
+    holes = table.set_column(0, "shop", pa.array([None if row == 4 else "a" for row in range(N_ROWS)]))
+    pq.write_table(holes, tmp_path / "holes.parquet")
+    with pytest.raises(DataError, match="The key is missing in row 4"):
+        adapt_folder(tmp_path / "holes.parquet", model, tmp_path / "out", key="shop")
+
+
+def test_pages():
+    states = {"": b"a", "鍵": b"bb", 7: b"", -1: b"c", "7": b"d"}
+    assert unpack_page(pack_page(states)) == states
+    page = pack_page(states)
+    for damaged in (page[:-1], page + b"x", b"xxxx" + page[4:]):
+        with pytest.raises(Exception, match="page of states"):
+            unpack_page(damaged)
+    assert hash_key("7") != hash_key(7)
+    with pytest.raises(DataError, match="type float cannot be stored"):
+        pack_page({1.5: b""})

@@ -1,0 +1,72 @@
+"""Rows of many keys in Parquet files, and what one process makes of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from accous import AdaptiveClassifier
+from accous.keyed import KeyedAdapter
+
+COLUMNS = ["x0", "x1", "x2", "x3"]
+ROUND_SIZE = 5
+
+
+def fitted_model() -> AdaptiveClassifier:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, len(COLUMNS)))
+    return AdaptiveClassifier().fit(X, X[:, 0] + 0.5 * rng.normal(size=300) > 0.2)
+
+
+def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, seed: int = 0) -> pd.DataFrame:
+    """Write files whose rows are shuffled within each file; times go on from file to file."""
+    rng, frames = np.random.default_rng(seed), []
+    folder.mkdir(parents=True)
+    for file in range(n_files):
+        keys = rng.integers(n_keys, size=n_keys * rows_per_key)
+        X = rng.normal(size=(len(keys), len(COLUMNS)))
+        X[:, 1] += (keys % 3) * 0.8
+        frame = pd.DataFrame(X, columns=COLUMNS)
+        frame["shop"] = [f"shop {key} é" for key in keys]
+        frame["number"] = np.arange(len(keys)) + file * len(keys)
+        frame["t"] = frame["number"].astype(np.float64)
+        frames.append(frame)
+        frame.sample(frac=1.0, random_state=file).to_parquet(folder / f"part-{file:04d}.parquet", index=False)
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_one_process(rows: pd.DataFrame) -> tuple[dict[str, bytes], pd.DataFrame, list]:
+    """States, predictions by row, and events of an uninterrupted run without an engine."""
+    adapter = KeyedAdapter(fitted_model(), round_size=ROUND_SIZE)
+    states, predictions, events = adapter.step_many(
+        {}, rows["shop"].tolist(), rows["t"].to_numpy(), rows[COLUMNS].to_numpy(), numbers=rows["number"].to_numpy()
+    )
+    found = pd.DataFrame(
+        {
+            "number": predictions.numbers,
+            "shop": predictions.keys,
+            "round": predictions.rounds,
+            "prediction": [str(each) for each in predictions.classes],
+            "probability": predictions.probabilities.max(axis=1),
+        }
+    )
+    return states, found.sort_values("number", ignore_index=True), events
+
+
+def assert_same(result: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """What an engine wrote is what one process makes of the rows, bit for bit, and nothing is there twice."""
+    states, predictions, events = in_one_process(rows)
+    found = result[result["kind"] == "prediction"].sort_values("number", ignore_index=True)
+    assert found["number"].astype(np.int64).tolist() == predictions["number"].tolist()
+    for column in ("shop", "prediction"):
+        assert found[column].tolist() == predictions[column].tolist()
+    assert found["round"].astype(np.int64).tolist() == predictions["round"].tolist()
+    assert found["probability"].to_numpy().tobytes() == predictions["probability"].to_numpy().tobytes()
+    said = result[result["kind"] == "event"]
+    assert sorted(zip(said["shop"], said["round"].astype(int), said["event"], strict=True)) == sorted(
+        (event.key, event.round, event.kind) for event in events
+    )
+    kept = result[result["kind"] == "state"]
+    # A stream writes a state per micro-batch: the last one of each key is the one that counts.
+    for shop, state in states.items():
+        assert state in {bytes(each) for each in kept.loc[kept["shop"] == shop, "state"]}, shop

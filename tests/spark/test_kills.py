@@ -1,0 +1,83 @@
+"""Exactly once: kills of driver, JVM and workers at random moments change nothing that a reader sees."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accous
+from tests.needs import needs_spark
+from tests.spark.rows import assert_same, fitted_model, write_rows
+from tests.spark.sink import n_committed, read_sink
+
+pytestmark = [needs_spark, pytest.mark.slow]
+
+N_KILLS = int(os.environ.get("ACCOUS_KILLS", "3"))
+PATIENCE = 1200.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tests.spark.stream_driver", str(folder)]
+    # In a session of its own, so that all of its processes can be found and none survives.
+    with log.open("ab") as output:
+        return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str:
+    """Kill the driver, its JVM or one of the Python workers; then end the rest, which cannot go on."""
+    import psutil
+
+    kind, found = str(rng.choice(["driver", "JVM", "worker"])), []
+    while not found and driver.poll() is None:
+        # Workers come with the first task.
+        with contextlib.suppress(psutil.Error):
+            family = psutil.Process(driver.pid).children(recursive=True)
+            jvms = [each for each in family if each.name().startswith("java")]
+            workers = [each for each in family if each.name().startswith(("python", "pyspark"))]
+            found = {"driver": [psutil.Process(driver.pid)], "JVM": jvms, "worker": workers}[kind]
+    if found:
+        found[int(rng.integers(len(found)))].send_signal(signal.SIGKILL)
+    if kind == "worker":
+        # Spark notices, gives up on the query, and the driver ends; or the worker was idle, and nothing happens.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            driver.wait(timeout=20.0)
+    for each in psutil.process_iter():
+        try:
+            if os.getsid(each.pid) == driver.pid:
+                each.send_signal(signal.SIGKILL)
+        except (psutil.Error, ProcessLookupError, PermissionError):
+            continue
+    driver.wait(timeout=PATIENCE)
+    return kind
+
+
+def test_kills_at_random_moments(tmp_path):
+    rows = write_rows(tmp_path / "in", n_files=max(6, N_KILLS + 3), n_keys=40, rows_per_key=12)
+    accous.save(fitted_model(), tmp_path / "model")
+    rng, kinds = np.random.default_rng(int(os.environ.get("ACCOUS_SEED", "0"))), []
+    while len(kinds) < N_KILLS:
+        driver, before = start(tmp_path, tmp_path / "log"), n_committed(tmp_path / "checkpoint")
+        # At a random moment after the query has begun: most of them lie within a micro-batch.
+        moment, deadline = float(rng.uniform(0.0, 6.0)), time.monotonic() + PATIENCE
+        while not (tmp_path / "checkpoint" / "offsets" / str(before)).exists():
+            assert driver.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        deadline = time.monotonic() + moment
+        while driver.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if driver.poll() is not None:
+            break  # it has read everything already
+        kinds.append(kill_one(driver, rng))
+    assert kinds, "not one kill came in time"
+    driver = start(tmp_path, tmp_path / "log")
+    assert driver.wait(timeout=PATIENCE) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert_same(read_sink(tmp_path / "out"), rows)
+    print("killed:", kinds)
