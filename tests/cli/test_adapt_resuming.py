@@ -83,6 +83,48 @@ def test_another_command_in_the_middle_of_a_run_is_refused(tmp_path, capsys):
     assert main([*ADAPT, "--on-bad-row", "skip", "--new"]) == 0
 
 
+def begin_without_saving(*options: str) -> None:
+    """A run that is killed before its first save, with what it has written until then."""
+    lines = Path("stream.csv").read_text().splitlines(keepends=True)
+    Path("stream.csv").write_text("".join([lines[0], "1,2\n", *lines[1:]]))
+    assert main([*ADAPT, *options]) == 1
+    Path("stream.csv").write_text("".join(lines))
+
+
+def test_a_run_that_was_killed_before_its_first_save_is_not_abandoned_silently(capsys):
+    """If it has written rows, another command is refused as in the middle of a run; if not, a line says so."""
+    begin_without_saving()
+    Path("predictions.csv").write_text("line,round,prediction\n2,1,yes\n")
+    capsys.readouterr()
+    assert main([*ADAPT, "--batch-size", "3"]) == 1
+    error = capsys.readouterr().err
+    assert "with --batch-size 10: run that command again to finish it, or abandon it with --new" in error
+    assert Path("predictions.csv").read_text() == "line,round,prediction\n2,1,yes\n"
+    Path("predictions.csv").write_text("")
+    assert main([*ADAPT, "--batch-size", "3"]) == 0
+    stream = Path("stream.csv").absolute()
+    said = f"The unfinished run on {stream} is abandoned: it was stopped before it saved a round."
+    assert said in capsys.readouterr().err
+
+
+def test_the_same_command_takes_up_a_run_that_was_killed_before_its_first_save(capsys):
+    begin_without_saving()
+    Path("predictions.csv").write_text("line,round,prediction\n2,1,yes\n")
+    capsys.readouterr()
+    assert main(ADAPT) == 0
+    assert "abandoned" not in capsys.readouterr().err
+    assert pl.read_csv("predictions.csv").height == 300
+
+
+def test_rows_of_a_parquet_file_that_no_save_has_seen_count_too(capsys):
+    begin = ["adapt", "model", "stream.csv", "-o", "predictions.parquet"]
+    begin_without_saving("-o", "predictions.parquet")
+    Path("predictions.parquet.partial").write_text("line,round,prediction\n2,1,yes\n")
+    assert main([*begin, "--batch-size", "3"]) == 1
+    assert "has an unfinished run" in capsys.readouterr().err
+    assert main([*begin, "--batch-size", "3", "--new"]) == 0
+
+
 def test_a_run_stopped_by_a_bad_row_continues_when_bad_rows_are_skipped(tmp_path, capsys):
     lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
     (tmp_path / "stream.csv").write_text("".join([*lines[:100], "1,2\n", *lines[100:]]))

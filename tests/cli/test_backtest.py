@@ -13,6 +13,7 @@ from accous import AdaptiveClassifier
 from accous import backtest as replay
 from accous.cli import main
 from accous.tabular.folder import load_table_model
+from tests.budgets import rest_slow
 
 BACKTEST = ["backtest", "reference.csv", "--label", "label", "--ordered"]
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model", "--quiet"]
@@ -121,7 +122,7 @@ def test_smaller_batches_are_other_rounds(capsys):
     assert [look["estimate_adapted"] for look in one] != [look["estimate_adapted"] for look in other]
 
 
-@pytest.mark.parametrize("name", ["replay.png", "replay.svg"])
+@pytest.mark.parametrize("name", rest_slow(["replay.svg", "replay.png"]))
 def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
     assert main([*BACKTEST, "--plot", name]) == 0
     picture = Path(name).read_bytes()

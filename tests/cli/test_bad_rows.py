@@ -8,6 +8,7 @@ import pytest
 
 from accous.cli import main
 from accous.tabular.folder import load_table_model
+from tests.budgets import rest_slow
 from tests.cli.processes import files_of
 
 HEADER = "age,income,plan,label"
@@ -64,7 +65,7 @@ def test_a_bad_row_is_named_by_file_line_and_column_and_the_rows_before_it_stay(
     assert load_table_model("model").job.n_rows == 20
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", rest_slow(BAD, n_fast=2))
 def test_after_the_file_is_corrected_the_run_continues_without_a_trace(name, tmp_path, fitted):
     write_stream()
     assert main(ADAPT) == 0

@@ -107,7 +107,7 @@ def test_failed_runs_give_exit_code_1_and_are_named(
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier\n"
         "from accous_bench.contenders import Contender, register\n"
-        "register(Contender('wrong', lambda seed: AdaptiveClassifier(C=-1.0), learns_first=False))\n"
+        "register(Contender('wrong', lambda seed: AdaptiveClassifier(C=-1.0)))\n"
     )
     spec.write_text('plugins = ["mine.py"]\n' + spec.read_text().replace('"Accous"', '"wrong"'))
     assert main(["bench", "run", str(spec)]) == 1
@@ -131,7 +131,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in text
     assert main(["bench", "list", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["specs"]["table3"]["runs"] == 4 * 2 * 11 * 5
+    assert record["specs"]["table3"]["runs"] == 4 * 2 * 14 * 5
     assert record["datasets"]["gas_sensor"] == ["natural"]
 
 

@@ -12,6 +12,7 @@ import accous
 from accous.cli import main
 from accous.cli.demo_picture import draw_race, rolling_mean
 from accous.cli.demo_race import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, make_stream, run_race
+from tests.budgets import rest_slow
 
 SHORT = ["demo", "--rounds", "20"]
 
@@ -88,7 +89,7 @@ def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("form", rest_slow([[], ["--json"]]))
 def test_a_picture_that_cannot_be_written_costs_no_numbers(form, capsys):
     assert main([*SHORT, "-o", "nowhere/picture.png", *form]) == 1
     printed = capsys.readouterr()
@@ -129,8 +130,8 @@ def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, culprit, 
     assert printed.err.endswith(".\n")
 
 
-@pytest.mark.parametrize("shift", ["lin", "squ", "sin", "ber"])
-@pytest.mark.parametrize("rounds", ["1", *(pytest.param(rounds, marks=pytest.mark.slow) for rounds in "29")])
+@pytest.mark.parametrize("shift", rest_slow(["lin", "squ", "sin", "ber"]))
+@pytest.mark.parametrize("rounds", rest_slow("129"))
 def test_the_shortest_streams_run(shift, rounds, capsys):
     assert main(["demo", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
     assert ACCOUS in capsys.readouterr().out

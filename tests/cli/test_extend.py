@@ -103,6 +103,32 @@ def test_a_key_is_remembered_over_files(capsys):
     assert n_reference() == 380
 
 
+@pytest.mark.parametrize("options", [[[], ["--key", "id"]], [["--key", "id"], []]], ids=["then with", "then without"])
+def test_a_row_joins_once_with_and_without_a_key(capsys, options):
+    first, second = options
+    assert run_json(capsys, write(stream()[:60]), *first)["joined"] == 60
+    again = run_json(capsys, write(stream()[:80]), *second)
+    assert (again["joined"], again["joined_before"], again["reference_rows"]) == (20, 60, 380)
+
+
+def test_keys_decide_where_both_files_have_them(capsys):
+    """Another file of the same name may have the same values in the same line: another key is another row."""
+    assert run_json(capsys, write(stream()[:60]), "--key", "id")["joined"] == 60
+    renamed = stream()[:60].with_columns(pl.col("id") + 1000)
+    assert run_json(capsys, write(renamed), "--key", "id")["joined"] == 60
+
+
+@pytest.mark.parametrize("options", [[["--key", "id"], []], [[], ["--key", "id"]]], ids=["then without", "then with"])
+def test_late_labels_join_once_by_key_and_by_position_and_with_their_rows(capsys, options):
+    first, second = options
+    labels = write(stream()[:60].select("id", "label"), "labels.csv")
+    alone = write(stream()[:60].select("label"), "alone.csv")
+    for by in (first, second):
+        run_json(capsys, labels if by else alone, *by)
+    assert n_reference() == 360
+    assert run_json(capsys, "first.csv")["joined"] == 140  # the stream itself, with its labels
+
+
 @pytest.mark.parametrize("by_key", [True, False])
 def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
     """By a key, or by position: the first label belongs to the first row that was predicted."""
@@ -263,6 +289,24 @@ def test_bad_rows_are_set_aside(capsys):
     found = run_json(capsys, write(frame), "--on-bad-row", "skip", "--rejects", "bad.csv")
     assert (found["joined"], found["rejected"]) == (19, 1)
     assert pl.read_csv("bad.csv")["line"].to_list() == [5]
+
+
+def test_a_command_that_fails_leaves_no_file_of_bad_rows(capsys, monkeypatch):
+    frame = stream()[:20].with_columns(pl.col("x0").cast(pl.String))
+    frame[3, "x0"] = "?!"
+    options = [write(frame), "--on-bad-row", "skip", "--rejects", "bad.csv"]
+    assert "is a class of the reference" in run(capsys, *options, "--label", "colour", code=1)
+    assert not Path("bad.csv").exists()
+
+    def fail(*_args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("accous.checkpoint.saving.write_manifest", fail)
+        assert "No space left" in run(capsys, *options, code=1)
+    assert not Path("bad.csv").exists()
+    assert run_json(capsys, *options)["rejected"] == 1
+    assert Path("bad.csv").exists()
 
 
 def test_files_that_are_not_there(capsys):

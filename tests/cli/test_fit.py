@@ -80,13 +80,15 @@ def test_every_form_of_a_table_gives_the_same_model(monkeypatch):
     Path("wide.csv").write_bytes(table.write_csv().encode("utf-16"))
     Path("latin.csv").write_bytes(table.write_csv().encode("latin-1"))
     others = ["reference.tsv", "semicolons.csv", "reference.jsonl", "reference.parquet", "zipped.csv.gz"]
-    assert main(FIT) == 0
+    assert main([*FIT, "--unordered"]) == 0
     expected = load_table_model("model")
     for path in [*others, "marked.csv", "wide.csv", "latin.csv", "-"]:
         options = ["--encoding", "latin-1"] if path == "latin.csv" else []
         with Path("reference.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
-            assert main(["fit", path, "--label", "label", "-o", f"model-{path}", "--quiet", *options]) == 0
+            assert (
+                main(["fit", path, "--label", "label", "-o", f"model-{path}", "--unordered", "--quiet", *options]) == 0
+            )
         found = load_table_model(f"model-{path}")
         assert found.encoder == expected.encoder, path
         assert np.array_equal(found.model.reference_, expected.model.reference_), path
@@ -110,7 +112,7 @@ def test_whole_numbers_as_labels_stay_numbers():
 @pytest.mark.parametrize("name", ["accous", "ulsif", "kliep", "kmm", "lr", "olre", "none"])
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
-    assert main([*FIT, "--ratio", name, "--quiet"]) == 0
+    assert main([*FIT, "--ratio", name, "--unordered", "--quiet"]) == 0
     assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
 
 
@@ -234,8 +236,8 @@ def test_tables_without_what_is_needed_are_refused(content, sentence, tmp_path, 
     assert not (tmp_path / "model").exists()
 
 
-def test_a_label_that_is_a_measurement_is_refused(capsys):
-    assert main(["fit", "reference.csv", "--label", "x0", "-o", "model"]) == 1
+def test_a_label_that_is_a_measurement_is_refused_as_a_class(capsys):
+    assert main(["fit", "reference.csv", "--label", "x0", "--task", "classification", "-o", "model"]) == 1
     assert "300 different values, too many for classes" in capsys.readouterr().err
 
 

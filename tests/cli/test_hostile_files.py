@@ -53,7 +53,7 @@ def test_a_column_that_a_part_of_the_reference_lacks_leaves_the_accuracy_unknown
 def test_nearly_as_many_classes_as_rows_are_remarked_on_once(capsys):
     write("reference.csv", [f"{row * row % 23},{row * 7 % 13},{row % 25}" for row in range(40)])
     assert main(FIT) == 0
-    remark = "The label 'y' has 25 different values in 40 rows: if it is a number rather than a class, divide it"
+    remark = "The label 'y' has 25 different values in 40 rows: if it is a number rather than a class, say"
     assert capsys.readouterr().err.count(remark) == 1
 
 

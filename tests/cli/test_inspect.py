@@ -56,7 +56,7 @@ def shown(capsys, *options: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("is_adapted", [False, True], ids=["after fit", "after adapt"])
+@pytest.mark.parametrize("is_adapted", [pytest.param(False, marks=pytest.mark.slow), True], ids=["fit", "adapt"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--fail-if", "error > 100%"]], ids=["text", "json", "alerts"])
 def test_a_finished_model_is_shown_without_a_numerical_library(is_adapted, options, capsys):
     assert not is_adapted or main(ADAPT) == 0

@@ -10,6 +10,7 @@ import pytest
 
 from accous.cli import main
 from accous.tabular.folder import load_table_model
+from tests.budgets import rest_slow
 from tests.cli.tables import make_tables
 
 N_ROWS = 300
@@ -295,7 +296,7 @@ def test_a_run_that_replaces_the_predictions_of_another_has_labels_of_its_own(ca
     assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == 0
 
 
-@pytest.mark.parametrize("stream", ["s.csv", "s.jsonl", "s.parquet"])
+@pytest.mark.parametrize("stream", rest_slow(["s.csv", "s.parquet", "s.jsonl"], n_fast=2))
 @pytest.mark.parametrize("is_last", [True, False], ids=["last run", "earlier run"])
 def test_lines_mean_the_same_in_labels_and_predictions_of_any_stream(stream, is_last, capsys):
     write(pl.read_csv("stream.csv"), stream)

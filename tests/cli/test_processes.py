@@ -199,6 +199,26 @@ def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
     assert "━" in text
 
 
+def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, start, fitted):
+    """`labels`, `extend` and `report` read files of any length."""
+    fitted["stream"].write_csv(folder / "labelled.csv")
+    commands = {
+        "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
+        "Reading the rows and fitting again": ["extend", "model", "labelled.csv"],
+        "Writing the report": ["report", "model", "-o", "report.html"],
+    }
+    with start("adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet") as process:
+        process.communicate()
+    for text, arguments in commands.items():
+        ours, theirs = pty.openpty()
+        with start(*arguments, stderr=theirs, stdin=theirs) as process:
+            os.close(theirs)
+            shown = read_terminal(ours)
+            process.communicate()
+        assert process.returncode == 0
+        assert text in shown.decode()
+
+
 def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, start):
     run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", cwd=folder)
     assert run.stderr == ""

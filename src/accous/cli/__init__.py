@@ -6,11 +6,13 @@ Commands import what they need when they run, so that ``accous --help`` answers 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
-from accous.cli import adapt, backtest, extend, fit, inspect, labels, predict, report
+from accous.cli import adapt, backtest, extend, fit, inspect, labels, predict, report, serve, spark
 from accous.cli.demo import demo
 from accous.exceptions import AccousError, ParameterError
 from accous.extras import has_package, require_extra
@@ -27,6 +29,8 @@ COMMANDS: dict[Callable[..., int], str] = {
     extend.extend: extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
+    serve.serve: serve.EXAMPLES,
+    spark.spark: spark.EXAMPLES,
 }
 """The commands, in the order of the help, and what is shown below the help of each."""
 
@@ -82,6 +86,12 @@ def _missing_bench(_words: Annotated[list[str] | None, typer.Argument(metavar=".
 app = make_app()
 
 
+@cache
+def _parser(of: typer.Typer) -> Any:
+    """Return the parser of all commands; typer would make it again for every call."""
+    return typer.main.get_command(of)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -99,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     try:
         # Without typer's own handling, which prints a box and the usage for every wrong argument.
-        return app(arguments, prog_name="accous", standalone_mode=False) or 0
+        return _parser(app)(arguments, prog_name="accous", standalone_mode=False) or 0
     except _UsageError as error:
         return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except ParameterError as error:

@@ -14,6 +14,7 @@ from accous.cli.options import (
     KeptColumns,
     KeyColumn,
     ModelFolder,
+    NamedEstimator,
     OnBadRow,
     PredictionsFile,
     Quiet,
@@ -105,6 +106,7 @@ def adapt(
     on_bad_row: OnBadRow = "fail",
     rejects: Rejects = None,
     unknown_category: UnknownCategory = "use",
+    estimator: NamedEstimator = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -124,6 +126,7 @@ def adapt(
 
     request = AdaptRequest(
         model=model,
+        estimator=estimator,
         stream=stream,
         output=output,
         batch_size=batch_size,

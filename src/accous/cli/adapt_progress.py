@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accous.diagnostics.loss_scale import LossScale
     from accous.tabular.job_record import Job
 
 __all__ = ["AdaptProgress"]
@@ -25,12 +26,14 @@ class AdaptProgress:
     console : rich.console.Console
     share_read : callable
         Share of the stream read so far; None where its size is unknown.
+    scale : LossScale
+        How errors are written.
     """
 
-    def __init__(self, console: Console, share_read: Callable[[], float | None]) -> None:
+    def __init__(self, console: Console, share_read: Callable[[], float | None], scale: LossScale) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self._share_read = share_read
+        self._share_read, self._scale = share_read, scale
         is_shown = console.is_terminal and not console.quiet
         columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True, disable=not is_shown)
@@ -61,6 +64,6 @@ class AdaptProgress:
         rate = (job.n_rows - self._start_rows) / max(now - self._start_time, 1e-9)
         text = f"round {job.n_rounds:,}, {job.n_rows:,} rows, {rate:,.0f} rows per second"
         if job.n_scored:
-            fixed, ours = job.n_wrong_fixed / job.n_scored, job.n_wrong / job.n_scored
-            text += f"; error of the fixed model {fixed:.1%}, of accous {ours:.1%}"
+            fixed, ours = (self._scale.shown(each / job.n_scored) for each in (job.n_wrong_fixed, job.n_wrong))
+            text += f"; {self._scale.name} of the fixed model {fixed}, of accous {ours}"
         self._bar.update(self._task, description=text, completed=self._share_read() or 0.0)

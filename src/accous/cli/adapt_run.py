@@ -12,6 +12,7 @@ from accous.cli.options import results_console
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accous.diagnostics.loss_scale import LossScale
     from accous.tabular.adapt_job import AdaptJob
     from accous.tabular.adapt_request import AdaptRequest
     from accous.tabular.adapt_run import SaveRule
@@ -33,10 +34,13 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
         if as_json:
             typer.echo(json.dumps(job.summary(), indent=2))
         return 0
+    if job.abandoned is not None:
+        text = f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
+        remarks.print(text, markup=False, soft_wrap=True)
     if job.n_rows_before:
         place = f"{job.table.unit} {job.record.position.line:,}"
         remarks.print(f"Resuming after row {job.n_rows_before:,} ({place}).", markup=False)
-    with stop_on_signals() as request_to_stop, AdaptProgress(remarks, job.table.share_read) as progress:
+    with stop_on_signals() as request_to_stop, AdaptProgress(remarks, job.table.share_read, _scale(job)) as progress:
         is_finished = job.follow(save_rule, should_stop=request_to_stop, on_round=progress)
     if is_finished and job.n_rows_before and job.record.n_rows == job.n_rows_before:
         remarks.print(f"Nothing new in {job.table.name}.", markup=False)
@@ -47,6 +51,13 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     return 0 if is_finished else request_to_stop.exit_code
 
 
+def _scale(job: AdaptJob) -> LossScale:
+    """Return how errors are written."""
+    from accous.diagnostics.loss_scale import LossScale
+
+    return LossScale(job.table_model.model.task_.loss_name)
+
+
 def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is_finished: bool) -> None:
     record, numbers = job.record, job.summary()
     console = remarks if request.output == "-" else results_console()
@@ -54,7 +65,9 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     where = "" if request.output == "-" else f" in {request.output}"
     text = f"{state}{record.n_rows:,} rows in {record.n_rounds:,} rounds{where}."
     if record.n_scored:
-        text += f" Error of the fixed model {numbers['error_fixed']:.1%}, of accous {numbers['error']:.1%}"
+        scale = _scale(job)
+        fixed, ours = scale.shown(numbers["error_fixed"]), scale.shown(numbers["error"])
+        text += f" {scale.name.capitalize()} of the fixed model {fixed}, of accous {ours}"
         text += f" ({record.n_scored:,} labelled rows)."
     else:
         text += (

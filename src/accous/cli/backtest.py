@@ -21,10 +21,12 @@ from accous.cli.options import (
     ReferenceFile,
     Separator,
     TableFormat,
+    Task,
     Time,
     remarks_console,
     require_between,
     require_separator,
+    require_task,
     results_console,
 )
 from accous.exceptions import DataError, ParameterError
@@ -51,16 +53,25 @@ _Ordered = Annotated[
     bool,
     typer.Option("--ordered", help="The rows already are in order of time.", rich_help_panel="The table"),
 ]
+_Estimator = Annotated[
+    str,
+    typer.Option(
+        "--estimator", metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.",
+        rich_help_panel="The model",
+    ),
+]  # fmt: skip
 _Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="A picture of the replays, such as .png.")]
 
 
 def backtest(
     reference: ReferenceFile,
     label: Label,
+    task: Task = None,
     time: Time = None,
     ordered: _Ordered = False,
     batch_size: _BatchSize = 10,
     plot: _Plot = None,
+    estimator: _Estimator = "linear",
     drop: Drop = None,
     categorical: Categorical = None,
     keep_as_feature: KeepAsFeature = None,
@@ -85,6 +96,8 @@ def backtest(
     request = FitRequest(
         reference=reference,
         label=label,
+        estimator=estimator,
+        task=require_task(task),
         drop=drop or [],
         categorical=categorical or [],
         time=time,
@@ -100,6 +113,7 @@ def backtest(
     if order is not None:
         remarks.print(order, markup=False, soft_wrap=True)
     compile_with_notice(remarks)
+    job.choose_estimator()
     found = _run(job, batch_size, remarks)
     if as_json:
         typer.echo(json.dumps(found.summary() | {"table": _records(found)}, indent=2, allow_nan=False))
@@ -143,7 +157,7 @@ def _print(found: Backtest) -> None:
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=heading == "rows")
     for look in found.looks:
-        table.add_row(*look_cells(look))
+        table.add_row(*look_cells(look, found.scale))
     console.print(table)
     for sentence in filter(None, (DRIFT_NOTE, *found.sentences)):
         console.print(sentence, markup=False, soft_wrap=True)

@@ -41,6 +41,11 @@ _Tables = Annotated[
     Path | None,
     typer.Option("--tables", metavar="FOLDER", help="Only write reference.csv and stream.csv to this folder."),
 ]
+_Serve = Annotated[
+    bool, typer.Option("--serve", help="Serve a model, replay the stream to it, and open the live page.")
+]
+_Port = Annotated[int, typer.Option("--port", help="Port for --serve; 0 takes a free one.")]
+_Pace = Annotated[float, typer.Option("--pace", help="Rounds a second for --serve.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table: no progress bar, no remarks.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")]
 
@@ -53,6 +58,9 @@ def demo(
     output: _Output = Path("demo.png"),
     report: _Report = Path("demo.html"),
     tables: _Tables = None,
+    serve: _Serve = False,
+    port: _Port = 8321,
+    pace: _Pace = 25.0,
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
@@ -65,12 +73,17 @@ def demo(
     _require_between("--rounds", rounds, 1, _MOST_ROUNDS)
     _require_between("--batch-size", batch_size, 1, _MOST_ROWS)
     _require_between("--seed", seed, 0, _LARGEST_SEED)
+    _require_between("--port", port, 0, 65_535)
     require_choice("--shift", shift, _SHIFTS)
     image_format = _image_format(output)
     require_html(report)
     from rich.console import Console
 
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
+    if serve:
+        from accous.cli.demo_serving import serve_demo
+
+        return serve_demo(shift, n_rounds=rounds, batch_size=batch_size, seed=seed, port=port, pace=pace)
     if tables is not None:
         return _write_tables(tables, shift, rounds, batch_size, seed, remarks)
     race = _run(shift, rounds, batch_size, seed, remarks)

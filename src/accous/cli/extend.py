@@ -12,6 +12,7 @@ from accous.cli.options import (
     AsJson,
     Encoding,
     ModelFolder,
+    NamedEstimator,
     OnBadRow,
     Ordered,
     Quiet,
@@ -81,6 +82,7 @@ def extend(
     separator: Separator = None,
     on_bad_row: OnBadRow = "fail",
     rejects: Rejects = None,
+    estimator: NamedEstimator = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -99,6 +101,7 @@ def extend(
 
     request = ExtendRequest(
         model=model,
+        estimator=estimator,
         rows=rows,
         label=label,
         key=key,
@@ -113,7 +116,7 @@ def extend(
     )
     remarks = remarks_console(quiet=quiet)
     compile_with_notice(remarks)
-    with locked_model(model, "accous extend"):
+    with locked_model(model, "accous extend"), remarks.status("Reading the rows and fitting again"):
         job = ExtendJob(request)
         joined = job.run()
     _remark(joined, rejects, remarks)
@@ -143,7 +146,7 @@ def _print(job: ExtendJob, joined: RowsJoined) -> None:
     model = job.table_model.model
     text = f"{joined.n_joined:,} rows joined the reference"
     text += f", {joined.n_left:,} left it" if joined.n_left else ""
-    text += f"; it has {len(model.labels_):,} rows now."
+    text += f"; it has {len(model.task_):,} rows now."
     if joined.new_classes:
         text += f" New classes: {', '.join(joined.new_classes)}."
     typer.echo(text)

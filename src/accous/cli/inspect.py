@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.cli.options import AsJson, ModelFolder, Quiet, results_console
+from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
+
+if TYPE_CHECKING:
+    from accous.diagnostics.loss_scale import LossScale
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -32,7 +35,13 @@ _FailIf = Annotated[
 ]  # fmt: skip
 
 
-def inspect(model: ModelFolder, fail_if: _FailIf = None, quiet: Quiet = False, as_json: AsJson = False) -> int:
+def inspect(
+    model: ModelFolder,
+    fail_if: _FailIf = None,
+    estimator: NamedEstimator = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
     """Show what a model has learned so far, and the progress of its last run.
 
     With `--fail-if`, print one line of JSON for each condition that holds instead, and end with exit code 3 if there is
@@ -41,7 +50,7 @@ def inspect(model: ModelFolder, fail_if: _FailIf = None, quiet: Quiet = False, a
     from accous.diagnostics.alerts import parse_condition
 
     conditions = [parse_condition(text) for text in fail_if or []]
-    summary = _summary(model)
+    summary = _summary(model, estimator)
     state = summary["state"]
     alerts = [condition.alert(state) for condition in conditions if condition.check(state)]
     found = [{"alert": each.alert, "value": each.value, "model": str(model)} | each.to_json() for each in alerts]
@@ -60,7 +69,7 @@ def inspect(model: ModelFolder, fail_if: _FailIf = None, quiet: Quiet = False, a
     return ALERT_EXIT_CODE if alerts else 0
 
 
-def _summary(model: Path) -> dict[str, Any]:
+def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
     """Return what the last save wrote, or compute it from the model."""
     from accous.tabular.summary import read_table_model_summary
 
@@ -69,7 +78,7 @@ def _summary(model: Path) -> dict[str, Any]:
         from accous.tabular.folder import load_table_model
         from accous.tabular.summary import summarize_table_model
 
-        summary = summarize_table_model(load_table_model(model))
+        summary = summarize_table_model(load_table_model(model, estimator))
     return summary
 
 
@@ -89,18 +98,15 @@ def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
 
 
 def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
-    accuracy, joined = record["reference_accuracy"], record["joined_rows"]
+    joined = record["joined_rows"]
     later = f" after {joined:,} joined" if joined else ""
     lines = [
         ("reference", f"{record['reference']}, {record['reference_rows']:,} rows{later}, label {record['label']}"),
-        ("classes", ", ".join(record["classes"])),
+        *([("classes", ", ".join(record["classes"]))] if record["classes"] else []),
         ("ratio", record["ratio"]),
-        (
-            "accuracy on the reference",
-            "unknown" if accuracy is None else f"{accuracy:.1%}, cross-validated{later and ' by fit'}",
-        ),
+        _on_reference(record, later),
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
-        ("estimated error now", _estimate(record)),
+        (f"estimated {_scale(record).name} now", _estimate(record)),
         *_measured(record),
         (
             "effective sample size",
@@ -126,7 +132,9 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             ("last run", f"{run['stream']} to {run['output']}, {state}: {run['rows']:,} rows, {run['rounds']:,} rounds")
         )
         if run["labelled_rows"]:
-            lines.append(("error of the last run", f"fixed model {run['error_fixed']:.1%}, accous {run['error']:.1%}"))
+            shown = _scale(record).shown
+            text = f"fixed model {shown(run['error_fixed'])}, accous {shown(run['error'])}"
+            lines.append((f"{_scale(record).name} of the last run", text))
     return lines
 
 
@@ -148,13 +156,37 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 
 def _estimate(record: dict[str, Any]) -> str:
-    """Return the label-free error in words; an interval wider than 50 points says nothing."""
+    """Return the label-free error in words; of classes, an interval wider than 50 points says nothing."""
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:
         return "unknown: the reference has too few rows of some class"
-    if high - low > 0.5:
-        return f"not known: anywhere between {low:.0%} and {high:.0%}"
-    return f"{error:.1%}, between {low:.1%} and {high:.1%}, without labels"
+    shown = _scale(record).shown
+    if record["classes"]:
+        if high - low > 0.5:
+            return f"not known: anywhere between {low:.0%} and {high:.0%}"
+    elif not record["estimated_error_known"]:
+        return "not known: " + (
+            f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
+        )
+    age = f", {record['estimated_error_age']} rounds old" if record["estimated_error_age"] else ""
+    return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}"
+
+
+def _scale(record: dict[str, Any]) -> LossScale:
+    """Return how errors are written."""
+    from accous.diagnostics.loss_scale import LossScale
+
+    return LossScale(record["loss"])
+
+
+def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
+    """Return how well the reference was predicted when the model was fitted."""
+    name, score = "accuracy on the reference", record["reference_accuracy"]
+    shown = "unknown" if score is None else f"{score:.1%}"
+    if not record["classes"]:
+        name, score = "mean absolute error on the reference", record["reference_error"]
+        shown = "unknown" if score is None else f"{score:.4g}"
+    return name, shown if score is None else f"{shown}, cross-validated{later and ' by fit'}"
 
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -162,8 +194,10 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     if not record["labelled_rows"]:
         return []
     low, high = record["measured_error_low"], record["measured_error_high"]
-    text = f"{record['measured_error']:.1%} ({low:.1%} to {high:.1%}), {record['labelled_rows']:,} labelled rows"
-    lines = [("measured error", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
+    scale = _scale(record)
+    interval = f"{scale.shown(low)} to {scale.shown(high)}"
+    text = f"{scale.shown(record['measured_error'])} ({interval}), {record['labelled_rows']:,} labelled rows"
+    lines = [(f"measured {scale.name}", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
     if record["unseen_classes"]:
         names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
         lines.append(("classes not in the reference", names))

@@ -13,6 +13,7 @@ from accous.cli.options import (
     AsJson,
     Encoding,
     ModelFolder,
+    NamedEstimator,
     Quiet,
     Separator,
     TableFormat,
@@ -69,6 +70,7 @@ def labels(
     table_format: TableFormat = None,
     encoding: Encoding = None,
     separator: Separator = None,
+    estimator: NamedEstimator = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -81,6 +83,7 @@ def labels(
 
     request = LabelRequest(
         model=model,
+        estimator=estimator,
         labels=labels,
         key=key,
         label=label,
@@ -89,10 +92,11 @@ def labels(
         encoding=encoding,
         separator=require_separator(separator),
     )
-    with locked_model(model, "accous labels"):
+    remarks = remarks_console(quiet=quiet)
+    with locked_model(model, "accous labels"), remarks.status("Joining the labels with the predictions"):
         job = LabelJob(request)
         counted = job.run()
-    _remark(counted, remarks_console(quiet=quiet))
+    _remark(counted, remarks)
     if as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
         return 0
@@ -125,12 +129,13 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
-    interval = f"{measured.error_low:.1%} to {measured.error_high:.1%}"
-    first = f"Measured error: {measured.error:.1%} ({interval}), by the latest of {measured.n_labelled:,} labels."
+    shown, name = measured.scale.shown, measured.scale.name
+    interval = f"{shown(measured.error_low)} to {shown(measured.error_high)}"
+    first = f"Measured {name}: {shown(measured.error)} ({interval}), by the latest of {measured.n_labelled:,} labels."
     if isnan(measured.estimated):
-        return [first, "Estimated error: unknown.", "There is nothing to compare with." + _more(measured)]
+        return [first, f"Estimated {name}: unknown.", "There is nothing to compare with." + _more(measured)]
     is_or_not = ("They do not contradict each other.", "They contradict each other: rely on the measured error.")
-    second = f"Estimated error: {measured.estimated:.1%}, without labels."
+    second = f"Estimated {name}: {shown(measured.estimated)}, without labels."
     return [first, second, is_or_not[measured.contradicts] + _more(measured)]
 
 

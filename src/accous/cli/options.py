@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accous.exceptions import ParameterError
+from accous.parameters import require_choice
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,7 @@ __all__ = [
     "KeyColumn",
     "Label",
     "ModelFolder",
+    "NamedEstimator",
     "OnBadRow",
     "Ordered",
     "PredictionsFile",
@@ -73,9 +75,17 @@ ReferenceFile = Annotated[
 Label = Annotated[
     str,
     typer.Option(
-        "--label", metavar="COL|FILE", help="The label column, or a separate file: labels.npy, labels.csv:COL."
+        "--label", "--target", metavar="COL|FILE",
+        help="The label column, or a separate file: labels.npy, labels.csv:COL.",
     ),
-]
+]  # fmt: skip
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task", metavar="classification|regression",
+        help="What the label is. Default: numbers with many different values are predicted as numbers.",
+    ),
+]  # fmt: skip
 Drop = Annotated[
     list[str] | None,
     typer.Option("--drop", metavar="COL,...", help="Columns to leave out.", rich_help_panel="The table"),
@@ -127,6 +137,14 @@ Separator = Annotated[
     typer.Option(
         "--separator", metavar="CHAR", help="Field separator of a CSV file. Default: found in the header.",
         rich_help_panel="The table",
+    ),
+]  # fmt: skip
+NamedEstimator = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator", metavar="MODULE:NAME",
+        help="Needed if the model was fitted with code of your own: the same name as for fit.",
+        rich_help_panel="The model",
     ),
 ]  # fmt: skip
 OnBadRow = Annotated[
@@ -191,6 +209,11 @@ def require_between(name: str, value: float, low: float, high: float) -> None:
     """Raise a ParameterError for a number out of range."""
     if not low <= value <= high:
         raise ParameterError(f"{name} must be between {low} and {high}, got {value}.")
+
+
+def require_task(task: str | None) -> str | None:
+    """Return the task, or raise a ParameterError that names both."""
+    return None if task is None else require_choice("--task", task, ("classification", "regression"))
 
 
 def require_separator(separator: str | None) -> str | None:

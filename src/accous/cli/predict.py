@@ -14,6 +14,7 @@ from accous.cli.options import (
     KeptColumns,
     KeyColumn,
     ModelFolder,
+    NamedEstimator,
     OnBadRow,
     PredictionsFile,
     Quiet,
@@ -64,6 +65,7 @@ def predict(
     on_bad_row: OnBadRow = "fail",
     rejects: Rejects = None,
     unknown_category: UnknownCategory = "use",
+    estimator: NamedEstimator = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -84,6 +86,7 @@ def predict(
 
     request = AdaptRequest(
         model=model,
+        estimator=estimator,
         stream=rows,
         stream_argument="ROWS",
         output=output,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accous.cli.options import Force, ModelFolder, Quiet, remarks_console
+from accous.cli.options import Force, ModelFolder, NamedEstimator, Quiet, remarks_console
 from accous.exceptions import DataError, ParameterError
 
 __all__ = ["EXAMPLES", "report", "require_html", "write_page"]
@@ -23,7 +23,11 @@ _Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A
 
 
 def report(
-    model: ModelFolder, output: _Output = Path("report.html"), force: Force = False, quiet: Quiet = False
+    model: ModelFolder,
+    output: _Output = Path("report.html"),
+    estimator: NamedEstimator = None,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write a report that starts with the verdict and opens offline in any browser."""
     require_html(output)
@@ -34,9 +38,10 @@ def report(
     from accous.report.words import judge_in_words
     from accous.tabular.folder import load_table_model
 
-    subject = subject_of_pipeline(load_table_model(model), str(model))
-    write_page(output, render_page(subject))
     remarks = remarks_console(quiet=quiet)
+    with remarks.status("Writing the report"):
+        subject = subject_of_pipeline(load_table_model(model, estimator), str(model))
+        write_page(output, render_page(subject))
     remarks.print(f"{judge_in_words(subject).headline}. Report: {output}", markup=False, soft_wrap=True)
     return 0
 

@@ -40,8 +40,8 @@ def error_figure(subject: Subject) -> Figure | None:
         intervals.means(history.column(name)) for name in ("risk", "risk_low", "risk_high", "risk_fixed")
     )
     x = np.append(intervals.middles, intervals.edges[-1])
-    risk, low, high, fixed = _up_to_now(subject, risk, low, high, fixed)
-    is_read, has_interval = ~np.isnan(risk), ~np.isnan(low) & ~np.isnan(high)
+    risk, low, high, fixed = map(subject.in_unit, _up_to_now(subject, risk, low, high, fixed))
+    is_read, has_interval = ~np.isnan(risk), np.isfinite(low) & np.isfinite(high)
     is_same = _fixed_is_in_use(subject)
     name = _IN_USE_IS_FIXED if is_same else "in use"
     series = [_line(f"{name}, estimated without labels", "adapted", x[is_read], risk[is_read])]
@@ -51,7 +51,10 @@ def error_figure(subject: Subject) -> Figure | None:
         band = {"kind": "band", "name": f"{LEVEL:.0%} interval of the estimate", "colour": "adapted"}
         series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
     series += _measured_series(subject)
-    return _over_time(subject, series, "share of wrong rows", "Estimated and measured error over time", is_percent=True)
+    scale = subject.scale
+    title = "share of wrong rows" if scale.is_of_classes else scale.name
+    label = f"Estimated and measured {scale.name} over time"
+    return _over_time(subject, series, title, label, is_percent=scale.is_of_classes)
 
 
 def _up_to_now(
@@ -85,9 +88,13 @@ def _measured_series(subject: Subject) -> list[Figure]:
         whose = [(_IN_USE_IS_FIXED, "measured", n_wrong)]
     series = []
     for name, colour, counts in whose:
-        low, high = wilson_interval(counts[is_scored] / n_scored[is_scored], n_scored[is_scored])
+        means = counts[is_scored] / n_scored[is_scored]
+        low = high = means
+        if subject.scale.is_of_classes:
+            low, high = wilson_interval(means, n_scored[is_scored])
+        low, high, means = map(subject.in_unit, (low, high, means))
         dots = {"kind": "dots", "name": f"{name}, measured with labels", "colour": colour}
-        series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(counts[is_scored] / n_scored[is_scored])})
+        series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(means)})
     return series
 
 
@@ -189,7 +196,8 @@ def _places(intervals: Intervals) -> list[float]:
 
 
 def _short_numbers(values: FloatArray) -> list[float]:
-    return np.round(values, 5).tolist()
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
+    return np.round(values, max(0, 5 - int(np.log10(largest)))).tolist()
 
 
 def _between(power: int) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import WIDEST
 from accous.report.answers import answers_section
 from accous.report.figures import (
@@ -26,16 +29,16 @@ from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 
-__all__ = ["render_page"]
+__all__ = ["NOTES", "TITLES", "TONES", "event_rows", "page_asset", "render_page", "tile_rows"]
 
-_TITLES = {
+TITLES = {
     "error": "How often it is wrong",
     "sample": "How much of the reference is in use",
     "lengths": "How far back it looks",
     "moved": "What moved",
     "weights": "How the weights are distributed",
 }
-_NOTES = {
+NOTES = {
     "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
         that resemble the current inputs. Each point is a mean over an interval of rounds, and the last one is the
         estimate now. Dotted lines mark changes in the inputs. The width of the interval comes from three things: how
@@ -52,7 +55,7 @@ _NOTES = {
         all results depend on those rows.""",
 }
 _SHORT_CELL = 24  # characters
-_TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
+TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
@@ -62,17 +65,18 @@ def render_page(subject: Subject) -> str:
     sections = [*top, *_charts(subject, figures), _findings(subject), _backtest(subject), _settings(subject)]
     parts = {
         "title": escape(f"accous: {subject.name}"),
-        "style": _asset("page.css"),
+        "style": page_asset("page.css"),
         "body": "\n".join(sections),
         # "</script>" inside the data would end the script element.
         "figures": json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
-        "script": _asset("charts.js") if figures else "",
+        "script": page_asset("charts.js") + page_asset("report.js") if figures else "",
     }
     # Replace in one pass: a column name may look like a placeholder.
-    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset("page.html"))
+    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], page_asset("page.html"))
 
 
-def _asset(name: str) -> str:
+def page_asset(name: str) -> str:
+    """Return one of the files that a page is made of."""
     return files("accous.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
@@ -86,32 +90,39 @@ def _verdict(subject: Subject) -> str:
     verdict = judge_in_words(subject)
     advice = "".join(f"<li>{escape(line)}</li>" for line in verdict.advice)
     return (
-        f'<section class="verdict {verdict.tone}"><p class="badge">{_TONES[verdict.tone]}</p>'
+        f'<section class="verdict {verdict.tone}"><p class="badge">{TONES[verdict.tone]}</p>'
         f"<h2>{escape(verdict.headline)}</h2><p>{escape(verdict.moved)}</p><p>{escape(verdict.trust)}</p>"
         f"<h3>What to do</h3><ul>{advice}</ul></section>"
     )
 
 
-def _tiles(subject: Subject) -> str:
+def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
+    """Return the numbers of now: name, value and a note."""
     model, totals = subject.model, subject.history.totals()
-    risk = model.risk_
+    risk, scale = model.risk_, subject.scale
+    shown = _shown(scale)
     seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
+    estimate, interval = _estimate(scale, risk.adapted, risk.adapted_low, risk.adapted_high)
     tiles = [
-        ("estimated error now", *_estimate(risk.adapted, risk.adapted_low, risk.adapted_high)),
-        ("estimated error, fixed model", *_estimate(risk.fixed, risk.fixed_low, risk.fixed_high)),
+        (f"estimated {scale.name} now", estimate, interval + (f", {risk.age} rounds old" if risk.age else "")),
+        (f"estimated {scale.name}, fixed model", *_estimate(scale, risk.fixed, risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", seasonal),
     ]
     if model.measured_ is not None:
         found = model.measured_
-        note = f"between {_percent(found.error_low)} and {_percent(found.error_high)}, {found.n_labelled:,} labels"
-        tiles.insert(1, ("measured error, recent labels", _percent(found.error), note))
+        note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {found.n_labelled:,} labels"
+        tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
-        note = f"fixed model {_percent(measured[1])}, {totals['n_scored']:,} labels"
-        tiles.insert(2, ("measured error, all rounds", _percent(measured[0]), note))
-    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tiles) + "</section>"
+        note = f"fixed model {shown(measured[1])}, {totals['n_scored']:,} labels"
+        tiles.insert(2, (f"measured {scale.name}, all rounds", shown(measured[0]), note))
+    return tiles
+
+
+def _tiles(subject: Subject) -> str:
+    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tile_rows(subject)) + "</section>"
 
 
 def _tile(name: str, value: str, note: str) -> str:
@@ -134,8 +145,9 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
             continue
         figures[key] = figure
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        note = escape(" ".join(_NOTES[key].split()) + (_notes_on_moved(subject) if key == "moved" else ""))
-        sections.append(f'<section><h2>{_TITLES[key]}</h2><p class="note">{note}</p>{chart}</section>')
+        note = escape(" ".join(NOTES[key].split()) + (_notes_on_moved(subject) if key == "moved" else ""))
+        title = TITLES[key] if key != "error" or subject.scale.is_of_classes else "How far it is off"
+        sections.append(f'<section><h2>{title}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
             sections += [_events(subject), regimes_section(subject)]
     return sections
@@ -151,12 +163,10 @@ def _notes_on_moved(subject: Subject) -> str:
     return f"{season} The chart shows {len(shown)} of {n_columns:,} columns; together they account for {of_shown:.0%}."
 
 
-def _events(subject: Subject) -> str:
-    events, season = subject.events, _seasonal_note(subject)
-    if not events:
-        return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
+def event_rows(subject: Subject) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the headings and the last 20 changes of the inputs, the latest first."""
     rows = []
-    for event in events[-20:][::-1]:
+    for event in subject.events[-20:][::-1]:
         is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
         took = f"{took}; {event.return_in_words}" if event.seen else took
@@ -164,9 +174,16 @@ def _events(subject: Subject) -> str:
         columns = ", ".join(event.features)
         date = date_of_round(subject, event.round)
         rows.append((f"{event.round:,}", *([date] if date else []), event.kind, _size(subject, event), columns, took))
-    older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     dated = ["date"] if date_of_round(subject, 1) else []
-    table = _table(["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows)
+    return ["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows
+
+
+def _events(subject: Subject) -> str:
+    events, season = subject.events, _seasonal_note(subject)
+    if not events:
+        return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
+    older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
+    table = _table(*event_rows(subject))
     return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
 
 
@@ -203,7 +220,7 @@ def _backtest(subject: Subject) -> str:
     if found is None:
         return ""
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
-    table = _table(list(HEADINGS), [look_cells(look) for look in found.looks])
+    table = _table(list(HEADINGS), [look_cells(look, found.scale) for look in found.looks])
     note = f'<p class="note">{escape(DRIFT_NOTE)}</p>'
     return f"<section><h2>Backtest on the reference</h2>{sentences}{note}{table}</section>"
 
@@ -229,12 +246,15 @@ def _cell(text: str) -> str:
     return f"<td{style}>{escape(text)}</td>"
 
 
-def _percent(value: float) -> str:
-    return "unknown" if value != value else f"{value:.1%}"  # noqa: PLR0124
+def _shown(scale: LossScale) -> Callable[[float], str]:
+    """Return the function that writes errors."""
+    return lambda value: "unknown" if math.isnan(value) else "infinity" if math.isinf(value) else scale.shown(value)
 
 
-def _estimate(error: float, low: float, high: float) -> tuple[str, str]:
+def _estimate(scale: LossScale, error: float, low: float, high: float) -> tuple[str, str]:
     """Return an estimate and its interval; one of more than 25 points to either side says nothing."""
-    if low != low:  # noqa: PLR0124
-        return _percent(error), "too few rows of a class"
-    return "not known" if high - low > 2.0 * WIDEST else _percent(error), f"between {low:.1%} and {high:.1%}"
+    shown = _shown(scale)
+    if math.isnan(low):
+        return shown(error), f"too few rows{' of a class' if scale.is_of_classes else ''}"
+    is_known = high - low <= 2.0 * WIDEST * scale.one
+    return shown(error) if is_known else "not known", f"between {shown(low)} and {shown(high)}"

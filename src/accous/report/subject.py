@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.regimes import Regime
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.marks import MISSING
@@ -46,6 +48,16 @@ class Subject:
     settings: dict[str, str] = field(default_factory=dict)
     preparation: list[tuple[str, str, str]] = field(default_factory=list)
     table: TableModel | None = None
+
+    @property
+    def scale(self) -> LossScale:
+        """How errors are written."""
+        scale: LossScale = self.model.fixed_.scale
+        return scale
+
+    def in_unit(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return mean losses as they are shown: those of squares as their roots."""
+        return np.sqrt(losses) if self.scale.loss == "squared" else losses
 
     @property
     def trust(self) -> Trust:
@@ -113,23 +125,30 @@ class Subject:
         return tuple(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
 
 
+def _scores(settings: dict[str, Any]) -> dict[str, str]:
+    """Return how well the reference was predicted, in words."""
+    name, style = ("error", ".4g") if "error" in settings else ("accuracy", ".1%")
+    unknown = "unknown: the reference has too few rows to cross-validate"
+    score = settings[name]
+    found = unknown if score is None else f"{score:{style}}, cross-validated on the reference{{in_order}}"
+    if name == "accuracy":
+        return {name: found, "largest_class": f"{settings['largest_class']:.1%} of the reference"}
+    return {name: found, "error_of_median": f"{settings['error_of_median']:.4g}, always predicting the median"}
+
+
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     """Return the subject of a report on a model's folder."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
-    accuracy = pipeline.settings["accuracy"]
+    scores = _scores(pipeline.settings)
     order = pipeline.settings.get("order", {"by": None})  # models of earlier versions have none
     in_order = ", in order of time" if order["by"] else ""
     settings["order"] = {None: "not known", "rows": "as in the file", "time": f"by {order.get('column')}"}[order["by"]]
-    settings["accuracy"] = (
-        "unknown: the reference has too few rows to cross-validate"
-        if accuracy is None
-        else f"{accuracy:.1%}, cross-validated on the reference{in_order}"
-    )
-    settings["largest_class"] = f"{pipeline.settings['largest_class']:.1%} of the reference"
+    settings |= {setting: shown.format(in_order=in_order) for setting, shown in scores.items()}
     if "widths" in settings:
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())
     settings["label"] = pipeline.label
-    settings["classes"] = ", ".join(str(label) for label in pipeline.model.classes_[:20])
+    if pipeline.kind.names:
+        settings["classes"] = ", ".join(pipeline.kind.names[:20])
     settings["rounds"] = f"{pipeline.model.n_rounds_:,}"
     settings["adaptation"] = pipeline.model.rules_.guard.sentence
     if pipeline.job is not None:

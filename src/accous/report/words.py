@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accous.diagnostics.answers import worst
+from accous.diagnostics.measured import MeasuredError
 from accous.report.subject import Subject
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
@@ -62,9 +63,10 @@ def _headline(subject: Subject) -> str:
     model = subject.model
     trust, measured, moved = subject.trust, model.measured_, subject.moved_share
     if measured is not None and measured.contradicts:
-        return f"The labels contradict the estimate: {measured.error:.1%} measured, {measured.estimated:.1%} estimated"
+        found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
+        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
     if trust.inputs.answer == "no":
-        labels = "" if measured is None or not measured.is_exact else f"; labels say {measured.error:.1%} error"
+        labels = "" if measured is None or not measured.is_exact else f"; labels say {_error(measured)}"
         return f"The inputs are new to the reference{labels}"
     if trust.predictions.answer == "no":
         return "The estimated error cannot be believed: it was too low in the backtest"
@@ -73,6 +75,11 @@ def _headline(subject: Subject) -> str:
     if moved < _HARDLY:
         return "The inputs look like the reference"
     return "The inputs have moved; the fixed model is in use" if trust.is_vetoed else _FOLLOWS
+
+
+def _error(measured: MeasuredError) -> str:
+    shown, name = measured.scale.shown(measured.error), measured.scale.name
+    return f"{shown} error" if measured.scale.is_of_classes else f"a {name} of {shown}"
 
 
 def _moved(subject: Subject) -> str:
@@ -106,7 +113,7 @@ def _advice(subject: Subject) -> list[str]:
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
     else:
-        advice.append("Label a sample of recent rows (accous labels): even a hundred show whether the estimate holds.")
+        advice.append("Label a sample of recent rows (accous labels): their labels show whether the estimate holds.")
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

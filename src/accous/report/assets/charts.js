@@ -1,8 +1,6 @@
 "use strict";
-// Draws the report's charts as SVG, as wide as their place on the page. Colours are those of the style sheet.
+// Draws charts as SVG, as wide as their place on the page. Colours are those of the style sheet.
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
-const printWidth = 640;
 const characterWidth = 7.2; // of a label, in pixels
 const labelGap = 12;
 const svgNames = "http://www.w3.org/2000/svg";
@@ -260,29 +258,14 @@ function hover(place, svg, read, box) {
   svg.addEventListener("pointerleave", hide);
 }
 
-// --- the page ---
+// --- all charts of a page ---
 
 const kinds = { lines: drawLines, heat: drawHeat, bars: drawBars };
 
-function drawAll(width) {
+function drawAll(figures, width) {
   for (const [name, figure] of Object.entries(figures)) {
     const place = document.getElementById("chart-" + name);
     place.replaceChildren();
     kinds[figure.kind](place, figure, Math.max(240, width || place.clientWidth));
   }
 }
-
-let lastWidth = 0;
-function drawForScreen() {
-  const width = document.documentElement.clientWidth;
-  if (width !== lastWidth) drawAll();
-  lastWidth = width;
-}
-function drawForPrint() { lastWidth = 0; drawAll(printWidth); }
-
-const printing = window.matchMedia("print");
-if (printing.matches) drawForPrint(); else drawForScreen();
-window.addEventListener("resize", () => { if (!printing.matches) drawForScreen(); });
-printing.addEventListener("change", (event) => (event.matches ? drawForPrint() : drawForScreen()));
-window.addEventListener("beforeprint", drawForPrint);
-window.addEventListener("afterprint", drawForScreen);

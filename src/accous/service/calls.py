@@ -1,0 +1,121 @@
+"""A request as the endpoints see it, and its body, read within the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from accous.service.limits import Limits
+from accous.service.refusals import Refusal
+
+__all__ = ["CLOSE", "Call", "ClientGone", "Receive", "Scope", "Send"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+# What is still read of a body that is too long, so that its sender gets to see the refusal.
+_DRAINED_BYTES, _DRAINED_SECONDS = 4 << 20, 1.0
+_MOST_OPTIONS = 20
+
+
+class Call:
+    """A request.
+
+    Parameters
+    ----------
+    scope, receive
+        Of ASGI.
+    limits : Limits
+    """
+
+    __slots__ = ("_headers", "_limits", "_receive", "parts", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, limits: Limits) -> None:
+        self.scope, self._receive, self._limits = scope, receive, limits
+        self._headers: dict[bytes, bytes] | None = None
+        self.parts: dict[str, str] = {}
+
+    @property
+    def method(self) -> str:
+        """GET, POST and so on."""
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        """What is asked for."""
+        return str(self.scope["path"])
+
+    def header(self, name: bytes) -> str:
+        """Return a header; empty if it is missing."""
+        if self._headers is None:
+            self._headers = dict(self.scope["headers"])
+        return self._headers.get(name, b"").decode("latin-1")
+
+    def options(self) -> dict[str, str]:
+        """Return what the address says after the question mark."""
+        query = self.scope["query_string"]
+        if not query:
+            return {}
+        try:
+            text = query.decode("ascii")
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_OPTIONS, errors="strict"))
+        except ValueError:
+            raise Refusal(400, "malformed_query", "What follows the question mark cannot be read.") from None
+
+    async def body(self) -> bytes:
+        """Return the body; refuse one that is too long or takes too long, as soon as that shows."""
+        limit = self._limits.body_bytes
+        declared = self.header(b"content-length")
+        if declared.isdigit() and int(declared) > limit:
+            raise await self._too_long()
+        message = await self._next(self._limits.body_seconds)
+        piece: bytes = message.get("body", b"")
+        if not message.get("more_body", False) and len(piece) <= limit:
+            return piece
+        pieces, n_bytes, end = [piece], len(piece), time.monotonic() + self._limits.body_seconds
+        while message.get("more_body", False) and n_bytes <= limit:
+            message = await self._next(end - time.monotonic())
+            pieces.append(message.get("body", b""))
+            n_bytes += len(pieces[-1])
+        if n_bytes > limit:
+            raise await self._too_long()
+        return b"".join(pieces)
+
+    async def _next(self, seconds: float) -> Message:
+        try:
+            async with asyncio.timeout(max(seconds, 0.001)):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal(408, "too_slow", "The body did not arrive in time.", headers=CLOSE) from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message
+
+    async def _too_long(self) -> Refusal:
+        end, n_bytes = time.monotonic() + _DRAINED_SECONDS, 0
+        try:
+            more = True
+            while more and n_bytes < _DRAINED_BYTES:
+                message = await self._next(end - time.monotonic())
+                n_bytes += len(message.get("body", b""))
+                more = message.get("more_body", False)
+        except (Refusal, ClientGone):
+            pass
+        text = f"A request may have {self._limits.body_bytes:,} bytes: send the rows in several requests."
+        return Refusal(413, "too_large", text, headers=CLOSE)
+
+    async def wait_for_leaving(self) -> None:
+        """Return when the client has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class ClientGone(Exception):
+    """Nobody is there to answer."""
+
+
+CLOSE = ((b"connection", b"close"),)

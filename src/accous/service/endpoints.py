@@ -1,0 +1,122 @@
+"""The endpoints of our own interface: predict, learn, count labels, and look."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from accous.service.answers import Answer, json_answer
+from accous.service.batch_log import Record
+from accous.service.calls import Call
+from accous.service.refusals import Refusal
+from accous.service.service import Service
+
+__all__ = ["Endpoints"]
+
+# Reading more than this takes longer than other requests should wait.
+_LARGE_BODY = 32 << 10
+_LONGEST_KEY = 255
+
+
+class Endpoints:
+    """Answers requests.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def predict(self, call: Call) -> Answer:
+        """Predict rows; nothing is learned."""
+        body, content_type, options = await call.body(), call.header(b"content-type"), call.options()
+        if len(body) <= _LARGE_BODY:
+            return self._predict(body, content_type, options)
+        return await asyncio.to_thread(self._predict, body, content_type, options)
+
+    def _predict(self, body: bytes, content_type: str, options: dict[str, str]) -> Answer:
+        service = self._service
+        served = service.served()
+        return json_answer(service.predicted(served, served.reader.read(body, content_type, options)))
+
+    async def adapt(self, call: Call) -> Answer:
+        """Learn from a batch."""
+        return await self._learn(call, "adapt")
+
+    async def step(self, call: Call) -> Answer:
+        """Predict a batch, then learn from it."""
+        return await self._learn(call, "step")
+
+    async def labels(self, call: Call) -> Answer:
+        """Count labels that arrived late."""
+        return await self._learn(call, "labels")
+
+    async def _learn(self, call: Call, kind: str) -> Answer:
+        learner = self._service.require_learner()
+        learner.require_room()
+        record = self._record(kind, await call.body(), call)
+        if record.key is not None:
+            known = await learner.known_answer(record.key, record.digest)
+            if known is not None:
+                return known
+        if len(record.body) <= _LARGE_BODY:
+            parsed = learner.parse(record)
+        else:
+            parsed = await asyncio.to_thread(learner.parse, record)
+        answer = await learner.learn(record, parsed)
+        if kind != "labels" and answer.status == 200:
+            self._service.metrics.learned_rows.inc(len(getattr(parsed, "X", ())))
+        return answer
+
+    def _record(self, kind: str, body: bytes, call: Call) -> Record:
+        content_type, options = call.header(b"content-type"), call.options()
+        key = call.header(b"idempotency-key") or None
+        if key is None:
+            return Record(kind, content_type, body, options, self._service.learns_first)
+        if len(key) > _LONGEST_KEY or not key.isascii() or not key.isprintable():
+            raise Refusal(400, "bad_key", f"An Idempotency-Key has 1 to {_LONGEST_KEY} printable characters.")
+        digest = hashlib.blake2b(body, digest_size=16)
+        digest.update(f"\n{kind}\n{content_type}\n{sorted(options.items())}".encode("utf-8", "replace"))
+        return Record(kind, content_type, body, options, self._service.learns_first, key, digest.digest())
+
+    # --- looking ---
+
+    async def state(self, _call: Call) -> Answer:
+        """What ``accous inspect --json`` prints."""
+        return json_answer(self._service.require_readings().latest.state)
+
+    async def trust(self, _call: Call) -> Answer:
+        """The three answers and the verdict."""
+        state = self._service.require_readings().latest.state
+        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
+        for name in ("inputs", "adaptation", "predictions"):
+            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
+        return json_answer(content | {"findings": state["findings"]})
+
+    async def history(self, call: Call) -> Answer:
+        """The rounds so far, in a bounded number of points."""
+        since = call.options().get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) < 19):
+            raise Refusal(422, "invalid", "since must be the number of a round, such as 0 or 1200.")
+        return json_answer(self._service.require_readings().latest.history(int(since)))
+
+    async def metrics(self, _call: Call) -> Answer:
+        """What Prometheus reads."""
+        service = self._service
+        if service.learner is not None:
+            service.metrics.queue.set(service.learner.n_waiting)
+        service.metrics.rounds.set(service.served().table_model.model.n_rounds_)
+        return Answer(service.metrics.exposition(), b"text/plain; version=0.0.4; charset=utf-8")
+
+    async def healthz(self, _call: Call) -> Answer:
+        """Whether the process is alive."""
+        return json_answer({"status": "alive"})
+
+    async def readyz(self, _call: Call) -> Answer:
+        """Whether requests are welcome."""
+        service = self._service
+        if service.is_ready and (service.learner is None or service.learner.is_alive):
+            return json_answer({"status": "ready", "rounds": int(service.served().table_model.model.n_rounds_)})
+        raise Refusal(503, "not_ready", "The service is starting or stopping.", headers=((b"retry-after", b"1"),))

@@ -1,0 +1,299 @@
+"""The learner: one thread that logs the waiting batches in one piece, learns from them in order, and saves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accous.exceptions import AccousError
+from accous.logs import LOGGER
+from accous.service.answers import Answer
+from accous.service.batch_log import BatchLog, LogError, Record
+from accous.service.carrying_out import Executor, Parsed
+from accous.service.kept import Kept
+from accous.service.limits import Limits, SaveEvery
+from accous.service.metrics import Metrics
+from accous.service.refusals import Refusal
+from accous.tabular.folder import save_table_model
+from accous.tabular.log_position import LogPosition
+from accous.tabular.table_model import TableModel
+
+__all__ = ["Learner"]
+
+_MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
+_SECONDS_BETWEEN_ANSWERS = 0.002
+_RETRY_AFTER = b"1"
+_REPLAYED = ((b"idempotent-replayed", b"true"),)
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A batch in the queue; `is_taken` and `is_given_up` change under the learner's lock only."""
+
+    record: Record
+    parsed: Parsed
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Answer]
+    is_taken: bool = False
+    is_given_up: bool = False
+    since: float = field(default_factory=time.monotonic)
+
+
+class Learner:
+    """Takes batches from the event loop and learns from them in a thread of its own.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    folder, kept_path : Path
+        Of the model, and of what is kept.
+    log : BatchLog
+    kept : Kept
+    executor : Executor
+    limits : Limits
+    save_every : SaveEvery
+    metrics : Metrics
+
+    Attributes
+    ----------
+    n_done : int
+        Records of the log that the model contains now.
+    """
+
+    def __init__(
+        self,
+        *,
+        table_model: TableModel,
+        folder: Path,
+        kept_path: Path,
+        log: BatchLog,
+        kept: Kept,
+        executor: Executor,
+        limits: Limits,
+        save_every: SaveEvery,
+        metrics: Metrics,
+    ) -> None:
+        self._table_model, self._folder, self._kept_path = table_model, folder, kept_path
+        self._log, self._kept, self._executor = log, kept, executor
+        self._limits, self._save_every, self._metrics = limits, save_every, metrics
+        self._queue: deque[_Waiting] = deque()
+        self._in_flight: dict[str, _Waiting] = {}
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self.n_done = log.n_records
+        self._n_since_save, self._last_save = log.n_records - self._n_saved(), time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+
+    @property
+    def n_waiting(self) -> int:
+        """Batches in the queue."""
+        return len(self._queue)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether batches are taken."""
+        return self._thread.is_alive() and not self._is_stopping
+
+    def start(self) -> None:
+        """Begin to learn."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take nothing more, learn from what is waiting, save, and wait until that is done."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def require_room(self) -> None:
+        """Refuse a batch while the queue is full, before its body is read."""
+        if len(self._queue) >= self._limits.queue:
+            self._metrics.refused_batches.inc()
+            raise _full()
+
+    def parse(self, record: Record) -> Parsed:
+        """Return the rows or labels of a record; refuse what cannot be learned from."""
+        return self._executor.parse(record)
+
+    async def known_answer(self, key: str, digest: bytes) -> Answer | None:
+        """Return the answer to a request that came before, also if it is not learned from yet; None if it is new."""
+        with self._changed:
+            known = self._find_known(key, digest)
+        return await self._wait(known) if isinstance(known, _Waiting) else known
+
+    async def learn(self, record: Record, parsed: Parsed) -> Answer:
+        """Queue a batch; return its answer when it is durable and learned.
+
+        Raises
+        ------
+        Refusal
+            If the queue is full or takes too long, the service stops, or the disk does not take the batch. It does not
+            count then.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(record, parsed, loop, loop.create_future())
+        with self._changed:
+            # Again: the same request may have come while the rows of this one were read.
+            known = None if record.key is None else self._find_known(record.key, record.digest)
+            if known is None:
+                self._put(waiting)
+        if isinstance(known, Answer):
+            return known
+        return await self._wait(waiting if known is None else known)
+
+    def _find_known(self, key: str, digest: bytes) -> Answer | _Waiting | None:
+        kept, waiting = self._kept.answer(key), self._in_flight.get(key)
+        other = kept.digest if kept is not None else waiting.record.digest if waiting is not None else digest
+        if other != digest:
+            raise Refusal(
+                422, "key_reused", "This Idempotency-Key belongs to another request: use a new key for a new batch."
+            )
+        return waiting if kept is None else Answer(kept.body, status=kept.status, headers=_REPLAYED)
+
+    def _put(self, waiting: _Waiting) -> None:
+        if self._is_stopping or not self._thread.is_alive():
+            raise Refusal(503, "stopping", "The service is stopping: try again.", headers=((b"retry-after", b"2"),))
+        self.require_room()
+        if waiting.record.key is not None:
+            self._in_flight[waiting.record.key] = waiting
+        self._queue.append(waiting)
+        self._changed.notify()
+
+    async def _wait(self, waiting: _Waiting) -> Answer:
+        try:
+            return await asyncio.wait_for(asyncio.shield(waiting.future), self._limits.queue_seconds)
+        except TimeoutError:
+            with self._changed:
+                if not waiting.is_taken:
+                    waiting.is_given_up = True
+                    self._forget(waiting)
+                    raise Refusal(
+                        503, "too_slow", "The batch waited too long and was not learned: try again.",
+                        headers=((b"retry-after", b"5"),),
+                    ) from None  # fmt: skip
+            return await asyncio.shield(waiting.future)
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        while True:
+            group = self._take()
+            if group is None:
+                break
+            if group:
+                self._carry_out(group)
+            if self._is_save_due():
+                self.save()
+        self.save(is_last=True)
+
+    def _take(self) -> list[_Waiting] | None:
+        """Return the batches that are waiting; none if it is time to look around, None at the end."""
+        group: list[_Waiting] = []
+        with self._changed:
+            if not self._queue and not self._is_stopping:
+                self._changed.wait(timeout=1.0)
+            n_bytes = 0
+            while self._queue and len(group) < _MOST_IN_GROUP and n_bytes < _MOST_BYTES_IN_GROUP:
+                waiting = self._queue.popleft()
+                if not waiting.is_given_up:
+                    waiting.is_taken = True
+                    group.append(waiting)
+                    n_bytes += len(waiting.record.body)
+            return None if not group and self._is_stopping else group
+
+    def _carry_out(self, group: list[_Waiting]) -> None:
+        started = time.perf_counter()
+        try:
+            if self._log.is_broken:
+                self.save()
+            number = self._log.append([waiting.record for waiting in group])
+        except LogError as error:
+            self._metrics.log_failures.inc()
+            LOGGER.error("The log of batches cannot be written: %s", error)
+            refusal = Refusal(
+                507, "not_durable", "The disk does not take the batch, so it was not learned: free some space."
+            )
+            self._answer([(waiting, refusal) for waiting in group])
+            return
+        self._metrics.sync_seconds.observe(time.perf_counter() - started)
+        done: list[tuple[_Waiting, Answer | Refusal]] = []
+        last = time.monotonic()
+        for place, waiting in enumerate(group):
+            began = time.perf_counter()
+            done.append((waiting, self._executor.carry_out(number + place, waiting.record, waiting.parsed)))
+            self._metrics.learn_seconds.observe(time.perf_counter() - began)
+            self._n_since_save += 1
+            self.n_done += 1
+            if time.monotonic() - last > _SECONDS_BETWEEN_ANSWERS:
+                self._answer(done)
+                done, last = [], time.monotonic()
+        self._answer(done)
+
+    def _answer(self, done: list[tuple[_Waiting, Answer | Refusal]]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Answer | Refusal]]] = {}
+        with self._changed:
+            for waiting, answer in done:
+                self._forget(waiting)
+                by_loop.setdefault(waiting.loop, []).append((waiting, answer))
+        for loop, answers in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, answers)
+            except RuntimeError:  # the event loop has ended; nobody waits any more
+                LOGGER.warning("%d answers have nobody to go to", len(answers))
+
+    def _forget(self, waiting: _Waiting) -> None:
+        key = waiting.record.key
+        if key is not None and self._in_flight.get(key) is waiting:
+            del self._in_flight[key]
+
+    # --- saving ---
+
+    def _n_saved(self) -> int:
+        position = self._table_model.log_position
+        return 0 if position is None else position.n_records
+
+    def _is_save_due(self) -> bool:
+        rule, n_new = self._save_every, self._n_since_save
+        is_long_ago = time.monotonic() - self._last_save >= rule.seconds
+        return n_new >= rule.batches or bool(n_new and is_long_ago) or self._log.n_bytes >= rule.log_bytes
+
+    def save(self, *, is_last: bool = False) -> None:
+        """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
+        began = time.perf_counter()
+        self._last_save = time.monotonic()
+        try:
+            self._kept.save(self._kept_path, self._log.name)
+            self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
+            save_table_model(self._table_model, self._folder, is_last=is_last)
+            self._n_since_save = 0
+            if not self._log.is_empty or self._log.is_broken:
+                self._log.restart()
+        except (AccousError, OSError) as error:
+            # The log still has everything.
+            self._metrics.save_failures.inc()
+            LOGGER.error("The model could not be saved: %s", error)
+            return
+        self._metrics.save_seconds.observe(time.perf_counter() - began)
+
+
+def _resolve(answers: list[tuple[_Waiting, Answer | Refusal]]) -> None:
+    for waiting, answer in answers:
+        if waiting.future.done():
+            continue
+        if isinstance(answer, Refusal):
+            waiting.future.set_exception(answer)
+            waiting.future.exception()  # seen: the client may have gone
+        else:
+            waiting.future.set_result(answer)
+
+
+def _full() -> Refusal:
+    return Refusal(
+        429, "queue_full", "Too many batches are waiting for the learner: try again in a second.",
+        headers=((b"retry-after", _RETRY_AFTER),),
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""The HTTP protocol of uvicorn with limits that it lacks: how long the head of a request may be, and may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from accous.service.limits import Limits
+
+__all__ = ["limited_protocol"]
+
+_MOST_DROPPED, _SECONDS_TO_SEE = 64 << 20, 1.0
+_REFUSAL = (
+    b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+    b'{"error":{"code":"%s","message":"%s"}}'
+)
+
+
+def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
+    """Return a protocol with these limits."""
+    return type("LimitedProtocol", (_LimitedProtocol,), {"limits": limits})
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """Closes a connection whose next request does not arrive soon, or has too long a head."""
+
+    limits = Limits()
+    _n_head_bytes = 0
+    _n_dropped: int | None = None
+    _is_in_head = True
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before the head of a request has ended; drop what comes after a refusal."""
+        if self._n_dropped is not None:
+            self._n_dropped += len(data)
+            if self._n_dropped > _MOST_DROPPED:
+                self.transport.close()
+            return
+        if self._is_in_head:
+            if self._deadline is None:
+                self._expect_head()
+            self._n_head_bytes += len(data)
+            # The body may have come along: only a head that has not ended is too long.
+            if self._n_head_bytes > self.limits.head_bytes and b"\r\n\r\n" not in data:
+                self._refuse(b"431 Request Header Fields Too Large", b"head_too_large", b"The headers are too long.")
+                return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._n_head_bytes = False, 0
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_in_head = True
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(b"400 Bad Request", b"malformed_http", b"This is not a request in HTTP/1.1.")
+
+    def _expect_head(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.head_seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._refuse(b"408 Request Timeout", b"too_slow", b"The request did not arrive in time.")
+
+    def _refuse(self, status: bytes, code: bytes, message: bytes) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            n_bytes = len(b'{"error":{"code":"","message":""}}') + len(code) + len(message)
+            self.transport.write(_REFUSAL % (status, n_bytes, code, message))
+            # Who still sends gets to see the refusal: closed at once, the connection would be reset.
+            self._n_dropped = 0
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.loop.call_later(_SECONDS_TO_SEE, self.transport.close)

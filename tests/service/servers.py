@@ -1,0 +1,147 @@
+"""Real servers for the tests: started as processes on the loopback, stopped or killed, and started again."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import polars as pl
+
+from accous.checkpoint.plain import write_plain
+from accous.checkpoint.saving import load_with
+from accous.tabular.folder import load_table_model
+from accous.tabular.table_model import TableModel
+from tests.forks import Forked, ForkServer
+from tests.waiting import PATIENCE, wait_for
+
+JSON = {"content-type": "application/json"}
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, forks: ForkServer, folder: Path, *options: Any, **how: Any) -> None:
+        self.folder = folder
+        self._log = folder.with_suffix(".stderr").open("ab")
+        port = () if "--port" in options else ("--port", "0")
+        arguments = ["serve", str(folder), *port, *map(str, options)]
+        self.process: Forked = forks.start("accous", *arguments, stderr=self._log, **how)
+        self.address = self.read_address()
+        self.client = httpx.Client(base_url=self.address, timeout=PATIENCE, trust_env=False)
+
+    def read_address(self) -> str:
+        """Read the next line that it prints, which ends with an address."""
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = self.process.stdout.read(1)
+            assert piece, self.stderr
+            line += piece
+        return line.decode().split()[-1]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def stderr(self) -> str:
+        return self.folder.with_suffix(".stderr").read_text()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait()
+        self.close()
+
+    def stop(self) -> int:
+        """End it in an orderly way; return the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        self.close()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+        self.close()
+
+    def close(self) -> None:
+        if self._log.closed:
+            return
+        self.client.close()
+        with self.process:
+            pass
+        self._log.close()
+
+    def post(self, path: str, content: Any, **headers: str) -> httpx.Response:
+        """Send JSON; headers are named with _ for -."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.post(path, content=json.dumps(content), headers=JSON | named)
+
+    def step(self, rows: list[dict[str, Any]], **headers: str) -> dict[str, Any]:
+        answer = self.post("/v1/step", {"rows": rows}, **headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def wait_for_rounds(self, n_rounds: int) -> dict[str, Any]:
+        """Wait until the timer has read the model after so many rounds; return the state."""
+        found: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            found[:] = [self.client.get("/v1/state").json()]
+            return found[0]["rounds"] >= n_rounds
+
+        wait_for(is_there, f"reading after round {n_rounds}")
+        return found[0]
+
+
+@contextmanager
+def serving(forks: ForkServer, folder: Path, *options: Any, **how: Any) -> Iterator[Server]:
+    with Server(forks, folder, *options, **how) as server:
+        yield server
+
+
+def content_of(folder: Path) -> tuple[bytes, ...]:
+    """Everything that a saved model knows, but for its place in the log and how it was saved, as bytes."""
+    model, attached, progress = load_with(folder)
+    return content_of_model(model, attached, {**progress, "log_position": None})
+
+
+def content_of_model(model: Any, attached: Any, progress: Any) -> tuple[bytes, ...]:
+    from accous.checkpoint.models import fixed_to_plain, state_to_plain
+
+    class Bytes:
+        def __init__(self) -> None:
+            self.content = b""
+
+        def write(self, piece: bytes) -> int:
+            self.content += piece
+            return len(piece)
+
+        def flush(self) -> None: ...
+
+    found = []
+    for plain in (fixed_to_plain(model), state_to_plain(model), progress):
+        stream = Bytes()
+        write_plain(stream, plain)
+        found.append(stream.content)
+    return (*found, json.dumps(attached, sort_keys=True).encode())
+
+
+def played_alone(
+    model: Path, folder: Path, batches: list[list[dict[str, Any]]]
+) -> tuple[TableModel, tuple[bytes, ...]]:
+    """The same batches, played one after the other in this process without any service."""
+    from accous.tabular.folder import save_table_model
+
+    shutil.copytree(model, folder)
+    alone = load_table_model(folder)
+    for rows in batches:
+        alone.step(pl.DataFrame(rows, infer_schema_length=None))
+    save_table_model(alone, folder)
+    return alone, content_of(folder)

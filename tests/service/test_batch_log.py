@@ -1,0 +1,91 @@
+"""The log on a real file: what was synced is read back, a torn end is cut off, damage before it is refused."""
+
+import pytest
+
+from accous.exceptions import CheckpointError
+from accous.service.batch_log import BatchLog, Record, open_log
+
+
+def record(number: int) -> Record:
+    return Record("step", "application/json", b"x" * number, {"include": "ids"}, False, f"k{number}", b"d")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "batches.log"
+
+
+def filled(path, *sizes: int) -> None:
+    log = BatchLog.create(path)
+    for size in sizes:
+        log.append([record(number) for number in range(size)])
+    log.close()
+
+
+def test_records_come_back_with_their_numbers(path):
+    filled(path, 3, 1, 2)
+    opened = open_log(path)
+    assert [number for number, _ in opened.records] == [1, 2, 3, 4, 5, 6]
+    assert [each.body for _, each in opened.records] == [b"", b"x", b"xx", b"", b"", b"x"]
+    assert (opened.records[2][1], opened.n_cut) == (record(2), 0)
+
+
+def test_a_log_that_was_started_again_goes_on_counting(path):
+    log = BatchLog.create(path)
+    log.append([record(1), record(2)])
+    log.restart()
+    assert log.is_empty
+    assert log.append([record(3)]) == 3
+    log.close()
+    opened = open_log(path)
+    assert [number for number, _ in opened.records] == [3]
+    assert opened.log.name == log.name
+
+
+def test_every_torn_end_is_cut_off_and_the_rest_stays(path):
+    filled(path, 2, 3)
+    whole = path.read_bytes()
+    log = BatchLog.create(path)
+    log.append([record(number) for number in range(2)])
+    n_first = log.n_bytes
+    log.close()
+    for length in range(n_first, len(whole)):
+        path.write_bytes(whole[:length])
+        opened = open_log(path)
+        assert (len(opened.records), opened.n_cut) == (2, length - n_first)
+        opened.log.append([record(7)])
+        opened.log.close()
+        assert [each.body for _, each in open_log(path).records] == [b"", b"x", b"x" * 7]
+
+
+@pytest.mark.parametrize("place", [-1, -20, -40])
+def test_a_last_group_with_a_wrong_bit_is_cut_off(path, place):
+    filled(path, 2, 3)
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+    assert len(open_log(path).records) == 2
+
+
+def test_a_hole_of_zeros_at_the_end_is_cut_off(path):
+    filled(path, 2)
+    n_bytes = len(path.read_bytes())
+    path.write_bytes(path.read_bytes() + bytes(1000))
+    assert open_log(path).n_cut == 1000
+    assert len(path.read_bytes()) == n_bytes
+
+
+def test_damage_before_the_last_group_is_refused(path):
+    filled(path, 2, 3)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="is damaged at byte 59"):
+        open_log(path)
+    assert path.read_bytes() == bytes(content)
+
+
+def test_another_file_is_refused(path):
+    path.write_bytes(b"something else" * 10)
+    with pytest.raises(CheckpointError, match="is not a log that accous serve has written"):
+        open_log(path)

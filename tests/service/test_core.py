@@ -1,0 +1,198 @@
+"""Predict, learn, count labels and look, over real HTTP; the numbers are those of the same model without a service."""
+
+import io
+import json
+
+import httpx
+import polars as pl
+import pytest
+
+from accous.service.bodies import CONTENT_TYPES
+from accous.tabular.folder import load_table_model
+from accous.tabular.summary import summarize_table_model
+from tests.service.servers import content_of, played_alone, serving
+from tests.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def server(forks, numbers, tmp_path_factory):
+    """A server that tests share: they may learn, but not depend on the round."""
+    with serving(forks, numbers.copy(tmp_path_factory.mktemp("shared") / "model")) as running:
+        yield running
+
+
+def test_predictions_are_those_of_the_model_and_nothing_is_learned(server, numbers):
+    before = server.client.get("/readyz").json()["rounds"]
+    rows = numbers.rows[:7]
+    wanted = ["ids", "probabilities", "ratio", "sets"]
+    answer = server.post("/v1/predict", {"rows": rows, "include": wanted, "alpha": 0.2}).json()
+    if before == 0:
+        alone = load_table_model(numbers.folder)
+        expected = alone.predict(pl.DataFrame(rows))
+        assert answer["predictions"] == expected["prediction"].to_list()
+        assert answer["probabilities"] == [list(row) for row in expected.select("p_no", "p_yes").rows()]
+        assert answer["ratio"] == expected["ratio"].to_list()
+        sets = alone.model.predict_set(alone.prepare(pl.DataFrame(rows)).X, alpha=0.2)
+        assert [len(each) for each in answer["sets"]] == sets.sum(axis=1).tolist()
+    assert answer["classes"] == ["no", "yes"]
+    assert len(set(answer["ids"])) == 7
+    assert server.client.get("/readyz").json()["rounds"] == before
+
+
+@pytest.mark.parametrize("kind", CONTENT_TYPES[1:])
+def test_csv_and_arrow_say_the_same_as_json(server, numbers, kind):
+    frame = pl.DataFrame(numbers.rows[:5])
+    content = io.BytesIO()
+    if kind == "text/csv":
+        frame.write_csv(content)
+    elif kind.endswith("stream"):
+        frame.write_ipc_stream(content)
+    else:
+        frame.write_ipc(content)
+    options = {"include": "probabilities,ratio"}
+    headers = {"content-type": f"{kind}; charset=utf-8"}
+    other = server.client.post("/v1/predict", params=options, content=content.getvalue(), headers=headers)
+    same = server.post("/v1/predict", {"rows": numbers.rows[:5], "include": ["probabilities", "ratio"]})
+    assert other.json() == same.json()
+
+
+def test_steps_are_those_of_the_command_line_bit_for_bit(forks, mixed, tmp_path):
+    """Rows with categories, dates and gaps: answers, history and saved state equal those without a service."""
+    folder, batches = mixed.copy(tmp_path / "model"), [mixed.rows[start : start + 5] for start in range(0, 100, 5)]
+    with serving(forks, folder) as server:
+        answers = [server.step(rows) for rows in batches]
+        server.client.post(
+            "/v1/predict", content=json.dumps({"rows": batches[0]}), headers={"content-type": "application/json"}
+        )
+        server.wait_for_rounds(len(batches))
+    assert server.process.returncode == 0
+    alone, content = played_alone(mixed.folder, tmp_path / "alone", batches)
+    assert content_of(folder) == content
+    assert [answer["round"] for answer in answers] == list(range(1, 21))
+    again = load_table_model(mixed.folder)
+    expected = [again.step(pl.DataFrame(rows, infer_schema_length=None))["prediction"].to_list() for rows in batches]
+    assert [answer["predictions"] for answer in answers] == expected
+    assert alone.model.n_rounds_ == 20
+
+
+def test_adapt_learns_what_step_learns(forks, numbers, tmp_path):
+    contents = []
+    for path in ("/v1/adapt", "/v1/step"):
+        folder = numbers.copy(tmp_path / path.rpartition("/")[2])
+        with serving(forks, folder) as server:
+            for start in range(0, 20, 2):
+                answer = server.post(path, {"rows": numbers.rows[start : start + 2]})
+                assert answer.json()["round"] == start // 2 + 1
+        contents.append(content_of(folder))
+    assert contents[0] == contents[1]
+
+
+def test_the_state_is_what_inspect_prints(forks, model, numbers):
+    with serving(forks, model) as server:
+        for start in range(20):
+            server.step(numbers.rows[start : start + 1])
+        state = server.wait_for_rounds(20)
+        trust = server.client.get("/v1/trust").json()
+    printed = json.loads(forks.run("accous", "inspect", model, "--json").stdout)
+    assert state == printed
+    assert state == json.loads(json.dumps(summarize_table_model(load_table_model(model))["state"]))
+    assert trust["verdict"] == printed["trust"]
+    assert trust["inputs"] == {"answer": printed["trust_inputs"], "sentence": printed["sentences"]["inputs"]}
+
+
+def test_the_history_goes_on_from_a_round(forks, model, numbers):
+    with serving(forks, model) as server:
+        for start in range(12):
+            server.step(numbers.rows[start : start + 1])
+        server.wait_for_rounds(12)
+        everything = server.client.get("/v1/history").json()
+        later = server.client.get("/v1/history", params={"since": 9}).json()
+    assert everything["round"] == list(range(1, 13))
+    assert later["round"] == [10, 11, 12]
+    assert later["risk"] == everything["risk"][9:]
+    assert sum(everything["n_rows"]) == 12
+
+
+def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
+    with serving(forks, model) as server:
+        rows = [row | {"order": number} for number, row in enumerate(numbers.rows[:30])]
+        stepped = server.post("/v1/step", {"rows": rows, "key": "order"}).json()
+        predicted = server.post("/v1/predict", {"rows": numbers.rows[30:40]}).json()
+        by_id = [{"id": one, "label": label} for one, label in zip(predicted["ids"], numbers.labels[30:], strict=False)]
+        counted = server.post("/v1/labels", {"labels": by_id}).json()
+        assert (counted["counted"], counted["unmatched"]) == (10, 0)
+        again = server.post("/v1/labels", {"labels": by_id}).json()
+        assert (again["counted"], again["counted_before"]) == (0, 10)
+        by_key = [
+            {"key": float(number), "label": numbers.labels[number], "row": numbers.rows[number]} for number in range(30)
+        ]
+        counted = server.post("/v1/labels", {"labels": [*by_key, {"key": 99, "label": "no"}]}).json()
+        assert (counted["counted"], counted["unmatched"], counted["labelled_rows"]) == (30, 1, 40)
+        assert stepped["predictions"]
+        wait_for(lambda: server.client.get("/v1/state").json()["labelled_rows"] == 40, "reading of the labels")
+        state = server.client.get("/v1/state").json()
+    pairs = list(zip(stepped["predictions"], numbers.labels, strict=False))
+    pairs += list(zip(predicted["predictions"], numbers.labels[30:], strict=False))
+    wrong = sum(one != other for one, other in pairs) / 40
+    # Younger labels count a little more: the exact mean differs by less than this.
+    assert state["measured_error"] == pytest.approx(wrong, abs=0.02)
+
+
+def test_ids_of_another_model_and_mistyped_ones_are_not_counted(server, numbers):
+    good = server.post("/v1/predict", {"rows": numbers.rows[:1]}).json()["ids"][0]
+    bad = good[:-1] + ("0" if good[-1] != "0" else "1")
+    labels = [{"id": bad, "label": "yes"}, {"id": "p1.0.3.eWVz.00000000", "label": "no"}]
+    assert server.post("/v1/labels", {"labels": labels}).json()["unmatched"] == 2
+
+
+def test_a_repeated_request_counts_once_and_gets_the_first_answer(forks, model, numbers):
+    with serving(forks, model) as server:
+        first = server.post("/v1/step", {"rows": numbers.rows[:2]}, Idempotency_Key="one")
+        server.step(numbers.rows[2:4])
+        again = server.post("/v1/step", {"rows": numbers.rows[:2]}, Idempotency_Key="one")
+        assert (again.content, again.headers["idempotent-replayed"]) == (first.content, "true")
+        other = server.post("/v1/step", {"rows": numbers.rows[4:6]}, Idempotency_Key="one")
+        assert (other.status_code, other.json()["error"]["code"]) == (422, "key_reused")
+        server.kill()
+    with serving(forks, model) as server:
+        assert server.client.get("/readyz").json()["rounds"] == 2
+        assert server.post("/v1/step", {"rows": numbers.rows[:2]}, Idempotency_Key="one").content == first.content
+        assert server.stop() == 0
+    with serving(forks, model) as server:  # now from what is kept, not from the log
+        assert server.post("/v1/step", {"rows": numbers.rows[:2]}, Idempotency_Key="one").content == first.content
+        assert server.client.get("/readyz").json()["rounds"] == 2
+
+
+def test_one_process_owns_the_folder(forks, server):
+    done = forks.run("accous", "serve", server.folder, "--port", "0", check=1)
+    assert "is in use by process" in done.stderr
+    assert "accous serve" in done.stderr
+    done = forks.run("accous", "adapt", server.folder, "-", check=1)
+    assert "is in use by process" in done.stderr
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(forks, server, model):
+    done = forks.run("accous", "serve", model, "--port", server.port, check=1)
+    assert done.stderr.startswith("accous: Cannot serve on 127.0.0.1 port")
+    assert done.stderr.count("\n") == 1
+
+
+def test_learn_first_learns_before_it_predicts(forks, numbers, tmp_path):
+    folder = numbers.copy(tmp_path / "model")
+    batches = [
+        [row | {"x0": row["x0"] + 3.0} for row in numbers.rows[start : start + 20]] for start in range(0, 240, 20)
+    ]
+    first, later, has_differed = load_table_model(folder), load_table_model(folder), False
+    with serving(forks, folder, "--learn-first") as server:
+        for rows in batches:
+            answer = server.post("/v1/step", {"rows": rows, "include": ["ratio"]}).json()
+            expected = first.step(pl.DataFrame(rows), learns_first=True)["ratio"].to_list()
+            other = later.step(pl.DataFrame(rows))["ratio"].to_list()
+            assert answer["ratio"] == expected
+            has_differed |= expected != other
+    assert has_differed
+
+
+def test_a_client_of_http_1_0_is_answered(server):
+    answer = httpx.get(f"{server.address}/healthz", headers={"connection": "close"}, trust_env=False)
+    assert answer.json() == {"status": "alive"}

@@ -1,0 +1,122 @@
+"""Server-sent events: they come, have ids, and go on where a reader was, also after the server starts again."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.servers import Server, serving
+from tests.waiting import PATIENCE
+
+
+def events_of(server: Server, last: str | None = None) -> Iterator[dict[str, Any]]:
+    """Events as a browser takes them from the stream."""
+    headers = {} if last is None else {"last-event-id": last}
+    with (
+        httpx.Client(base_url=server.address, timeout=PATIENCE, trust_env=False) as client,
+        client.stream("GET", "/v1/events", headers=headers) as stream,
+    ):
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        found: dict[str, Any] = {}
+        for line in stream.iter_lines():
+            name, _, value = line.partition(": ")
+            if not line and "event" in found:
+                yield found | {"data": json.loads(found["data"])}
+            found = found | {name: value} if line else {}
+
+
+def readings(server: Server, last: str | None = None) -> Iterator[dict[str, Any]]:
+    return (event for event in events_of(server, last) if event["event"] != "activity")
+
+
+def step(server: Server, rows: list, first: int, n_rounds: int) -> None:
+    for start in range(first, first + n_rounds):
+        server.step(rows[start : start + 1])
+
+
+@pytest.fixture(scope="module")
+def followed(forks, numbers, tmp_path_factory) -> Iterator[Server]:
+    with serving(forks, numbers.copy(tmp_path_factory.mktemp("events") / "model")) as server:
+        yield server
+
+
+def test_a_new_reader_gets_the_latest_reading_and_what_follows(followed, numbers):
+    events = readings(followed)
+    first = next(events)
+    assert first["event"] == "reading"
+    step(followed, numbers.rows, 0, 3)
+    later = next(event for event in events if event["event"] == "reading" and event["data"]["rounds"] >= 3)
+    assert tuple(map(int, later["id"].split("."))) > tuple(map(int, first["id"].split(".")))
+    events.close()
+
+
+def test_a_reader_goes_on_after_the_last_event_it_saw(followed, numbers):
+    events = readings(followed)
+    seen = next(events)["id"]
+    step(followed, numbers.rows, 3, 1)
+    second = next(events)
+    events.close()
+    again = readings(followed, seen)
+    assert next(again) == second
+    again.close()
+
+
+@pytest.mark.parametrize("last", ["999999.0", "nonsense", "-1.5", "1.x", "9" * 50, ""])
+def test_an_id_that_cannot_be_known_starts_anew(followed, last):
+    events = readings(followed, last)
+    assert next(events)["event"] in ("reset", "reading")
+    events.close()
+
+
+def test_ids_go_on_after_a_crash_and_nobody_misses_anything(forks, model, numbers):
+    with serving(forks, model) as server:
+        events = readings(server)
+        step(server, numbers.rows, 0, 4)
+        last = next(event for event in events if event["data"].get("rounds") == 4)
+        server.kill()
+        with pytest.raises(httpx.TransportError):
+            list(events)
+    with serving(forks, model) as server:
+        events = readings(server, last["id"])
+        # Nothing was missed: the first reading is the one that the reader has seen, or a reset says to look anew.
+        step(server, numbers.rows, 4, 2)
+        found = next(event for event in events if event["event"] == "reading" and event["data"]["rounds"] == 6)
+        assert int(found["id"].split(".")[0]) == 6
+        events.close()
+
+
+def test_an_orderly_end_ends_the_streams(forks, model):
+    with serving(forks, model) as server:
+        events = readings(server)
+        next(events)
+        server.process.send_signal(15)
+        assert list(events) == []
+        assert server.process.wait() == 0
+
+
+def test_what_goes_on_is_told(followed):
+    found = next(event for event in events_of(followed) if event["event"] == "activity")
+    assert found["data"].keys() == {"rounds", "predicted_rows", "waiting"}
+    assert "id" not in found
+
+
+@pytest.mark.slow
+def test_drift_and_verdicts_are_events(forks, numbers, tmp_path):
+    with serving(forks, numbers.copy(tmp_path / "model")) as server:
+        events = readings(server)
+        next(events)
+        far = [row | {"x0": row["x0"] + 9.0, "x1": row["x1"] - 9.0} for row in numbers.rows]
+        for start in range(0, 300, 10):
+            server.step(numbers.rows[start : start + 10])
+        kinds = set()
+        for start in range(0, 800, 10):
+            server.step(far[start : start + 10])
+        for event in events:
+            kinds.add(event["event"])
+            if event["event"] == "drift":
+                assert event["data"]["columns"]
+            if {"drift", "verdict"} <= kinds:
+                break
+        events.close()

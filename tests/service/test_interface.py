@@ -1,0 +1,143 @@
+"""The description of the interface: its examples work, and whatever it allows gets an answer that it describes."""
+
+import re
+
+import pytest
+
+from tests.service.servers import serving
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def server(forks, mixed, tmp_path_factory):
+    with serving(forks, mixed.copy(tmp_path_factory.mktemp("interface") / "model")) as running:
+        yield running
+    assert "Traceback" not in running.stderr
+
+
+@pytest.fixture(scope="module")
+def interface(server):
+    return server.client.get("/openapi.json").json()
+
+
+def test_every_example_works(server, interface):
+    n_tried = 0
+    for path, methods in interface["paths"].items():
+        for method, operation in methods.items():
+            for kind, content in operation.get("requestBody", {"content": {}})["content"].items():
+                if "example" in content:
+                    example = content["example"]
+                    sent = {"content": example} if isinstance(example, str) else {"json": example}
+                    answer = server.client.request(method, path, headers={"content-type": kind}, **sent)
+                    assert answer.status_code == 200, (path, answer.text)
+                    n_tried += 1
+            if method == "get" and path != "/v1/events":
+                assert server.client.get(path).status_code == 200, path
+    assert n_tried == 9
+
+
+def test_the_page_shows_every_endpoint_with_a_command(server, interface):
+    page = server.client.get("/docs").text
+    assert page.count("<pre>curl ") == len([method for methods in interface["paths"].values() for method in methods])
+    for path in interface["paths"]:
+        assert f"<code>{path}</code>" in page
+
+
+def test_every_endpoint_is_described(interface):
+    wanted = {
+        *("/v1/predict", "/v1/adapt", "/v1/step", "/v1/labels", "/v1/state", "/v1/trust", "/v1/history", "/v1/events"),
+        *("/report", "/metrics", "/healthz", "/readyz", "/v2/models/model/infer", "/v2/models/model", "/invocations"),
+    }
+    assert wanted <= interface["paths"].keys()
+
+
+def test_whatever_the_description_allows_is_answered_as_described(server, interface):
+    """Requests drawn from the description, right and wrong ones."""
+    schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis: pip install schemathesis")
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis.generation import GenerationMode
+
+    described = dict(interface)
+    described["paths"] = {path: each for path, each in interface["paths"].items() if path != "/v1/events"}
+    schema = schemathesis.openapi.from_dict(described)
+    checks = [
+        schemathesis.checks.not_a_server_error,
+        schemathesis.specs.openapi.checks.status_code_conformance,
+        schemathesis.specs.openapi.checks.content_type_conformance,
+        schemathesis.specs.openapi.checks.response_schema_conformance,
+    ]
+    n_examples = max(2, settings.default.max_examples // 7)
+    for operation in schema.get_all_operations():
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            if mode is GenerationMode.NEGATIVE and not len(operation.ok().body):
+                continue
+
+            @settings(max_examples=n_examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @given(case=operation.ok().as_strategy(generation_mode=mode))
+            def try_it(case):
+                answer = case.call(base_url=server.address, timeout=PATIENCE)
+                case.validate_response(answer, checks=checks)
+
+            try_it()
+
+
+def test_metrics_are_what_prometheus_reads(server, mixed):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    server.post("/v1/predict", {"rows": mixed.rows[:3]})
+    answer = server.client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    wanted = {
+        *("accous_rounds", "accous_rows", "accous_estimated_error", "accous_effective_rows", "accous_verdict"),
+        *("accous_queue_depth", "accous_request_seconds", "accous_learn_seconds", "accous_log_sync_seconds"),
+        *("accous_requests", "accous_predicted_rows", "accous_trust", "accous_measured_error"),
+    }
+    assert wanted <= families.keys()
+    predicted = families["accous_predicted_rows"].samples[0].value
+    assert predicted >= 3
+    bounds = {sample.labels["bound"]: sample.value for sample in families["accous_estimated_error"].samples}
+    assert bounds["low"] <= bounds["value"] <= bounds["high"]
+    assert sum(sample.value for sample in families["accous_verdict"].samples) == 1
+    counted = [sample for sample in families["accous_requests"].samples if sample.labels.get("endpoint") == "predict"]
+    assert any(sample.labels["status"] == "200" and sample.value >= 1 for sample in counted)
+    # An address that there is not must not become a label of its own.
+    server.client.get("/made/up/address")
+    assert "made" not in server.client.get("/metrics").text
+
+
+def test_html_in_names_and_categories_stays_text(forks, tmp_path):
+    """A model whose columns, classes and categories are HTML: pages show it as text."""
+    import numpy as np
+    import polars as pl
+
+    from accous.cli import main
+
+    evil = "<img src=x onerror=alert(1)>"
+    random = np.random.default_rng(0)
+    x = random.normal(size=120)
+    table = pl.DataFrame(
+        {
+            f"{evil}a": x,
+            "b</script><script>alert(2)</script>": np.where(random.random(120) < 0.5, f"{evil}red", "blue"),
+            "label": np.where(x > 0, "<b>yes</b>", "no & none"),
+        }
+    )
+    table.write_csv(tmp_path / "reference.csv")
+    assert main(["fit", str(tmp_path / "reference.csv"), "--label", "label", "-o", str(tmp_path / "model"), "-q"]) == 0
+    rows = table.drop("label").with_columns(pl.col(f"{evil}a") + 5.0).to_dicts()
+    with serving(forks, tmp_path / "model") as server:
+        for start in range(0, 120, 4):
+            server.step(rows[start : start + 4])
+        server.wait_for_rounds(30)
+        for path in ("/", "/report", "/docs"):
+            page = server.client.get(path).text
+            assert "<img" not in page, path
+            assert "<script>alert" not in page, path
+        view = server.client.get("/page/view")
+        assert view.headers["content-type"] == "application/json"
+        wrong = server.post("/v1/predict", {"rows": [{f"{evil}z": 1}]})
+        assert wrong.headers["content-type"] == "application/json"
+        assert wrong.headers["x-content-type-options"] == "nosniff"
+        inner = re.findall(r"<script>(.*?)</script>", server.client.get("/report").text, flags=re.DOTALL)
+        assert len(inner) == 1

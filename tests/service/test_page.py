@@ -1,0 +1,139 @@
+"""The live page in a real browser: it shows the verdict first, follows the server, and survives its restart."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.service.browsers import Page, browsing, needs_browser
+from tests.service.servers import Server, serving
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.slow, needs_browser]
+# Set it to look at what the tests see.
+SHOTS = os.environ.get("ACCOUS_SCREENSHOTS")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browsing(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+def shoot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.shot(Path(SHOTS) / f"{name}.png")
+
+
+def feed(server: Server, rows: list, start: int, stop: int, size: int = 2) -> None:
+    for first in range(start, stop, size):
+        server.step(rows[first : first + size])
+
+
+def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
+    folder = numbers.copy(tmp_path / "model")
+    with serving(forks, folder) as server:
+        port = server.port
+        page.open(server.address)
+        page.wait_for_rounds(0)
+        assert page.text("#headline") == "Nothing to report yet"
+        feed(server, numbers.rows, 0, 60)
+        page.wait_for_rounds(30)
+        assert page.text("#link-text") == "Live"
+        for name in ("error", "sample", "lengths"):
+            assert page.run(f"return document.querySelectorAll('#chart-{name} svg').length") == 1, name
+        shoot(page, "light")
+        far = [row | {"x0": row["x0"] + 4.0} for row in numbers.rows]
+        feed(server, far, 0, 800, size=8)
+        page.wait_for_rounds(130)
+        page.wait_for(lambda: page.run("return document.querySelectorAll('#changes tbody tr').length") >= 1, "a change")
+        assert "x0" in page.text("#changes")
+        assert page.run("return document.querySelectorAll('#chart-error line.event').length") >= 1
+        assert page.run("return document.querySelectorAll('#chart-moved .bar').length") >= 1
+        page.wait_for(lambda: "rounds a second" in page.text("#tiles"), "the throughput")
+        shoot(page, "drift")
+        answer = server.post("/v1/predict", {"rows": numbers.rows[:40]}).json()
+        labels = [{"id": one, "label": label} for one, label in zip(answer["ids"], numbers.labels, strict=False)]
+        server.post("/v1/labels", {"labels": labels})
+        page.wait_for(lambda: "measured error" in page.text("#tiles"), "the measured error")
+        page.wait_for(lambda: page.run("return document.querySelectorAll('#chart-error circle').length") >= 1, "a dot")
+        server.kill()
+        page.wait_for(lambda: "does not answer" in page.text("#link-text"), "the news that the server is away")
+    with serving(forks, folder, "--port", port) as server:
+        page.wait_for(lambda: page.text("#link-text") == "Live", "the connection")
+        feed(server, far, 0, 4)
+        page.wait_for_rounds(132)
+        shoot(page, "after_restart")
+        assert page.complaints() == []
+        assert page.requested() == {"127.0.0.1"}
+        page.open("about:blank")
+
+
+@pytest.fixture(scope="module")
+def fed(forks, numbers, tmp_path_factory):
+    with serving(forks, numbers.copy(tmp_path_factory.mktemp("page") / "model")) as server:
+        feed(server, numbers.rows, 0, 300, size=4)
+        yield server
+
+
+def test_it_is_legible_on_a_phone_and_in_the_dark(fed, page):
+    page.set_width(360, 3000)
+    page.open(fed.address)
+    page.wait_for_rounds(75)
+    assert page.run("return document.documentElement.scrollWidth") == 360
+    shoot(page, "phone")
+    light = page.run("return getComputedStyle(document.body).backgroundColor")
+    page.set_dark()
+    assert page.run("return getComputedStyle(document.body).backgroundColor") != light
+    shoot(page, "phone_dark")
+    page.set_width(1000)
+    shoot(page, "dark")
+    shown = "[...document.querySelectorAll('main *')].filter((e) => e.textContent.trim() && e.offsetParent)"
+    assert page.run(f"return Math.min(...{shown}.map((e) => parseFloat(getComputedStyle(e).fontSize)))") >= 12
+
+
+def test_it_speaks_to_keyboards_and_screen_readers(fed, page):
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(fed.address)
+    page.wait_for_rounds(75)
+    assert page.run("return document.documentElement.lang") == "en"
+    assert page.run("return document.querySelectorAll('h1').length") == 1
+    assert page.run("return [...document.querySelectorAll('svg')].every((e) => e.getAttribute('aria-label'))")
+    assert page.run("return document.querySelector('#link').getAttribute('role')") == "status"
+    body = page.driver.find_element("tag name", "body")
+    body.send_keys(Keys.TAB)
+    assert page.run("return document.activeElement.className") == "skip"
+    for _ in range(4):
+        page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if page.run("return document.activeElement.tagName") == "SUMMARY":
+            break
+    assert page.run("return document.activeElement.tagName") == "SUMMARY"
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    wait_for(lambda: page.run("return document.querySelectorAll('#numbers-error td').length") > 3, "numbers")
+    assert "%" in page.text("#numbers-error")
+
+
+def test_a_token_opens_it(forks, numbers, tmp_path, page):
+    token = "t" * 30
+    (tmp_path / "tokens").write_text(f"read: {token}\n")
+    with serving(forks, numbers.copy(tmp_path / "model"), "--token-file", tmp_path / "tokens") as server:
+        page.open(server.address)
+        page.driver.find_element("id", "token").send_keys("wrong")
+        page.driver.find_element("tag name", "button").click()
+        page.wait_for(lambda: "is not known" in page.text(".wrong"), "the refusal")
+        page.driver.find_element("id", "token").send_keys(token)
+        page.driver.find_element("tag name", "button").click()
+        page.wait_for_rounds(0)
+        page.wait_for(lambda: page.text("#link-text") == "Live", "the stream of events")
+        page.open("about:blank")
+
+
+def test_the_report_and_the_interface_obey_their_policies(fed, page):
+    page.complaints()
+    page.open(f"{fed.address}/report")
+    assert page.run("return document.querySelectorAll('svg').length") >= 3
+    page.open(f"{fed.address}/docs")
+    shoot(page, "interface")
+    assert page.text("h1") == "accous: model"
+    assert page.complaints() == []
