@@ -1,4 +1,4 @@
-"""The contenders by name: the paper's eight, two variants of Accous, two bounds, and those that users register.
+"""The contenders by name: the paper's eight, variants of them, two bounds, and those that users register.
 
 A factory makes a contender. It learns from ``fit(X, y)`` and ``adapt(X_batch)``, and predicts with ``predict(X)``.
 
@@ -9,7 +9,7 @@ Examples
 >>> make_contender("uLSIF", random_state=0)
 AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0),
                    standardize=False)
->>> register(Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed)), learns_first=True))
+>>> register(Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed))))
 >>> contender_names()[-1]
 'RuLSIF'
 >>> unregister("RuLSIF")
@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import ParameterError
 from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
+from accous.ratio.features import LARGEST_NORM
 from accous.ratio.kliep import KLIEP
 from accous.ratio.kmm import KMM
 from accous.ratio.logistic import LogisticRatio
@@ -33,7 +33,9 @@ from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.ratio.single import SingleLearnerRatio
 from accous.ratio.ulsif import ULSIF
+from accous_bench.dann import DANN
 from accous_bench.limit import Limit
+from accous_bench.newton_steps import NewtonStepRatio
 from accous_bench.oracle import Oracle
 
 __all__ = [
@@ -58,24 +60,23 @@ class Contender:
     name : str
     make : callable
         Takes a seed and returns a new classifier with ``fit``, ``adapt`` and ``predict``.
-    learns_first : bool, default=False
-        Whether it learns from a batch before it predicts the batch. Methods that use a single batch need this; the
-        theory of the online methods assumes the opposite order.
     is_told_ratio : bool, default=False
         Whether ``adapt_to`` passes it the true ratio of the reference rows instead of the batch. Such an entry is a
         bound, not a real contender.
     knows_parts : bool, default=False
         Whether ``know_parts`` passes it the stream before ``fit``, for the densities of the two parts. This is a bound
         too.
+    forgets : bool, default=False
+        Whether it keeps nothing from one round to the next. Such a contender may play a part of the rounds only.
     needs_module : str or None, default=None
         A module of the extra ``deep`` that it needs to run.
     """
 
     name: str
     make: Callable[[Any], Any]
-    learns_first: bool = False
     is_told_ratio: bool = False
     knows_parts: bool = False
+    forgets: bool = False
     needs_module: str | None = None
 
     def __call__(self, random_state: Any = 0) -> Any:
@@ -83,49 +84,61 @@ class Contender:
         return self.make(random_state)
 
 
-def _weighted_by(ratio: Callable[..., RatioEstimator], fallback: str = "none") -> Callable[[Any], AdaptiveClassifier]:
-    """Return a factory for importance-weighted ERM with a ratio of this class in its default configuration.
+def _weighted_by(
+    ratio: Callable[..., RatioEstimator], fallback: str = "none", **parameters: Any
+) -> Callable[[Any], AdaptiveClassifier]:
+    """Return a factory for importance-weighted ERM with a ratio of this class; what is not given has its default.
 
     The methods from the literature run as published, without the fallback of accous.
     """
 
     def make(random_state: Any) -> AdaptiveClassifier:
         takes_seed = "random_state" in ratio().get_params()
-        fresh = ratio(random_state=random_state) if takes_seed else ratio()
+        fresh = ratio(random_state=random_state, **parameters) if takes_seed else ratio(**parameters)
         return AdaptiveClassifier(ratio=fresh, standardize=False, fallback=fallback, random_state=random_state)
 
     return make
 
 
-def _make_dann(random_state: Any) -> Any:
-    from accous_bench.dann import DANN
-
-    return DANN(random_state=random_state)
-
-
 _CONTENDERS = {
     contender.name: contender
     for contender in (
-        Contender("FIX", _weighted_by(NoShift), learns_first=False),
-        Contender("DANN", _make_dann, learns_first=True, needs_module="torch"),
-        Contender("KMM", _weighted_by(KMM), learns_first=True),
-        Contender("KLIEP", _weighted_by(KLIEP), learns_first=True),
-        Contender("uLSIF", _weighted_by(ULSIF), learns_first=True),
-        Contender("LR", _weighted_by(LogisticRatio), learns_first=True),
-        Contender("OLRE", _weighted_by(SingleLearnerRatio), learns_first=False),
-        Contender("Accous", _weighted_by(OnlineDensityRatio, "auto"), learns_first=False),
+        Contender("FIX", _weighted_by(NoShift)),
+        Contender("DANN", lambda seed: DANN(random_state=seed), forgets=True),
+        Contender("KMM", _weighted_by(KMM), forgets=True),
+        Contender("KLIEP", _weighted_by(KLIEP), forgets=True),
+        Contender("uLSIF", _weighted_by(ULSIF), forgets=True),
+        Contender("LR", _weighted_by(LogisticRatio), forgets=True),
+        Contender("OLRE", _weighted_by(SingleLearnerRatio)),
+        Contender("Accous", _weighted_by(OnlineDensityRatio, "auto")),
     )
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
 LIMIT, ORACLE = "limit", "oracle"
+# The paper's Algorithms 1 and 2 with its own step, radius and bound, without intercept and scaling.
+_LITERAL: dict[str, Any] = {
+    "feature_map": "identity",
+    "fit_intercept": False,
+    "scale_features": False,
+    "feature_bound": LARGEST_NORM,
+    "step_size": "theory",
+    "start": "zero",
+    "meta_range": "paper",
+}
 _CONTENDERS |= {
     contender.name: contender
     for contender in (
-        # The ensemble without the pool and the fallback; and with both, but learning from the batch first.
-        Contender("Accous (paper)", _weighted_by(partial(OnlineDensityRatio, pool="none")), learns_first=False),
-        Contender("Accous (batch first)", _weighted_by(OnlineDensityRatio, "auto"), learns_first=True),
-        Contender(LIMIT, lambda _: Limit(), learns_first=False, knows_parts=True),
-        Contender(ORACLE, lambda _: Oracle(), learns_first=True, is_told_ratio=True),
+        Contender(
+            "KMM (no ridge)", _weighted_by(KMM, ridge=0, mass_tolerance="literature", max_ratio=1000.0), forgets=True
+        ),
+        Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True),
+        Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True),
+        Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
+        Contender("Accous (literal)", _weighted_by(OnlineDensityRatio, **_LITERAL)),
+        # The paper's ensemble with our step, radius and scaling, without what accous adds: pool, shrinkage and veto.
+        Contender("Accous (ensemble only)", _weighted_by(OnlineDensityRatio, pool="none")),
+        Contender(LIMIT, lambda _: Limit(), knows_parts=True),
+        Contender(ORACLE, lambda _: Oracle(), is_told_ratio=True),
     )
 }
 _BUILT_IN = tuple(_CONTENDERS)
@@ -154,7 +167,7 @@ def make_contender(name: str, random_state: Any = 0) -> Any:
 def register(contender: Contender) -> None:
     """Add your own contender; raise a ParameterError if the name is taken."""
     if not isinstance(contender, Contender):
-        raise ParameterError(f"register takes a Contender(name, make, learns_first), got {contender!r}.")
+        raise ParameterError(f"register takes a Contender(name, make), got {contender!r}.")
     if contender.name in _CONTENDERS:
         raise ParameterError(f"A contender {contender.name!r} already exists: choose another name.")
     _CONTENDERS[contender.name] = contender

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
 from accous.classifier.labels import read_base_weights, read_labels
-from accous.exceptions import MissingExtraError
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import LearnedAttributes, unchanged_on_failure
 from accous.ratio.maps import Standardize
 from accous.validation import read_rows
+from accous_bench.adversarial import Descent, adapt_network, fit_network
 from accous_bench.network import Network
 
 __all__ = ["DANN"]
@@ -44,7 +43,7 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
     batch from reference by h. A round does not use earlier rounds.
 
     The settings are meant to stay the same for all data. All training uses gradient steps with momentum 0.9, in double
-    precision and on one thread: the same seed gives the same bits. Needs PyTorch: ``pip install 'accous[deep]'``.
+    precision and on one thread: the same seed gives the same bits.
 
     Parameters
     ----------
@@ -65,9 +64,9 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         lambda in [0, 100], the factor for the reversed gradient; 0 ignores the batch.
     penalty : float, default=0.01
         In [0, 100]; half of it times the squared length of both layers' coefficients is added to the class loss.
-    max_rows_per_step : int, default=1000
+    max_rows_per_step : int, default=128
         Maximum number of rows of the reference, and of the batch, in a step of ``adapt``. If there are more, each step
-        draws a new sample.
+        draws a new sample, as in the experiments of Ganin et al.
     random_state : int, RandomState or None, default=0
         Seed of the first coefficients and of the samples, which are the same in every round.
 
@@ -96,7 +95,7 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         adapt_learning_rate: float = 0.03,
         adversarial_weight: float = 1.0,
         penalty: float = 0.01,
-        max_rows_per_step: int = 1000,
+        max_rows_per_step: int = 128,
         random_state: Any = 0,
     ) -> None:
         self.n_hidden = n_hidden
@@ -120,7 +119,6 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             Weights of the rows, in ``fit`` and in every ``adapt``.
         """
         self._check_parameters()
-        training = _load_training()
         with unchanged_on_failure(self):
             rows = read_rows(self, X, reset=True, min_rows=2)
             self.classes_, self.labels_ = read_labels(y, len(rows), reader=type(self).__name__)
@@ -129,11 +127,11 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             self.standardize_ = Standardize(scaler.mean_, scaler.scale_)
             self.reference_ = self.standardize_.transform(rows)
             self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.offline_network_: Network = training.fit_network(
+            self.offline_network_: Network = fit_network(
                 *self._labelled_rows(),
                 n_classes=len(self.classes_),
                 n_hidden=self.n_hidden,
-                descent=training.Descent(self.n_fit_steps, self.learning_rate, self.penalty),
+                descent=Descent(self.n_fit_steps, self.learning_rate, self.penalty),
                 seed=self.seed_,
             )
             self.state_ = DannState(0, self.offline_network_)
@@ -153,14 +151,13 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         rows = read_rows(self, X_batch, reset=False, min_rows=0)
         if len(rows) == 0:
             return self
-        training = _load_training()
-        network = training.adapt_network(
+        network = adapt_network(
             self.offline_network_,
             *self._labelled_rows(),
             self.standardize_.transform(rows),
             strength=self.adversarial_weight,
             max_rows=self.max_rows_per_step,
-            descent=training.Descent(
+            descent=Descent(
                 self.n_adapt_steps,
                 self.adapt_learning_rate,
                 self.penalty,
@@ -201,14 +198,3 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
             require_number(name, getattr(self, name))
         for name in ("adversarial_weight", "penalty"):
             require_number_in(name, getattr(self, name), 0, 100)
-
-
-def _load_training() -> Any:
-    """Import the module that needs PyTorch only when it is used."""
-    try:
-        return import_module("accous_bench.adversarial")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        message = "DANN needs PyTorch, which is not installed: pip install 'accous[deep]' adds it."
-        raise MissingExtraError(message, name="torch") from error

@@ -70,7 +70,7 @@ def _backend(n_jobs: int, dask: str | None) -> Iterator[None]:
         message = "--dask needs distributed, which is not installed: pip install 'accous[dask]' adds it."
         raise MissingExtraError(message, name="distributed") from error
     try:
-        client = Client(dask, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
+        client = Client(dask, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise AccousError(
             f"There is no Dask scheduler at {dask} ({error}): start one, or run without --dask."

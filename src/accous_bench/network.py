@@ -1,4 +1,4 @@
-"""A small classification network as plain arrays: prediction, pickling and comparison work without PyTorch."""
+"""A small classification network as plain arrays."""
 
 from __future__ import annotations
 

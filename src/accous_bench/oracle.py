@@ -55,8 +55,9 @@ class Oracle:
         return self
 
     def adapt_to(self, ratio: NDArray[np.float64]) -> None:
-        """Take these ratios of the reference rows as weights."""
-        weights = ratio / ratio.mean()
+        """Take these ratios of the reference rows as weights; all are equal if none of the rows can occur."""
+        mean = ratio.mean()
+        weights = ratio / mean if mean > 0.0 else np.ones(len(ratio))
         if not np.array_equal(weights, self.weights_):
             self.weights_, self._is_fitted_to_weights = weights, False
 

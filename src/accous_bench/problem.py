@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from accous.streams import Batch, BernoulliShift, ConstantShift, LinearShift, Shift, SineShift, SquareShift
 
-__all__ = ["ALPHA_0", "MIXED", "NATURAL", "SHIFTS", "TUNED", "Problem", "Setting", "Stream"]
+__all__ = ["ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "Problem", "Setting", "Stream"]
 
 ALPHA_0 = 0.9
 NATURAL = "natural"
+DESCRIBED = "_described"  # ends the names of tables whose reference is one part, as the paper describes
 TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
 _MIXING: dict[str, Shift] = {
     "Lin": LinearShift(),
@@ -22,9 +23,12 @@ _MIXING: dict[str, Shift] = {
     "Ber": BernoulliShift(),
     "none": ConstantShift(ALPHA_0),
 }
+_PERIODS = (16, 32, 64, 128, 256)
+STUDIED = {f"Squ{period}": SquareShift(period=period) for period in _PERIODS}
+"""Square shifts whose period is the length of an interval of the cover, to study the weights of the learners."""
 MIXED = tuple(_MIXING)
 """Shifts of every stream that mixes two parts."""
-SHIFTS = _MIXING | {"fixed path": LinearShift(), "growing path": SquareShift()}
+SHIFTS = _MIXING | STUDIED | {"fixed path": LinearShift(), "growing path": SquareShift()}
 """All shifts by name."""
 
 

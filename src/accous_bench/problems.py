@@ -23,9 +23,12 @@ from accous.streams import (
     SquareShift,
 )
 from accous_bench.image_problems import IMAGE_PROBLEMS
-from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, Problem, Setting, Stream
+from accous_bench.problem import ALPHA_0, DESCRIBED, MIXED, NATURAL, SHIFTS, STUDIED, Problem, Setting, Stream
 
 __all__ = ["NATURAL", "SHIFTS", "Problem", "Setting", "Stream", "get_problem", "problem_names", "register_problem"]
+
+SPLITS = ("fixed", "seed")
+"""How a table is split in two: the same way in all runs, or anew for each seed."""
 
 
 def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
@@ -64,31 +67,42 @@ def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @cache
-def _halves(name: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
+def _halves(name: str, split_seed: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
     """Split a table into two parts such that a classifier trained on one generalises poorly to the other."""
     table = datasets.load(name)
-    is_second = datasets.split_in_two(table.X, table.y)
+    is_second = datasets.split_in_two(table.X, table.y, random_state=split_seed)
     return (table.X[~is_second], table.y[~is_second]), (table.X[is_second], table.y[is_second])
 
 
-def _halved(name: str, title: str) -> Problem:
-    """Mix the two halves of a table."""
+def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem:
+    """Mix the two halves of a table: one split for all seeds, or with ``split = "seed"`` one for each seed."""
 
     def make(setting: Setting) -> MixtureStream:
+        options = {"alpha_0": ALPHA_0, "split": "fixed", **defaults, **setting.options}
+        split = options.pop("split")
+        if split not in SPLITS:
+            raise ParameterError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
         keywords = {
             "n_rounds": setting.n_rounds,
             "batch_size": setting.batch_size,
-            "alpha_0": ALPHA_0,
             "random_state": setting.seed,
-            **setting.options,
+            **options,
         }
-        first, second = _halves(name)
+        first, second = _halves(name, setting.seed if split == "seed" else 0)
         # Scale the columns with statistics of the reference only, as in a real deployment.
         scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
         return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
 
-    return Problem(name, title, MIXED, make, ("n_reference",), lambda: _halves(name))
+    return Problem(name + suffix, title, MIXED, make, ("n_reference", "alpha_0", "split"), lambda: _halves(name, 0))
+
+
+def _described(name: str, title: str, n_reference: int) -> Problem:
+    """Mix the two halves as the paper describes it: the reference is of one part, and every run has its own split.
+
+    Half of the part goes to the stream, so that no row is in both; parts differ in size, the reference does not.
+    """
+    return _halved(name, f"{title} (as described)", DESCRIBED, n_reference=n_reference, alpha_0=1.0, split="seed")
 
 
 def _ordered(
@@ -124,7 +138,7 @@ _PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem(
-            "gaussian", "Gaussians (reconstructed)", MIXED, _gaussian("reconstructed"),
+            "gaussian", "Gaussians (reconstructed)", (*MIXED, *STUDIED), _gaussian("reconstructed"),
             ("angle", "n_features", "n_reference", "period"),
         ),
         Problem(
@@ -136,7 +150,9 @@ _PROBLEMS = {
             ("distance", "n_features", "n_reference"),
         ),
         _halved("diabetes", "Diabetes"),
+        _described("diabetes", "Diabetes", 192),
         _halved("breast", "Breast"),
+        _described("breast", "Breast", 140),
         _halved("breast_cancer", "Breast (diagnostic)"),
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),

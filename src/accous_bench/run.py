@@ -7,25 +7,26 @@ import json
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
-from accous.exceptions import AccousError, DataError
+from accous.exceptions import AccousError, DataError, ParameterError
 from accous_bench.contenders import Contender
 from accous_bench.problem import Problem, Setting, Stream
+from accous_bench.protocols import PREDICT_FIRST, fit_on, rounds
 from accous_bench.provenance import commit, machine, versions
-from accous_bench.scores import RoundScores, expected_excess_loss
+from accous_bench.scores import RoundScores, expected_excess_loss, scored_rounds
 
-__all__ = ["Measures", "Run", "fit_on", "play", "rounds"]
+__all__ = ["Measures", "Run", "play"]
 
-FORMAT = 1
+FORMAT = 2
 N_FRESH_ROWS = 2000
 
 
@@ -36,27 +37,32 @@ class Measures:
     Attributes
     ----------
     score_every : int
-        Number of rounds between two scorings of risk, ratio and effective sample size; errors are counted in all
-        rounds.
+        Risk, ratio and effective sample size are scored in one round of every so many, drawn at random; errors are
+        counted in all rounds.
     n_points : int
         Maximum number of points of a curve.
     has_learner_weights : bool
         Whether to record the weights of the ensemble's learners.
     has_regret : bool
         Whether to record the excess of the expected loss, on new rows from the reference's distribution.
+    one_step_every : int
+        Contenders that keep nothing from one round to the next play one round of every so many, drawn at random; all
+        of these are scored.
     """
 
     score_every: int
     n_points: int = 200
     has_learner_weights: bool = False
     has_regret: bool = False
+    one_step_every: int = 1
 
 
 @dataclass(frozen=True)
 class Run:
     """A cell of the grid, for one contender and one seed.
 
-    ``parameters`` are set on the contender's model with scikit-learn's ``set_params``.
+    ``parameters`` are set on the contender's model with scikit-learn's ``set_params``; ``protocol`` is one of
+    `accous_bench.protocols.PROTOCOLS`.
     """
 
     spec: str
@@ -65,6 +71,7 @@ class Run:
     setting: Setting
     measures: Measures
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str = PREDICT_FIRST
     _names: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +83,7 @@ class Run:
             "contender": self.contender.name,
             "seed": setting.seed,
             "n_rounds": setting.n_rounds,
+            "protocol": self.protocol,
         }
         object.__setattr__(self, "_names", names)
 
@@ -91,12 +99,10 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return everything, apart from the code, that the numbers depend on."""
-        return {
-            "contender": _parameters(self.model()),
-            "learns_first": self.contender.learns_first,
-            "options": dict(self.setting.options),
-            **asdict(self.measures),
-        }
+        measures = asdict(self.measures)
+        if not self.contender.forgets:
+            del measures["one_step_every"]
+        return {"contender": _parameters(self.model()), "options": dict(self.setting.options), **measures}
 
     def identity(self) -> str:
         """Return sixteen hexadecimal digits that change with any name or setting.
@@ -148,11 +154,12 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
     scorer = _Scorer(stream, run.measures)
+    is_played, is_scored = _chosen_rounds(run, len(stream))
     fit_on(stream, run.contender, model)
     started = time.perf_counter()
-    for batch in rounds(run.contender, model, stream):
+    for batch in rounds(run.contender, model, stream, run.protocol, is_played):
         scores.add_errors(batch.round, np.asarray(model.predict(batch.X)) != batch.y)
-        if batch.round % run.measures.score_every == 0:
+        if is_scored[batch.round - 1]:
             scorer.score(model, batch, scores)
     return {
         "status": "done",
@@ -163,41 +170,22 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
         "n_rows": scores.n_rows,
         "n_reference": len(y),
         "n_features": int(X.shape[1]),
-        "seconds_per_round": (time.perf_counter() - started) / len(stream),
+        "n_played": len(stream),
+        "n_predicted": int(is_played.sum()),
+        "seconds_per_round": (time.perf_counter() - started) / int(is_played.sum()),
         "curve": scores.curve(),
         "learner_weights": scores.learner_weights(),
         "settings": {"stream": repr(stream)},
     }
 
 
-def fit_on(stream: Any, contender: Contender, model: Any) -> None:
-    """Fit the contender's model on the reference of the stream, after telling it what this contender may know."""
-    if contender.knows_parts:
-        model.know_parts(stream)
-    model.fit(*stream.reference())
-
-
-def rounds(contender: Contender, model: Any, stream: Any) -> Iterator[Any]:
-    """Yield each batch when it is time to predict it.
-
-    The theory of the online methods fixes the model of a round before its batch arrives, so they learn from the batch
-    afterwards. The one-step methods and the oracle learn first.
-    """
-    for batch in stream:
-        if contender.is_told_ratio:
-            model.adapt_to(_true_ratio(stream, batch.alpha))
-        elif contender.learns_first:
-            model.adapt(batch.X)
-        yield batch
-        if not contender.learns_first:
-            model.adapt(batch.X)
-
-
-def _true_ratio(stream: Any, alpha: float) -> FloatArray:
-    if not hasattr(stream, "reference_ratio") or np.isnan(alpha):
-        raise DataError("The true ratio of this stream is not known: leave the oracle out.")
-    ratio: FloatArray = stream.reference_ratio(alpha)
-    return ratio
+def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rounds are played, and which of them are scored."""
+    measures, seed = run.measures, run.setting.seed
+    if run.contender.forgets and measures.one_step_every > 1:
+        is_played = scored_rounds(n_rounds, measures.one_step_every, seed)
+        return is_played, is_played
+    return np.ones(n_rounds, dtype=bool), scored_rounds(n_rounds, measures.score_every, seed)
 
 
 class _Scorer:
@@ -219,7 +207,7 @@ class _Scorer:
         ratio = getattr(model, "ratio_", None)
         if ratio is None:
             return
-        scores.add(batch.round, estimator_loss=ratio.score_loss(batch.X))
+        scores.add(batch.round, estimator_loss=_loss(ratio, batch.X))
         if self._knows_ratio:
             error = np.abs(ratio.reference_ratio_ - self._stream.reference_ratio(batch.alpha)).mean()
             scores.add(batch.round, ratio_error=float(error))
@@ -237,6 +225,13 @@ class _Scorer:
         except DataError:  # the closed form is for linear models
             self._risk = None
             return None
+
+
+def _loss(ratio: Any, X: Any) -> float | None:
+    try:
+        return float(ratio.score_loss(X))
+    except ParameterError:  # KMM without a ridge has weights for the reference rows only
+        return None
 
 
 def _parameters(model: Any) -> dict[str, str]:

@@ -9,9 +9,22 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 
-__all__ = ["RoundScores", "expected_excess_loss"]
+__all__ = ["RoundScores", "expected_excess_loss", "scored_rounds"]
 
 SCORES = ("risk", "estimator_loss", "ratio_error", "effective_sample_size", "excess_loss")
+
+
+def scored_rounds(n_rounds: int, every: int, seed: int) -> NDArray[np.bool_]:
+    """Return which rounds are scored: one drawn at random from every stretch of ``every`` rounds.
+
+    A fixed stride that divides the period of a shift would never score some phases of it, such as the rounds just after
+    a switch. All contenders of a seed are scored in the same rounds.
+    """
+    starts = np.arange(0, n_rounds, every)
+    lengths = np.minimum(every, n_rounds - starts)
+    is_scored = np.zeros(n_rounds, dtype=bool)
+    is_scored[starts + np.random.default_rng([seed, 5]).integers(lengths)] = True
+    return is_scored
 
 
 def expected_excess_loss(ratio: FloatArray, true_ratio: FloatArray) -> float:
@@ -87,7 +100,7 @@ class RoundScores:
     def curve(self) -> dict[str, list[Any] | None]:
         """Return means over blocks of rounds; ``round`` is the last round of each block."""
         starts = np.concatenate(([0], self._ends[:-1]))
-        errors = np.add.reduceat(self._n_wrong, starts) / np.add.reduceat(self._n_rows, starts)
+        errors = _ratios(np.add.reduceat(self._n_wrong, starts), np.add.reduceat(self._n_rows, starts))
         curve: dict[str, list[Any] | None] = {"round": self._ends.tolist(), "error": _rounded(errors)}
         for name, scores in self._scores.items():
             is_known = ~np.isnan(scores)
@@ -96,7 +109,7 @@ class RoundScores:
                 continue
             counts = np.add.reduceat(is_known.astype(np.float64), starts)
             sums = np.add.reduceat(np.where(is_known, scores, 0.0), starts)
-            curve[name] = _rounded(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0))
+            curve[name] = _rounded(_ratios(sums, counts))
         return curve
 
     def learner_weights(self) -> dict[str, list[Any]] | None:
@@ -112,6 +125,12 @@ class RoundScores:
         is_known = counts[:, 0] > 0
         means = sums[is_known] / counts[is_known]
         return {"round": self._ends[is_known].tolist(), "length": lengths, "weight": [_rounded(row) for row in means]}
+
+
+def _ratios(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Divide, with NaN where there is nothing to count."""
+    ratios: FloatArray = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return ratios
 
 
 def _rounded(values: FloatArray) -> list[float | None]:

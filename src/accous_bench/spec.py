@@ -16,13 +16,17 @@ from accous.parameters import did_you_mean, require_integer
 from accous_bench.contenders import get_contender
 from accous_bench.plugins import load_plugin
 from accous_bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
+from accous_bench.protocols import FRESH_ROWS, PREDICT_FIRST, PROTOCOLS
 from accous_bench.run import Measures, Run
 from accous_bench.spec_lines import line_of
 
 __all__ = ["Spec", "find_spec", "prepare", "read_spec", "spec_folder", "spec_names"]
 
 _LISTS = ("datasets", "shifts", "batch_sizes", "contenders", "rounds", "seeds")
-_KEYS = (*_LISTS, "title", "description", "options", "parameters", "score_every", "points", "record", "plugins")
+_KEYS = (
+    *(*_LISTS, "title", "description", "options", "parameters", "plugins"),
+    *("score_every", "one_step_every", "points", "record", "protocol"),
+)
 _RECORDS = ("learner_weights", "regret")
 _SCORED_ROUNDS = 2000
 
@@ -42,10 +46,14 @@ class Spec:
         Parameters to set on a model, by contender name, such as ``refit`` or ``ratio__step_size``.
     score_every : int or None
         See `Measures`; None scores about 2,000 rounds of a stream.
+    one_step_every : int
+        See `Measures`; 1 lets every contender play all rounds.
     points : int
         Number of points of the curves.
     record : tuple of str
         Further measurements: "learner_weights", "regret".
+    protocol : str
+        "predict_first", "fresh_rows" or "batch_first", the same for all contenders.
     """
 
     name: str
@@ -60,8 +68,10 @@ class Spec:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     score_every: int | None = None
+    one_step_every: int = 1
     points: int = 200
     record: tuple[str, ...] = ()
+    protocol: str = PREDICT_FIRST
 
     def only(self, **chosen: Sequence[Any]) -> Spec:
         """Return the part of the grid with these entries.
@@ -96,6 +106,7 @@ class Spec:
                 Setting(shift, batch_size, n_rounds, seed, self.options.get(dataset, {})),
                 self._measures(n_rounds),
                 self.parameters.get(contender, {}),
+                self.protocol,
             )
             for seed, dataset, batch_size, n_rounds, shift, contender in cells
         ]
@@ -106,6 +117,7 @@ class Spec:
             n_points=self.points,
             has_learner_weights="learner_weights" in self.record,
             has_regret="regret" in self.record,
+            one_step_every=self.one_step_every,
         )
 
 
@@ -174,8 +186,10 @@ class _Reader:
             options=self._options(),
             parameters=self._parameters(),
             score_every=self._count("score_every", None),
+            one_step_every=self._count("one_step_every", 1) or 1,
             points=self._count("points", 200) or 200,
             record=self._names("record", self._check_record, default=[]),
+            protocol=self._protocol(),
         )
         self._check_pairs(spec)
         return spec
@@ -252,6 +266,15 @@ class _Reader:
         for seed in seeds:
             self._checked(partial(require_integer, "seeds", seed, at_least=0), "seeds", value=seed)
         return tuple(seeds)
+
+    def _protocol(self) -> str:
+        protocol = self._text("protocol", PREDICT_FIRST)
+        if protocol not in PROTOCOLS:
+            meant = did_you_mean(protocol, PROTOCOLS)
+            self._refuse(f"there is no protocol {protocol!r}{meant}; name one of {', '.join(PROTOCOLS)}", "protocol")
+        if protocol == FRESH_ROWS and NATURAL in self._list("shifts", str, None):
+            self._refuse("fresh_rows needs streams whose distribution is known, not natural drift", "protocol")
+        return protocol
 
     def _list(self, key: str, kind: type, default: list[Any] | None) -> list[Any]:
         """Read a list without repetitions; a single entry needs no brackets."""

@@ -1,6 +1,5 @@
-"""The training does what the formulas say: gradients by hand, reversal, draws, threads, no global state."""
+"""The training does what the formulas say: gradients by hand and by automatic differentiation, draws."""
 
-import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,12 +8,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from accous.exceptions import ParameterError
+from accous_bench import adversarial
+from accous_bench.adversarial import Descent, adapt_network, fit_network
 from accous_bench.network import Network
-
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
-
-from accous_bench import adversarial  # noqa: E402
-from accous_bench.adversarial import Descent, ReverseGradient, adapt_network, fit_network  # noqa: E402
 
 Array = NDArray[np.float64]
 
@@ -127,17 +123,6 @@ def test_fitting_follows_the_formulas() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-# --- reversal -----------------------------------------------------------------------------------------------
-
-
-def test_reversal_passes_forward_what_it_gets_and_turns_the_gradient_round() -> None:
-    features = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
-    passed = ReverseGradient.apply(features, 2.5)
-    assert torch.equal(passed, features)
-    torch.sum(passed**3).backward()
-    torch.testing.assert_close(features.grad, -2.5 * 3.0 * features.detach() ** 2)
-
-
 # --- draws --------------------------------------------------------------------------------------------------
 
 
@@ -152,11 +137,11 @@ def test_steps_that_may_use_all_rows_do() -> None:
 def test_drawn_rows_are_distinct_and_stand_for_all(n_reference: int, n_batch: int) -> None:
     max_rows = 10
     problem = make_problem(n_reference, n_batch)
-    whole = adversarial._stack(problem.X, problem.labels, problem.weights, problem.X_batch)
-    draws = adversarial._draws(whole, n_reference, max_rows, torch.Generator().manual_seed(0))
+    whole = adversarial._stack(problem.X, problem.labels, problem.weights, problem.X_batch, N_CLASSES)
+    draws = adversarial._draws(whole, n_reference, max_rows, np.random.default_rng(0))
     drawn = [next(draws) for _ in range(400)]
     for rows in drawn[:20]:
-        assert len(torch.unique(rows.X, dim=0)) == len(rows.X)
+        assert len(np.unique(rows.X, axis=0)) == len(rows.X)
         assert int(rows.is_batch.sum()) == min(n_batch, max_rows)
         assert len(rows.X) == min(n_batch, max_rows) + min(n_reference, max_rows)
     for name in ("class_weight", "domain_weight"):
@@ -166,72 +151,36 @@ def test_drawn_rows_are_distinct_and_stand_for_all(n_reference: int, n_batch: in
             assert mean == pytest.approx(total, rel=0.03)
 
 
-# --- threads and global state -------------------------------------------------------------------------------
+# --- no global state ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_bits_do_not_depend_on_the_number_of_threads(two_threads: None) -> None:
-    problem, network = make_problem(6000, 300, n_features=64), make_network(64, 32)
-    on_two = adapted(problem, network, Descent(3, 0.1, 0.01), max_rows=10**6)
-    torch.set_num_threads(1)
-    on_one = adapted(problem, network, Descent(3, 0.1, 0.01), max_rows=10**6)
-    assert [a.tobytes() for a in arrays_of(on_two)] == [a.tobytes() for a in arrays_of(on_one)]
-
-
-def test_the_number_of_threads_stays_even_where_training_fails(two_threads: None) -> None:
-    adapted(make_problem(), make_network(), Descent(3, 0.1, 0.01))
-    assert torch.get_num_threads() == 2
+def test_a_learning_rate_that_is_too_large_is_named() -> None:
     with pytest.raises(ParameterError, match=r"Learning rate 1e\+200 is too large"):
         adapted(make_problem(), make_network(), Descent(9, 1e200, 0.01))
-    assert torch.get_num_threads() == 2
 
 
-def test_threads_that_train_at_once_do_not_keep_each_others_limit(two_threads: None) -> None:
-    numbers = []
-
-    def train() -> None:
-        adapted(make_problem(), make_network(), Descent(1, 0.1, 0.01))
-        numbers.append(torch.get_num_threads())
-
-    second, later = threading.Thread(target=train), threading.Thread(target=train)
-    with adversarial._one_torch_thread():
-        second.start()
-        second.join(timeout=0.2)  # time enough to take this thread's limit for its own, were it let in
-    second.join()
-    later.start()
-    later.join()
-    assert [*numbers, torch.get_num_threads()] == [2, 2, 2]
-
-
-def test_torchs_global_generator_is_left_alone_and_has_no_say() -> None:
-    def run(seed: int) -> list[bytes]:
-        torch.manual_seed(seed)
-        state = torch.get_rng_state()
-        problem = make_problem()
-        fitted = fit_network(problem.X, problem.labels, problem.weights, N_CLASSES, 5, Descent(3, 0.1, 0.0), seed=0)
-        result = adapted(problem, fitted, Descent(3, 0.1, 0.0), max_rows=5)
-        assert torch.equal(torch.get_rng_state(), state)
-        return [array.tobytes() for array in arrays_of(result)]
-
-    with torch.random.fork_rng():
-        assert run(1) == run(2)
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_training_works_where_the_caller_has_switched_gradients_off(mode) -> None:
-    problem, network, descent = make_problem(), make_network(), Descent(3, 0.1, 0.0)
-    expected = adapted(problem, network, descent)
-    with mode():
-        found = adapted(problem, network, descent)
-        assert not torch.is_grad_enabled()
-    assert [a.tobytes() for a in arrays_of(found)] == [a.tobytes() for a in arrays_of(expected)]
+def test_the_gradients_are_those_of_automatic_differentiation() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+    problem, network, strength = make_problem(), make_network(), 0.7
+    rows = adversarial._stack(problem.X, problem.labels, problem.weights, problem.X_batch, N_CLASSES)
+    rng = np.random.default_rng(3)
+    start = [*arrays_of(network), rng.normal(size=5), rng.normal(size=1)]
+    W, b, V, c, u, z = parameters = [torch.tensor(array, requires_grad=True) for array in start]
+    columns = {name: torch.tensor(column) for name, column in vars(rows).items()}
+    h = torch.tanh(columns["X"] @ W + b)
+    class_loss = -(torch.log_softmax(h @ V + c, dim=1) * columns["is_class"]).sum(dim=1) @ columns["class_weight"]
+    signs = 1.0 - 2.0 * columns["is_batch"]
+    domain_loss = torch.nn.functional.softplus(signs * (h @ u + z)) @ columns["domain_weight"]
+    of_class = torch.autograd.grad(class_loss, parameters[:4], retain_graph=True)
+    of_domain = torch.autograd.grad(domain_loss, [W, b, u, z])
+    expected = [
+        of_class[0] - strength * of_domain[0],
+        of_class[1] - strength * of_domain[1],
+        *of_class[2:],
+        *of_domain[2:],
+    ]
+    for found, wanted in zip(adversarial._gradients(start, rows, strength), expected, strict=True):
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-10, atol=1e-14)
 
 
 def test_the_network_given_is_not_written_into() -> None:

@@ -41,11 +41,15 @@ RATIOS = {
     "OLRE": SingleLearnerRatio,
     "Accous": OnlineDensityRatio,
 }
+VARIANTS = (
+    *("KMM (no ridge)", "KLIEP (cv)", "uLSIF (cv)", "LR (Newton step)"),
+    *("Accous (literal)", "Accous (ensemble only)"),
+)
 
 
 @pytest.fixture
 def relative() -> Iterator[Contender]:
-    contender = Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed)), learns_first=True)
+    contender = Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed)))
     register(contender)
     yield contender
     unregister("RuLSIF")
@@ -71,8 +75,6 @@ def test_a_contender_is_weighted_erm_with_its_ratio_in_the_default_configuration
 
 @pytest.mark.parametrize("name", PAPER_CONTENDERS)
 def test_every_contender_plays_a_stream_the_same_way_twice(name: str) -> None:
-    if name == "DANN":
-        pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
     stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=6, batch_size=2)
 
     def play() -> list[Any]:
@@ -95,14 +97,56 @@ def test_every_call_makes_a_fresh_model() -> None:
     assert isinstance(contender(1), BaseEstimator)
 
 
-def test_only_the_methods_that_know_one_batch_learn_before_they_predict() -> None:
-    first = {name for name in PAPER_CONTENDERS if get_contender(name).learns_first}
-    assert first == {"DANN", "KMM", "KLIEP", "uLSIF", "LR"}
+def test_only_the_methods_that_know_one_batch_forget() -> None:
+    forgetful = {name for name in contender_names() if get_contender(name).forgets}
+    assert forgetful - set(VARIANTS) == {"DANN", "KMM", "KLIEP", "uLSIF", "LR"}
+    assert forgetful & set(VARIANTS) == {name for name in VARIANTS if not name.startswith("Accous")}
+
+
+@pytest.mark.parametrize("name", ["KMM", "KMM (no ridge)", "KLIEP", "uLSIF (cv)", "LR", "LR (Newton step)"])
+def test_what_forgets_does_not_depend_on_earlier_batches(name: str) -> None:
+    stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=5, batch_size=2)
+    batches = [batch.X for batch in stream]
+    long, short = (make_contender(name).fit(*stream.reference()) for _ in range(2))
+    for X in batches:
+        long.adapt(X)
+    short.adapt(batches[-1])
+    np.testing.assert_allclose(long.reference_weight_, short.reference_weight_, atol=1e-3)
+
+
+def test_kliep_and_ulsif_are_the_same_for_batches_of_one_row() -> None:
+    """One row is one centre, so both ratios are a multiple of the same kernel, and weights have mean 1."""
+    stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=4, batch_size=1)
+    models = [make_contender(name).fit(*stream.reference()) for name in ("KLIEP", "uLSIF")]
+    for batch in stream:
+        first, second = (model.adapt(batch.X).reference_weight_ for model in models)
+        np.testing.assert_allclose(first, second, rtol=1e-9)
+
+
+def test_the_literal_accous_has_the_papers_settings() -> None:
+    stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=4, batch_size=1)
+    X, y = stream.reference()
+    ratio = make_contender("Accous (literal)").fit(X, y).ratio_
+    largest = float(np.linalg.norm(X, axis=1).max())
+    assert ratio.feature_bound_ == pytest.approx(largest)
+    assert ratio.radius_ == 1.5
+    assert ratio.step_size_ == pytest.approx(3 * (1 + np.exp(1.5 * largest)))
+
+
+def test_the_newton_step_is_the_first_step_of_a_learner() -> None:
+    stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=4, batch_size=2)
+    X, y = stream.reference()
+    model = make_contender("LR (Newton step)").fit(X, y)
+    assert np.array_equal(model.ratio_.reference_ratio_, np.ones(60))
+    for batch in stream:
+        model.adapt(batch.X)
+        single = SingleLearnerRatio().fit(X).partial_fit(batch.X)
+        assert np.array_equal(model.ratio_.reference_ratio_, single.reference_ratio_)
+        np.testing.assert_allclose(model.ratio_.predict_ratio(X[:5]), single.predict_ratio(X[:5]))
 
 
 def test_a_user_adds_a_contender_of_his_own(relative: Contender) -> None:
-    variants = ("Accous (paper)", "Accous (batch first)")
-    assert contender_names() == (*PAPER_CONTENDERS, *variants, LIMIT, ORACLE, "RuLSIF")
+    assert contender_names() == (*PAPER_CONTENDERS, *VARIANTS, LIMIT, ORACLE, "RuLSIF")
     assert get_contender("RuLSIF") is relative
     assert isinstance(make_contender("RuLSIF").ratio, RULSIF)
 
@@ -111,7 +155,7 @@ def test_a_name_that_is_taken_is_refused(relative: Contender) -> None:
     with pytest.raises(ParameterError, match="'RuLSIF' already"):
         register(relative)
     with pytest.raises(ParameterError, match="'KMM' already"):
-        register(Contender("KMM", lambda seed: AdaptiveClassifier(random_state=seed), learns_first=False))
+        register(Contender("KMM", lambda seed: AdaptiveClassifier(random_state=seed)))
 
 
 def test_what_is_no_contender_is_refused() -> None:

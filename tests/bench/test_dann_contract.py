@@ -16,8 +16,6 @@ from accous.exceptions import DataError, ParameterError
 from accous_bench.dann import DANN
 from tests.classifiers import PROBE, Array, drifting_batches, labelled_rows
 
-pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
-
 NAMES = ["age", "height", "weight"]
 QUICK = DANN(n_hidden=8, n_fit_steps=20, n_adapt_steps=5)
 FAR_FROM_DEFAULTS = DANN(

@@ -51,7 +51,7 @@ def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: 
     (tmp_path / "mine.py").write_text(
         "from accous import AdaptiveClassifier, KLIEP\n"
         "from accous_bench.contenders import Contender, register\n"
-        "register(Contender('mine', lambda seed: AdaptiveClassifier(ratio=KLIEP()), learns_first=True))\n"
+        "register(Contender('mine', lambda seed: AdaptiveClassifier(ratio=KLIEP())))\n"
     )
     spec = read_spec(write_spec(('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]')))
     runs = spec.runs()
@@ -89,7 +89,7 @@ def test_a_failed_run_is_recorded_and_gets_another_chance(
         def __repr__(self) -> str:
             return "Fails()"
 
-    contenders.register(contenders.Contender("fails", lambda _: Fails(), learns_first=False))
+    contenders.register(contenders.Contender("fails", lambda _: Fails()))
     runs = read_spec(write_spec(('"uLSIF"', '"fails"'))).runs()
     file = tmp_path / "r.jsonl"
     play_grid(runs, file)

@@ -17,7 +17,8 @@ from accous.exceptions import DataError
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import get_contender
 from accous_bench.limit import DIFFUSIONS, JUMPS, SHARE, AlphaFilter, Limit
-from accous_bench.run import fit_on, play, rounds
+from accous_bench.protocols import fit_on, rounds
+from accous_bench.run import play
 from accous_bench.spec import read_spec
 
 GRID = [i / 100 for i in range(101)]

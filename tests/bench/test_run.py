@@ -21,8 +21,10 @@ from accous_bench import problems
 from accous_bench.contenders import Contender, get_contender
 from accous_bench.oracle import Oracle
 from accous_bench.problems import SHIFTS, Setting, get_problem
+from accous_bench.protocols import PROTOCOLS
 from accous_bench.run import Measures, Run, play
-from accous_bench.scores import RoundScores, expected_excess_loss
+from accous_bench.scores import RoundScores, expected_excess_loss, scored_rounds
+from tests.budgets import rest_slow
 from tests.needs import needs_data
 
 REQUIRED = {"dataset", "shift", "batch_size", "contender", "seed", "error"}
@@ -74,22 +76,71 @@ class Spy:
         return np.zeros(len(X))
 
 
-@pytest.mark.parametrize("learns_first", [False, True])
-def test_a_batch_is_learned_from_when_the_contender_may(learns_first: bool) -> None:
+ORDERS = {
+    "predict_first": ["predict", "adapt"],
+    "fresh_rows": ["adapt", "predict"],
+    "batch_first": ["adapt", "predict"],
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_protocol_says_when_a_batch_is_learned_from(protocol: str) -> None:
     spy = Spy()
-    play(make_run(Contender("spy", lambda _: spy, learns_first=learns_first), n_rounds=4))
-    order = ["adapt", "predict"] if learns_first else ["predict", "adapt"]
-    assert [name for name, _ in spy.calls] == order * 4
+    play(replace(make_run(Contender("spy", lambda _: spy), n_rounds=4), protocol=protocol))
+    assert [name for name, _ in spy.calls] == ORDERS[protocol] * 4
     for first, second in zip(spy.calls[::2], spy.calls[1::2], strict=True):
-        assert first[1] == second[1]
+        assert (first[1] == second[1]) == (protocol != "fresh_rows")
 
 
-def test_every_contender_gets_the_same_stream() -> None:
-    spies = [Spy(), Spy()]
-    for spy, learns_first in zip(spies, (False, True), strict=True):
-        play(make_run(Contender("spy", lambda _, spy=spy: spy, learns_first=learns_first)))
-    first, second = ([x for name, x in spy.calls if name == "predict"] for spy in spies)
-    assert first == second
+def test_protocols_differ_in_the_scored_rows_only() -> None:
+    seen = {}
+    for protocol in PROTOCOLS:
+        spy = Spy()
+        play(replace(make_run(Contender("spy", lambda _, spy=spy: spy)), protocol=protocol))
+        seen[protocol] = {kind: [x for name, x in spy.calls if name == kind] for kind in ("adapt", "predict")}
+    assert seen["predict_first"] == seen["batch_first"]
+    assert seen["fresh_rows"]["adapt"] == seen["predict_first"]["adapt"]
+    assert not set(seen["fresh_rows"]["predict"]) & set(seen["predict_first"]["predict"])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_forgets_may_play_a_part_of_the_rounds_and_sees_what_they_need(protocol: str) -> None:
+    every, some = Spy(), Spy()
+    for spy, one_step_every in ((every, 1), (some, 4)):
+        run = make_run(Contender("spy", lambda _, spy=spy: spy, forgets=True), one_step_every=one_step_every)
+        row = play(replace(run, protocol=protocol))
+    assert (row["n_predicted"], row["n_played"], row["n_rows"]) == (10, 40, 30)
+    pairs = list(zip(every.calls, every.calls[1:], strict=False))
+    place = 0
+    for position, call in enumerate(some.calls):
+        if call[0] == "predict" and position:
+            assert (some.calls[position - 1], call) in pairs
+            place += 1
+    assert place >= 9
+
+
+def test_what_forgets_has_the_same_risk_in_the_rounds_that_it_plays() -> None:
+    whole, part = (play(make_run("uLSIF", n_rounds=200, score_every=5, one_step_every=k)) for k in (1, 5))
+    assert part["risk"] == pytest.approx(whole["risk"], rel=1e-6)
+    assert play(make_run("Accous", one_step_every=5))["n_predicted"] == 40
+
+
+@pytest.mark.parametrize("period", [5, 10, 100])
+def test_no_phase_of_a_period_is_never_scored(period: int) -> None:
+    is_scored = scored_rounds(10_000, 5, seed=3)
+    assert is_scored.reshape(-1, 5).sum(axis=1).tolist() == [1] * 2000
+    phases = np.bincount(np.flatnonzero(is_scored) % period, minlength=period)
+    assert phases.min() > 0.25 * 2000 / period
+    assert scored_rounds(7, 3, seed=0).sum() == 3
+    assert scored_rounds(9, 1, seed=0).all()
+
+
+@needs_data
+def test_fresh_rows_need_a_known_distribution() -> None:
+    run = Run("test", get_problem("powersupply"), get_contender("FIX"), Setting("natural", 5, 10, 0), Measures(1))
+    row = play(replace(run, protocol="fresh_rows"))
+    assert row["status"] == "failed"
+    assert "use the protocol predict_first or batch_first" in row["reason"]
 
 
 def test_a_record_has_what_is_needed_and_is_json() -> None:
@@ -177,11 +228,11 @@ def test_a_failure_is_recorded() -> None:
     def make(_: Any) -> Any:
         raise RuntimeError("no such luck")
 
-    broken = Contender("broken", make, learns_first=False)
+    broken = Contender("broken", make)
     run = make_run(broken)
     with pytest.raises(RuntimeError):
         run.identity()
-    fails_later = Contender("later", lambda _: _FailsToFit(), learns_first=False)
+    fails_later = Contender("later", lambda _: _FailsToFit())
     row = play(make_run(fails_later))
     assert row["status"] == "failed"
     assert re.fullmatch(r"RuntimeError: no such luck \(test_run.py, line \d+\)", row["reason"])
@@ -259,7 +310,7 @@ def test_scores_between_two_rounds_count_like_their_mean() -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("dataset", ["diabetes", "breast", "breast_cancer"])
+@pytest.mark.parametrize("dataset", rest_slow(["diabetes", "breast", "breast_cancer"]))
 def test_tables_are_scaled_by_their_reference_only(dataset: str) -> None:
     stream = get_problem(dataset).make(Setting("Squ", 5, 20, 3))
     X, _ = stream.reference()
@@ -268,7 +319,24 @@ def test_tables_are_scaled_by_their_reference_only(dataset: str) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("dataset", ["gas_sensor", "acs_employment", "powersupply"])
+@pytest.mark.parametrize("dataset", ["diabetes", "breast"])
+def test_tables_as_described_have_a_reference_of_one_part_and_a_split_for_each_seed(dataset: str) -> None:
+    problem = get_problem(f"{dataset}_described")
+    streams = [problem.make(Setting("Squ", 5, 20, seed)) for seed in (0, 1)]
+    assert {stream.reference_alpha for stream in streams} == {1.0}
+    assert len({len(stream.reference()[1]) for stream in streams}) == 1
+    assert len({stream.pool_a[1].mean() for stream in streams}) == 2
+    fixed = [get_problem(dataset).make(Setting("Squ", 5, 20, seed)) for seed in (0, 1)]
+    assert len({stream.pool_a[1].mean() for stream in fixed}) == 1
+    options = {"alpha_0": 1.0, "split": "seed", "n_reference": len(streams[1].reference()[1])}
+    same = get_problem(dataset).make(Setting("Squ", 5, 20, 1, options))
+    assert np.array_equal(same.reference()[0], streams[1].reference()[0])
+    with pytest.raises(ParameterError, match="split must be one of fixed, seed"):
+        get_problem(dataset).make(Setting("Squ", 5, 20, 1, {"split": "new"}))
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", rest_slow(["powersupply", "gas_sensor", "acs_employment"]))
 def test_tables_in_order_of_time_differ_from_seed_to_seed(dataset: str) -> None:
     problem = get_problem(dataset)
     first, again, other = (problem.make(Setting("natural", 10, 20, seed)) for seed in (0, 0, 1))

@@ -20,6 +20,7 @@ def test_the_grid_is_the_product_of_its_lists(write_spec: WriteSpec) -> None:
     assert len(runs) == len({run.identity() for run in runs}) == 2 * 2 * 4 * 2
     assert runs[0].names == {
         "dataset": "gaussian", "shift": "Lin", "batch_size": 1, "contender": "FIX", "seed": 0, "n_rounds": 24,
+        "protocol": "predict_first",
     }  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def test_table3_is_the_papers() -> None:
         ("n_features = 3", "n_columns = 3", 11, "gaussian has no option 'n_columns'"),
         ("[options.gaussian]", "[options.gauss]", 9, "no data set 'gauss'"),
         ("n_features = 3", "[parameters.Accous]\nspeed = 3", 12, "Accous has no parameter 'speed'"),
-        ('"Squ"]', '"natural"]', 3, "gaussian has the shifts Lin, Squ, Sin, Ber, none only"),
+        ('"Squ"]', '"natural"]', 3, "gaussian has the shifts Lin, Squ, Sin, Ber, none, Squ16"),
         ("seeds = 2", "seeds = = 2", 7, "is not TOML"),
     ],
 )
@@ -121,7 +122,7 @@ def _no_network(**_: object) -> None:
 def test_a_contender_without_its_package_is_refused_unless_it_is_left_out(
     write_spec: WriteSpec, own_registry: None
 ) -> None:
-    contenders.register(contenders.Contender("deeper", lambda _: None, learns_first=True, needs_module="no_such_torch"))
+    contenders.register(contenders.Contender("deeper", lambda _: None, needs_module="no_such_torch"))
     spec = read_spec(write_spec(('"uLSIF"', '"deeper"')))
     with pytest.raises(ParameterError, match=r"^deeper needs no_such_torch: pip install 'accous\[deep\]', or name the"):
         prepare(spec)
@@ -142,7 +143,7 @@ def test_ten_lines_add_a_contender(write_spec: WriteSpec, tmp_path: Path, own_re
         "from accous_bench.contenders import Contender, register\n"
         "def make(seed):\n"
         "    return AdaptiveClassifier(ratio=RULSIF(random_state=seed))\n"
-        "register(Contender('RuLSIF', make, learns_first=True))\n"
+        "register(Contender('RuLSIF', make))\n"
     )
     spec = read_spec(write_spec(('"uLSIF"', '"RuLSIF"'), ("seeds = 2", 'seeds = 2\nplugins = ["mine.py"]')))
     assert "RuLSIF" in {run.names["contender"] for run in spec.runs()}
@@ -169,3 +170,14 @@ def test_a_slow_preparation_is_announced_before_it_begins(monkeypatch: pytest.Mo
     prepare(read_spec(find_spec("table3")), tell=told.append)
     assert told == ["gaussian: takes minutes", "prepared"]
     assert "minutes" in get_problem("mnist_svhn").patience
+
+
+def test_a_protocol_is_checked(write_spec: Callable[..., Path]) -> None:
+    assert read_spec(write_spec()).protocol == "predict_first"
+    spec = read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch_first"\none_step_every = 3')))
+    assert {run.protocol for run in spec.runs()} == {"batch_first"}
+    assert {run.measures.one_step_every for run in spec.runs()} == {3}
+    with pytest.raises(
+        ParameterError, match=r"line \d+: there is no protocol 'batch first' \(did you mean 'batch_first'"
+    ):
+        read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch first"')))

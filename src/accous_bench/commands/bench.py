@@ -51,6 +51,12 @@ _Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these.", rich_
 _Rounds = Annotated[
     int | None, typer.Option("--rounds", help="Number of rounds, instead of the spec's.", rich_help_panel=_PART)
 ]
+_Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol", help="predict_first, fresh_rows or batch_first, instead of the spec's.", rich_help_panel=_PART
+    ),
+]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show a progress bar or messages.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -100,6 +106,7 @@ def run(
     batch_sizes: _BatchSizes = None,
     seeds: _Seeds = None,
     rounds: _Rounds = None,
+    protocol: _Protocol = None,
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
@@ -117,7 +124,7 @@ def run(
 
     chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)
     chosen |= _numbers(batch_sizes=batch_sizes, seeds=seeds)
-    wanted = _with_rounds(read_spec(find_spec(spec)).only(**chosen), rounds)
+    wanted = _with_protocol(_with_rounds(read_spec(find_spec(spec)).only(**chosen), rounds), protocol)
     folder = output or Path("results") / wanted.name
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
     prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
@@ -166,6 +173,20 @@ def _with_rounds(spec: Spec, rounds: int | None) -> Spec:
     if rounds < 1:
         raise ParameterError(f"--rounds must be at least 1, got {rounds}.")
     return replace(spec, rounds=(rounds,))
+
+
+def _with_protocol(spec: Spec, protocol: str | None) -> Spec:
+    from dataclasses import replace
+
+    from accous.parameters import did_you_mean
+    from accous_bench.protocols import PROTOCOLS
+
+    if protocol is None:
+        return spec
+    if protocol not in PROTOCOLS:
+        meant = did_you_mean(protocol, PROTOCOLS)
+        raise ParameterError(f"--protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}{meant}.")
+    return replace(spec, protocol=protocol)
 
 
 def _texts(**options: str | None) -> dict[str, list[Any]]:

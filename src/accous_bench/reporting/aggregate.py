@@ -34,9 +34,9 @@ class Aggregates:
     weight_maps : list of WeightMap
         Weights of the learners over time, averaged over seeds.
     provenance : dict
-        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; ``learns_first``,
-        the contenders that learn from a batch before they predict it; ``first`` and ``last``, dates; ``superseded``,
-        the number of finished runs replaced by a later run with the same names but other settings.
+        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; ``first``
+        and ``last``, dates; ``superseded``, the number of finished runs replaced by a later run with the same names but
+        other settings.
     """
 
     outcomes: list[Outcome]
@@ -105,7 +105,6 @@ def _provenance(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         "first": dates[0] if dates else None,
         "last": dates[-1] if dates else None,
         "settings": _contender_settings(rows),
-        "learns_first": _distinct(row.get("contender") for row in rows if _learns_first(row)),
     }
 
 
@@ -117,10 +116,6 @@ def _contender_settings(rows: list[Mapping[str, Any]]) -> dict[str, list[str]]:
         if described:
             found.setdefault(str(row["contender"]), []).append(_without_seed(described, row.get("seed")))
     return {name: _distinct(values)[:3] for name, values in found.items()}
-
-
-def _learns_first(row: Mapping[str, Any]) -> bool:
-    return bool((row.get("settings") or {}).get("learns_first"))
 
 
 def _without_seed(described: Any, seed: Any) -> str:
@@ -142,7 +137,7 @@ def _merged_provenance(parts: list[dict[str, Any]]) -> dict[str, Any]:
     lasts = sorted(part["last"] for part in parts if part.get("last"))
     merged: dict[str, Any] = {
         name: _distinct(value for part in parts for value in part.get(name, []))
-        for name in ("specs", "commits", "machines", "learns_first")
+        for name in ("specs", "commits", "machines")
     }
     for name in ("versions", "settings"):
         places = dict.fromkeys(place for part in parts for place in part.get(name, {}))
@@ -205,6 +200,7 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         "seed": [outcome.seed for outcome in outcomes],
         "n_rounds": _once([outcome.n_rounds for outcome in outcomes]),
         "n_played": _once([outcome.n_played for outcome in outcomes]),
+        "n_predicted": _once([outcome.n_predicted for outcome in outcomes]),
         "spec": _once([outcome.spec for outcome in outcomes]),
         "finished": max(outcome.finished for outcome in outcomes),
     }
@@ -249,9 +245,10 @@ def _cell_outcomes(cell: dict[str, Any]) -> Iterable[Outcome]:
     for record in cell["contenders"]:
         failures = record.get("failed", {})
         for index, seed in enumerate(record["seed"]):
-            row = {name: cell[name] for name in CellKey._fields}
+            row = {name: cell.get(name) for name in CellKey._fields}
             row |= {name: record[name][index] for name in MEASURES if name in record}
             row |= {name: _at(record[name], index) for name in ("n_rounds", "n_played", "spec", "finished")}
+            row["n_predicted"] = _at(record.get("n_predicted"), index)
             reason = failures.get(str(index))
             status = "done" if reason is None else "failed"
             yield outcome_from_row(

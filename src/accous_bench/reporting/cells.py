@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from accous_bench.problem import STUDIED
+from accous_bench.protocols import PROTOCOLS
 from accous_bench.reporting.outcomes import CellKey, Outcome
 
 __all__ = [
+    "ENSEMBLE",
     "LIMIT",
     "ORACLE",
     "OURS",
@@ -26,10 +29,15 @@ __all__ = [
 OURS, UNWEIGHTED, LIMIT, ORACLE = "Accous", "FIX", "limit", "oracle"
 TOLD = (LIMIT, ORACLE)
 """Bounds rather than contenders: they are told what no method can know."""
-_FIRST_CONTENDERS = (UNWEIGHTED, "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE")
-_LAST_CONTENDERS = ("Accous (paper)", OURS, "Accous (batch first)", *TOLD)
+ENSEMBLE = "Accous (ensemble only)"
+"""The paper's ensemble with our step, radius and scaling; it stands for the paper's method where it took part."""
+_FIRST_CONTENDERS = (
+    *(UNWEIGHTED, "DANN", "KMM", "KMM (no ridge)", "KLIEP", "KLIEP (cv)", "uLSIF", "uLSIF (cv)"),
+    *("LR", "LR (Newton step)", "OLRE"),
+)
+_LAST_CONTENDERS = ("Accous (literal)", ENSEMBLE, OURS, *TOLD)
 _SHIFTS = ("Lin", "Squ", "Sin", "Ber", "none")
-_DATASETS = ("gaussian", "gaussian_published", "diabetes", "breast")
+_DATASETS = ("gaussian", "gaussian_published", "diabetes", "diabetes_described", "breast", "breast_described")
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,8 @@ class Entry:
         """Return the mean time per round over the seeds: processor time of the whole run, or elapsed time."""
         if of_processor:
             known = [outcome.cpu_seconds for outcome in self.done.values() if outcome.cpu_seconds is not None]
-            return fmean(known) / fmean(self.n_played) if known else None
+            n_rounds = [outcome.n_predicted or outcome.n_rounds for outcome in self.done.values()]
+            return fmean(known) / fmean(n_rounds) if known else None
         passed = self.values("seconds_per_round")
         return fmean(passed) if passed else None
 
@@ -122,11 +131,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Panel:
-    """The content of one table: a data set at one batch size, under its shifts."""
+    """The content of one table: a data set at one batch size under one protocol, under its shifts."""
 
     dataset: str
     n_reference: int
     batch_size: int
+    protocol: str
     cells: dict[str, Cell]
 
     @property
@@ -136,9 +146,9 @@ class Panel:
 
     @property
     def has_processor_times(self) -> bool:
-        """Whether the processor time of every finished run is known: the better measure on a busy machine."""
-        entries = [entry for cell in self.cells.values() for entry in cell.entries.values()]
-        return all(outcome.cpu_seconds is not None for entry in entries for outcome in entry.done.values())
+        """Whether the processor time of a run of every entry is known: the better measure on a busy machine."""
+        entries = [entry for cell in self.cells.values() for entry in cell.entries.values() if entry.done]
+        return all(any(run.cpu_seconds is not None for run in entry.done.values()) for entry in entries)
 
     @property
     def rivals(self) -> list[str]:
@@ -152,8 +162,11 @@ def in_order(contenders: Iterable[str]) -> list[str]:
 
 
 def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Separate the runs that measure a regret over streams of several lengths from those for tables of errors."""
-    outcomes = list(outcomes)
+    """Separate the runs that measure a regret over streams of several lengths from those for tables of errors.
+
+    Runs that study the weights of the learners are in neither.
+    """
+    outcomes = [outcome for outcome in outcomes if outcome.key.shift not in STUDIED]
     lengths: dict[str, set[int]] = {}
     for outcome in outcomes:
         if outcome.ratio_regret is not None:
@@ -181,11 +194,19 @@ def make_panels(outcomes: Iterable[Outcome]) -> list[Panel]:
         by_key.setdefault(outcome.key, []).append(outcome)
     cells = [_make_cell(key, group) for key, group in by_key.items()]
     datasets = _ordered(dict.fromkeys(cell.key.dataset for cell in cells), _DATASETS)
-    places = sorted({cell.key[:3] for cell in cells}, key=lambda place: (datasets.index(place[0]), place[1], place[2]))
-    return [_make_panel(place, [cell for cell in cells if cell.key[:3] == place]) for place in places]
+    protocols = _ordered(dict.fromkeys(cell.key.protocol for cell in cells), PROTOCOLS)
+    places = sorted(
+        {_place(cell.key) for cell in cells},
+        key=lambda place: (datasets.index(place[0]), place[1], protocols.index(place[3]), place[2]),
+    )
+    return [_make_panel(place, [cell for cell in cells if _place(cell.key) == place]) for place in places]
 
 
-def _make_panel(place: tuple[str, int, int], cells: list[Cell]) -> Panel:
+def _place(key: CellKey) -> tuple[str, int, int, str]:
+    return key.dataset, key.n_reference, key.batch_size, key.protocol
+
+
+def _make_panel(place: tuple[str, int, int, str], cells: list[Cell]) -> Panel:
     by_shift = {cell.key.shift: cell for cell in cells}
     return Panel(*place, {shift: by_shift[shift] for shift in _ordered(by_shift, _SHIFTS)})
 

@@ -51,11 +51,12 @@ def best_contenders(cell: Cell) -> list[str]:
     return [name for name, mean in means.items() if mean == min(means.values())]
 
 
-def gap_closed(cell: Cell, contender: str) -> Gap | None:
-    """Return the share of the gap between the unweighted classifier and the oracle that a contender closes.
+def gap_closed(cell: Cell, contender: str, bound: str = ORACLE) -> Gap | None:
+    """Return the share of the gap between the unweighted classifier and a bound that a contender closes.
 
-    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the oracle)``, from means over the seeds that all
-    three have. If the risk is unknown, the error is used instead. A gap below 0.1 point has no share.
+    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the bound)``, from means over the seeds of the cell
+    that all three have; the bound is the oracle or the limit. If the risk is unknown, the error is used instead. A gap
+    below 0.1 point has no share.
 
     Returns
     -------
@@ -63,8 +64,10 @@ def gap_closed(cell: Cell, contender: str) -> Gap | None:
         None if one of the three is missing.
     """
     for measure in ("risk", "error"):
-        names = (contender, UNWEIGHTED, ORACLE)
-        seeds = cell.common_seeds(*names, measure=measure)
+        names = (contender, UNWEIGHTED, bound)
+        shared = cell.common_seeds(*names, measure=measure)
+        # All contenders of a table over the same seeds, even if some have more.
+        seeds = [seed for seed in shared if seed in cell.seeds] or shared
         if seeds:
             ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
             width = worst - best

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous_bench.problem import STUDIED
 from accous_bench.reporting.outcomes import CellKey, cell_key
 
 __all__ = ["Curve", "WeightMap", "curves_from_rows", "switching_period", "weight_maps_from_rows"]
 
 SHOWN_ROUNDS = 1000
 _SERIES = ("error", "risk", "estimator_loss")
-_SWITCHED = ("Accous", "Accous (paper)", "OLRE", "FIX", "oracle")
-LEARNERS = ("Accous", "Accous (paper)", "OLRE")
+_SWITCHED = ("Accous", "Accous (ensemble only)", "OLRE", "FIX", "oracle")
+LEARNERS = ("Accous", "Accous (ensemble only)", "OLRE")
 _DRIFT_POINTS, _SWITCH_POINTS, _WEIGHT_POINTS = 120, 500, 150
 _LEAST_POINTS_A_STRETCH = 6
 
@@ -127,7 +128,7 @@ class WeightMap:
 
 def switching_period(row: Row) -> int | None:
     """Return the rounds between switches (Squ) or waves (Sin): the stream's setting, or sqrt(T) rounded."""
-    if row["shift"] not in ("Squ", "Sin"):
+    if row["shift"] not in ("Squ", "Sin", *STUDIED):
         return None
     given = re.search(r"period=(\d+)", str((row.get("settings") or {}).get("stream", "")))
     return int(given[1]) if given else max(1, round(float(row["n_rounds"]) ** 0.5))

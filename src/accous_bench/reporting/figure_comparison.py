@@ -73,7 +73,8 @@ def _values(cell: Cell, name: str, measure: str) -> list[float]:
     entry = cell.entries.get(name)
     if entry is None or entry.n_rounds != cell.n_rounds:
         return []
-    return [100.0 * value for value in entry.values(measure)]
+    seeds = cell.seeds if cell.is_complete(name) else None  # the same seeds for all, as in the tables
+    return [100.0 * value for value in entry.values(measure, seeds)]
 
 
 def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from accous.arrays import FloatArray
-from accous_bench.reporting.cells import OURS
+from accous_bench.reporting.cells import ENSEMBLE, OURS
 from accous_bench.reporting.figure_style import line_style, marker_style, new_figure, tidy
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
 from accous_bench.reporting.wording import drawn
@@ -41,7 +41,9 @@ def draw_regret(series: Sequence[RegretSeries]) -> Figure:
             _draw_series(panel, one)
         lengths = sorted({length for one in shown for length in one.lengths})
         _draw_theory(
-            panel, next((one for one in shown if one.contender == OURS), shown[0]), np.array(lengths, dtype=float)
+            panel,
+            next((one for one in shown if one.contender in (OURS, ENSEMBLE)), shown[0]),
+            np.array(lengths, dtype=float),
         )
         panel.set(xscale="log", yscale="log", xlabel="rounds T", title=drawn(shift))
         panel.set_xticks(lengths, [f"{length:,}" for length in lengths])
@@ -74,8 +76,11 @@ def _draw_theory(axes: Axes, anchor: RegretSeries, lengths: FloatArray) -> None:
     theory = theory_exponent(anchor.key.shift)
     if theory is not None:
         bound = anchor.means[0] * (lengths / anchor.lengths[0]) ** theory
+        with_logs = bound * (np.log(lengths) / np.log(anchor.lengths[0])) ** 2
         label = f"theory: {_THEORY[theory]} (through the first point)"
         axes.plot(lengths, bound, color="black", linestyle=(0, (4, 3)), linewidth=1.2, label=label)
+        label = rf"with logarithms: {_THEORY[theory]}$\,\log^2 T$"
+        axes.plot(lengths, with_logs, color="black", linestyle=(0, (1, 1)), linewidth=1.0, label=label)
     if anchor.key.n_reference:
         label = f"$T / N_0$, $N_0$ = {anchor.key.n_reference:,}"
         term = lengths / anchor.key.n_reference

@@ -12,14 +12,16 @@ from matplotlib.figure import Figure
 
 from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, UNWEIGHTED
 
-__all__ = ["Drawing", "drawing", "line_style", "marker_style", "new_figure", "tidy"]
+__all__ = ["SETTINGS", "Drawing", "drawing", "line_style", "marker_style", "new_figure", "tidy"]
 
 # Okabe and Ito's colours; line styles and markers differ as well, for printing in grey.
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
-    "Accous (paper)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
-    "Accous (batch first)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
+    "Accous (ensemble only)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
+    "Accous (literal)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
+    "KMM (no ridge)": {"color": _GREEN, "linewidth": 1.0, "linestyle": (0, (3, 1, 1, 1))},
+    "LR (Newton step)": {"color": _PINK, "linewidth": 1.0, "linestyle": (0, (1, 1))},
     "OLRE": {"color": _ORANGE, "linewidth": 1.4, "linestyle": (0, (4, 1, 1, 1)), "zorder": 6},
     UNWEIGHTED: {"color": _RED, "linewidth": 1.5, "linestyle": (0, (1, 1)), "zorder": 4},
     LIMIT: {"color": "#444444", "linewidth": 1.2, "linestyle": (0, (1, 2)), "zorder": 7},
@@ -33,8 +35,8 @@ _LINES: dict[str, dict[str, Any]] = {
 _OTHER = {"color": "#777777", "linewidth": 1.0}
 _MARKERS = {
     OURS: "o",
-    "Accous (paper)": "s",
-    "Accous (batch first)": "h",
+    "Accous (ensemble only)": "s",
+    "Accous (literal)": "h",
     "OLRE": "^",
     "DANN": "v",
     "KMM": "<",
@@ -45,7 +47,7 @@ _MARKERS = {
     LIMIT: "D",
     ORACLE: "*",
 }
-_SETTINGS: Any = {
+SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10,
@@ -92,7 +94,7 @@ def tidy(axes: Axes) -> None:
 def drawing(draw: Callable[[], Figure], name: str) -> Drawing:
     """Draw a figure in the common style and save it twice; the same numbers give the same files."""
     svg, png = StringIO(), BytesIO()
-    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": name}):
+    with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
         figure = draw()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.set_layout_engine("none")  # as laid out for the first file

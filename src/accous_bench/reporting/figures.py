@@ -86,7 +86,7 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
     ]
     simulated = [panel for panel in shown if set(panel.cells) != {_NATURAL}]
     for place in dict.fromkeys((panel.dataset, panel.n_reference) for panel in simulated):
-        chosen = [panel for panel in simulated if (panel.dataset, panel.n_reference) == place]
+        chosen = _of_one_protocol([panel for panel in simulated if (panel.dataset, panel.n_reference) == place])
         grid = [
             [(f"{drawn(shift)}, $N_t$ = {one.batch_size}", cell) for shift, cell in one.cells.items()] for one in chosen
         ]
@@ -104,6 +104,11 @@ def _comparisons(panels: list[Panel]) -> _Drawn:
         grid = [row[start : start + 3] for start in range(0, len(row), 3)]
         caption = "Errors of the contenders on data with natural drift, where the oracle is not known."
         yield Picture("comparison-natural", caption), partial(draw_comparison, grid, shares_errors=False)
+
+
+def _of_one_protocol(panels: list[Panel]) -> list[Panel]:
+    """Keep the panels of the protocol that comes first in the report."""
+    return [panel for panel in panels if panel.protocol == panels[0].protocol]
 
 
 def _has_risks(cell: Cell) -> bool:
@@ -127,14 +132,14 @@ def _learners(aggregates: Aggregates) -> _Drawn:
     from accous_bench.reporting.figure_switches import draw_switches, switch_words
     from accous_bench.reporting.figure_weights import draw_weights, weight_words
 
-    for weight_map in aggregates.weight_maps:
+    for weight_map in sorted(aggregates.weight_maps, key=lambda one: (one.key.dataset, one.period or 0)):
         key = weight_map.key
         caption = (
             f"{dataset_title(key.dataset)}, {key.shift}, N_t = {key.batch_size}: weights of {weight_map.contender}'s "
             f"learners by interval length, mean of {count(weight_map.n_seeds, 'seed')}. {weight_words(weight_map)}"
         )
         yield (
-            Picture(_file_name("weights", *key, weight_map.n_rounds, weight_map.contender), caption),
+            Picture(_file_name("weights", *key[:4], weight_map.n_rounds, weight_map.contender), caption),
             partial(draw_weights, weight_map),
         )
     by_cell: dict[Any, list[Curve]] = {}
@@ -147,7 +152,7 @@ def _learners(aggregates: Aggregates) -> _Drawn:
             f"the switches, which come every {curves[0].period} rounds; mean of {count(curves[0].n_seeds, 'seed')}. "
             f"{switch_words(curves)}"
         ).rstrip()
-        yield Picture(_file_name("switches", *key, n_rounds), caption), partial(draw_switches, curves)
+        yield Picture(_file_name("switches", *key[:4], n_rounds), caption), partial(draw_switches, curves)
 
 
 def _regret(outcomes: list[Any]) -> _Drawn:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import partial
+from collections.abc import Iterable
 from statistics import fmean, median, mode
 
 import numpy as np
 from scipy import stats
 
-from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Panel
+from accous_bench.protocols import BATCH_FIRST
+from accous_bench.reporting.cells import ENSEMBLE, ORACLE, OURS, TOLD, UNWEIGHTED, Panel
 from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
-from accous_bench.reporting.paper import is_papers_length, paper_result
-from accous_bench.reporting.regret import RegretSeries, theory_exponent
+from accous_bench.reporting.outcomes import MIXED_PROTOCOL
+from accous_bench.reporting.paper import PAPER_CONTENDERS, is_papers_length, paper_result
+from accous_bench.reporting.regret import RegretSeries, exponent_with_logs, theory_exponent
 from accous_bench.reporting.significance import detectable_effect
 from accous_bench.reporting.wording import count, dataset_title, listed, per_cent, points, shift_words
 
@@ -69,12 +70,9 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
     return sentences
 
 
-def panel_findings(panel: Panel, learning_first: Collection[str] = ()) -> list[str]:
-    """Return sentences on one table: who is best, where weighting helps or hurts, possible gains, the paper's results.
-
-    ``learning_first`` are the contenders that learn from a batch before they predict it.
-    """
-    kinds = (_best, _helped, _to_gain, _hurt, partial(_unlike_risk, names=learning_first), _like_paper, _significant)
+def panel_findings(panel: Panel) -> list[str]:
+    """Return sentences on one table: who is best, where weighting helps or hurts, what can be gained, the paper."""
+    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, _like_paper, _significant)
     return [sentence for kind in kinds if (sentence := kind(panel))]
 
 
@@ -157,12 +155,10 @@ def _hurt(panel: Panel) -> str:
     return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
 
 
-def _unlike_risk(panel: Panel, names: Collection[str]) -> str:
+def _unlike_risk(panel: Panel) -> str:
     """Describe where the error on the stream differs from the exact risk of the same models by more than chance."""
     found: dict[str, float] = {}
-    for name in panel.contenders:
-        if name not in names:
-            continue
+    for name in panel.contenders if panel.protocol in (BATCH_FIRST, MIXED_PROTOCOL) else ():
         gaps = [
             fmean(cell.entries[name].values("error", seeds)) - fmean(cell.entries[name].values("risk", seeds))
             for cell in panel.cells.values()
@@ -186,11 +182,12 @@ def _like_paper(panel: Panel) -> str:
     comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
     for shift, cell in comparable.items():
         # The method as published represents the paper's method, if it took part.
-        superseded = OURS if cell.is_complete("Accous (paper)") else "Accous (paper)"
+        superseded = OURS if cell.is_complete(ENSEMBLE) else ENSEMBLE
         pairs = []
         for name, entry in cell.entries.items():
             published = paper_result(panel.dataset, shift, panel.batch_size, name)
-            if published and entry.mean is not None and cell.is_complete(name) and name != superseded:
+            is_ranked = name in (*PAPER_CONTENDERS, ENSEMBLE) and name != superseded
+            if published and entry.mean is not None and cell.is_complete(name) and is_ranked:
                 pairs.append((100.0 * entry.mean, published.mean))
         distances += [abs(ours - paper) for ours, paper in pairs]
         if len(pairs) >= _LEAST_RANKED and np.ptp(np.array(pairs), axis=0).all():
@@ -244,7 +241,9 @@ def regret_findings(series: list[RegretSeries]) -> list[str]:
         error = "" if one.standard_error is None else f" ± {one.standard_error:.2f} (standard error)"
         words = f"{one.contender}, {one.key.shift}: the regret grows like T^{one.exponent:.2f}{error}"
         if theory is not None:
-            words += f"; the theory's bound grows like T^{theory:.2f}, plus T / N_0"
+            with_logs = exponent_with_logs(one.key.shift, one.lengths)
+            words += f"; the theory's bound grows like T^{theory:.2f}, with two logarithms like T^{with_logs:.2f} over "
+            words += "these lengths, plus T / N_0"
             words += f" with N_0 = {one.key.n_reference:,}" if one.key.n_reference else ""
         sentences.append(words + ".")
     return sentences

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 from accous.exceptions import DataError
 
-__all__ = ["MEASURES", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
+__all__ = ["MEASURES", "MIXED_PROTOCOL", "CellKey", "Outcome", "cell_key", "latest_outcomes", "outcome_from_row"]
+
+MIXED_PROTOCOL = "mixed"
+"""Runs before there was a choice: one-step contenders learned from a batch before they predicted it, others after."""
 
 # Number of digits to keep, so that a report from rows and one from a file of aggregates are the same.
 MEASURES = {
@@ -32,6 +35,7 @@ class CellKey(NamedTuple):
     n_reference: int
     batch_size: int
     shift: str
+    protocol: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Outcome:
         Requested number of rounds; a table in order of time may have had fewer.
     n_played : int
         Number of rounds that the stream had; 0 if unknown.
+    n_predicted : int
+        Number of rounds that the contender played: fewer if it keeps nothing and played a sample of them.
     is_done : bool
     reason : str or None
         Why the run failed.
@@ -64,6 +70,7 @@ class Outcome:
     seed: int
     n_rounds: int
     n_played: int
+    n_predicted: int
     is_done: bool
     reason: str | None
     error: float | None
@@ -81,7 +88,13 @@ class Outcome:
 
 def cell_key(row: Mapping[str, Any]) -> CellKey:
     """The cell that a row of the benchmark belongs to."""
-    return CellKey(str(row["dataset"]), int(row.get("n_reference") or 0), int(row["batch_size"]), str(row["shift"]))
+    return CellKey(
+        dataset=str(row["dataset"]),
+        n_reference=int(row.get("n_reference") or 0),
+        batch_size=int(row["batch_size"]),
+        shift=str(row["shift"]),
+        protocol=str(row.get("protocol") or MIXED_PROTOCOL),
+    )
 
 
 def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
@@ -95,12 +108,14 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
         ) from None
     measures = {name: _number(row.get(name), n_digits) for name, n_digits in MEASURES.items()}
     is_done, n_rounds = row.get("status") == "done", int(row.get("n_rounds") or 0)
+    n_played = int(row.get("n_played") or math.ceil((row.get("n_rows") or 0) / key.batch_size))
     return Outcome(
         key=key,
         contender=contender,
         seed=seed,
         n_rounds=n_rounds,
-        n_played=int(row.get("n_played") or math.ceil((row.get("n_rows") or 0) / key.batch_size)),
+        n_played=n_played,
+        n_predicted=int(row.get("n_predicted") or n_played),
         is_done=is_done,
         reason=None if is_done else str(row.get("reason") or "no reason given"),
         spec=str(row.get("spec") or ""),

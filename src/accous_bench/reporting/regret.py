@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -11,7 +11,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous_bench.reporting.outcomes import CellKey, Outcome
 
-__all__ = ["RegretSeries", "fitted_exponent", "regret_series", "theory_exponent"]
+__all__ = ["RegretSeries", "exponent_with_logs", "fitted_exponent", "regret_series", "theory_exponent"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,16 @@ class RegretSeries:
 def theory_exponent(shift: str) -> float | None:
     """Return the exponent of T in T^(1/3) V_T^(2/3): 1/3 for a fixed V_T, 2/3 if V_T grows like sqrt(T)."""
     return {"fixed path": 1 / 3, "growing path": 2 / 3}.get(shift)
+
+
+def exponent_with_logs(shift: str, lengths: Sequence[int]) -> float:
+    """Return the slope that a fit of T^p finds over these lengths if the regret is T^theory log^2 T.
+
+    The bound hides logarithms: one from the Newton steps of an interval, one from the number of intervals of the cover.
+    """
+    logs = np.log(np.array(lengths, dtype=float))
+    bound = (theory_exponent(shift) or 0.0) * logs + 2.0 * np.log(logs)
+    return _slope(np.column_stack((logs, bound)))[0]
 
 
 def regret_series(outcomes: Iterable[Outcome]) -> list[RegretSeries]:

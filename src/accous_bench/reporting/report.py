@@ -8,18 +8,30 @@ from pathlib import Path
 from typing import Any
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous_bench.reporting.cells import LIMIT, OURS, Panel, in_order, make_panels, split_regret
+from accous_bench.reporting.cells import LIMIT, OURS, Panel, make_panels, split_regret
 from accous_bench.reporting.comparison import tally
 from accous_bench.reporting.document import Block, Bullets, Heading, Paragraph, Picture
 from accous_bench.reporting.figures import Figures, draw_figures
 from accous_bench.reporting.findings import overall_findings, panel_findings, regret_findings
+from accous_bench.reporting.outcomes import MIXED_PROTOCOL
+from accous_bench.reporting.protocol_table import protocol_tables
 from accous_bench.reporting.regret import regret_series
 from accous_bench.reporting.render_html import html_page
 from accous_bench.reporting.render_latex import latex
 from accous_bench.reporting.render_markdown import markdown
-from accous_bench.reporting.tables import difference_table, error_table, gap_table, regret_table, tally_table
-from accous_bench.reporting.wording import count, listed, panel_title
+from accous_bench.reporting.tables import (
+    difference_table,
+    error_table,
+    gap_table,
+    more_seeds_table,
+    regret_table,
+    tally_table,
+    wins_table,
+)
+from accous_bench.reporting.wins import paper_wins
+from accous_bench.reporting.wording import count, panel_title
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
 
@@ -27,7 +39,11 @@ _LEGEND = (
     "Bold marks the lowest error; errors that are equal to two decimals are all bold. The oracle does not count, and "
     "neither do contenders that did not run on all of the table's seeds and rounds. FIX (never weighted) and the "
     "oracle (weighted by the true ratio) are the bounds between which weighting can help. All contenders get the same "
-    "seeds and streams."
+    "seeds and streams, and every contender predicts a batch before it learns from it (predict_first)."
+)
+_PROTOCOLS = (
+    "The same contenders on the same streams: predict first (the batch is predicted before it is learned from), fresh "
+    "rows (after it, on other rows of the same distribution) and batch first (after it, on the batch itself)."
 )
 _LEGEND_OF_LIMIT = (
     " The limit does not count either: it knows the densities of both parts and infers only their weights from past "
@@ -154,11 +170,15 @@ def report_blocks(
     for_tables, for_regret = split_regret(aggregates.outcomes)
     panels = make_panels(for_tables)
     blocks: list[Block] = [Heading(title, 1), Bullets(provenance_lines(aggregates))]
-    blocks += _summary(panels, aggregates.provenance.get("learns_first", []))
+    headline = [panel for panel in panels if panel.protocol == PREDICT_FIRST] or panels
+    blocks += _summary(headline)
     if figures is not None:
         blocks += _pictures("Comparison of the contenders", figures.comparison)
-    for panel in panels:
-        blocks += _panel_blocks(panel, aggregates.provenance.get("learns_first", []))
+    shown = [panel for panel in panels if panel in headline or panel.protocol == MIXED_PROTOCOL]
+    for panel in shown:
+        blocks += _panel_blocks(panel)
+    side_by_side = protocol_tables(panels)
+    blocks += [Heading("The protocols side by side", 2), Paragraph(_PROTOCOLS), *side_by_side] if side_by_side else []
     if figures is not None:
         blocks += _pictures("Errors over time under natural drift", figures.drift)
         blocks += _pictures("Inside the ensemble", figures.learners)
@@ -191,16 +211,16 @@ def provenance_lines(aggregates: Aggregates) -> list[str]:
     return lines
 
 
-def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
+def _summary(panels: list[Panel]) -> Iterable[Block]:
     if not panels:
         return
     yield Heading("Summary", 2)
     findings = overall_findings(panels)
     if findings:
         yield Bullets(findings)
-    order = f" {listed(in_order(learning_first))} learn from a batch before they predict it, the others after."
     has_limit = any(LIMIT in panel.contenders for panel in panels)
-    yield Paragraph(_LEGEND + (_LEGEND_OF_LIMIT if has_limit else "") + (order if learning_first else ""))
+    yield Paragraph(_LEGEND + (_LEGEND_OF_LIMIT if has_limit else ""))
+    yield from [wins_table(wins)] if (wins := paper_wins(panels)) else []
     by_error, by_risk = tally(panels), tally(panels, "risk")
     if not by_error:
         yield Paragraph(f"No contender shares a stream with {OURS}, so nothing is compared.")
@@ -208,12 +228,12 @@ def _summary(panels: list[Panel], learning_first: list[str]) -> Iterable[Block]:
     yield from [tally_table(by_risk, "risk")] if by_risk else []
 
 
-def _panel_blocks(panel: Panel, learning_first: list[str]) -> Iterable[Block]:
-    yield Heading(panel_title(panel.dataset, panel.n_reference, panel.batch_size), 2)
-    findings = panel_findings(panel, learning_first)
+def _panel_blocks(panel: Panel) -> Iterable[Block]:
+    yield Heading(panel_title(panel.dataset, panel.n_reference, panel.batch_size, panel.protocol), 2)
+    findings = panel_findings(panel)
     if findings:
         yield Bullets(findings)
-    tables = (error_table(panel), gap_table(panel), difference_table(panel))
+    tables = (error_table(panel), more_seeds_table(panel), gap_table(panel), difference_table(panel))
     yield from (table for table in tables if table is not None)
 
 

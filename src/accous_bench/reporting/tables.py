@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 
-from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
+from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
 from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
-from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
+from accous_bench.reporting.paper import PAPER_CELLS, is_papers_length, paper_note, paper_result
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
+from accous_bench.reporting.wins import PaperWins
 from accous_bench.reporting.wording import (
     count,
     dataset_title,
@@ -21,7 +22,15 @@ from accous_bench.reporting.wording import (
     seed_list,
 )
 
-__all__ = ["difference_table", "error_table", "gap_table", "regret_table", "tally_table"]
+__all__ = [
+    "difference_table",
+    "error_table",
+    "gap_table",
+    "more_seeds_table",
+    "regret_table",
+    "tally_table",
+    "wins_table",
+]
 
 _LONGEST_REASON = 200
 
@@ -40,8 +49,8 @@ def error_table(panel: Panel) -> Table:
         groups, headings = [], ["contender", *panel.cells]
     rows = [_error_row(panel, name, with_paper, notes) for name in panel.contenders]
     n_seeds = max((len(cell.seeds) for cell in panel.cells.values()), default=0)
-    spread = f"mean ± standard deviation over {n_seeds} seeds" if n_seeds > 1 else count(n_seeds, "seed")
-    title = panel_title(panel.dataset, panel.n_reference, panel.batch_size)
+    spread = f"mean ± standard deviation over {_seed_words(panel)}" if n_seeds > 1 else count(n_seeds, "seed")
+    title = panel_title(panel.dataset, panel.n_reference, panel.batch_size, panel.protocol)
     time = "processor time" if panel.has_processor_times else "time"
     caption = f"{title}: error in %, {spread}, {_rounds_words(panel)}; ms: mean {time} of a round, scoring included."
     remarks = ["One seed only: no standard deviation and no test."] if n_seeds == 1 else []
@@ -54,6 +63,14 @@ def error_table(panel: Panel) -> Table:
 
 def _is_in_paper(panel: Panel, shift: str) -> bool:
     return any(paper_result(panel.dataset, shift, panel.batch_size, name) for name in panel.contenders)
+
+
+def _seed_words(panel: Panel) -> str:
+    """Return the number of seeds; if it differs between the shifts, that of each."""
+    numbers = {shift: len(cell.seeds) for shift, cell in panel.cells.items()}
+    if len(set(numbers.values())) == 1:
+        return count(next(iter(numbers.values())), "seed")
+    return f"the seeds of each shift ({', '.join(f'{shift}: {n}' for shift, n in numbers.items())})"
 
 
 def _rounds_words(panel: Panel) -> str:
@@ -81,7 +98,10 @@ def _error_text(cell: Cell, name: str, notes: Notes) -> Text:
     if entry is None:
         return Text(DASH)
     marks = notes.marks(_shortcomings(cell, entry))
-    return Text(plus_minus(entry.mean, entry.std), name in best_contenders(cell), marks)
+    # Means that are compared are over the same seeds.
+    errors = entry.values("error", cell.seeds if cell.is_complete(name) else None)
+    mean, std = (fmean(errors) if errors else None), (stdev(errors) if len(errors) > 1 else None)
+    return Text(plus_minus(mean, std), name in best_contenders(cell), marks)
 
 
 def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
@@ -89,9 +109,15 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterable[str]:
     n_seeds = len(entry.done)
     if n_seeds and entry.n_rounds != cell.n_rounds:
         yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
-    if n_seeds and entry.n_rounds == cell.n_rounds and n_seeds > len(cell.seeds):
-        yield f"{n_seeds} seeds, more than most contenders have."
-    elif n_seeds and not set(entry.done) >= set(cell.seeds):
+    if n_seeds > len(cell.seeds) and cell.is_complete(entry.contender):
+        yield f"Ran on {n_seeds} seeds, more than most contenders; the mean is over the seeds of the table."
+    n_predicted = {outcome.n_predicted for outcome in entry.done.values()}
+    if n_seeds and n_predicted != entry.n_played:
+        yield (
+            f"Played in {max(n_predicted):,} of the rounds, drawn at random: it keeps nothing from one round to the "
+            "next, so it need not play the others."
+        )
+    if n_seeds and not set(entry.done) >= set(cell.seeds):
         yield f"{count(n_seeds, 'seed')} only: {seed_list(list(entry.done))}."
     reasons: dict[str, list[int]] = {}
     for outcome in entry.failed:
@@ -107,12 +133,39 @@ def _milliseconds(panel: Panel, name: str) -> str:
     return f"{1e3 * fmean(known):.3g}" if known else DASH
 
 
+def more_seeds_table(panel: Panel) -> Table | None:
+    """Return the errors of contenders that ran on more seeds than the table's, over all of them; None without any."""
+    names = [
+        name
+        for name in panel.contenders
+        if any(
+            len(cell.entries[name].done) > len(cell.seeds) for cell in panel.cells.values() if cell.is_complete(name)
+        )
+    ]
+    if not names:
+        return None
+    rows = []
+    for name in names:
+        entries = [cell.entries.get(name) for cell in panel.cells.values()]
+        cells = [Text(DASH if entry is None else plus_minus(entry.mean, entry.std)) for entry in entries]
+        rows.append(Row([Text(name), *cells], is_bound=name in (UNWEIGHTED, *TOLD)))
+    n_seeds = max(
+        len(cell.entries[name].done) for cell in panel.cells.values() for name in names if name in cell.entries
+    )
+    caption = f"Error in % of the contenders that ran on more seeds, over all of them (up to {n_seeds})."
+    return Table(caption, ["contender", *panel.cells], rows)
+
+
 def gap_table(panel: Panel) -> Table | None:
-    """Return the table of exact risks and shares of the gap between FIX and the oracle; None without such a gap."""
+    """Return the table of exact risks and of the shares of the gap between FIX and the limit and the oracle.
+
+    None without an oracle.
+    """
     widths = [gap_closed(cell, UNWEIGHTED) for cell in panel.cells.values()]
     if not any(widths):
         return None
     notes = Notes()
+    has_limit = any(gap_closed(cell, UNWEIGHTED, LIMIT) for cell in panel.cells.values())
     rows = []
     for name in panel.contenders:
         cells = [_gap_text(cell, name, notes) for cell in panel.cells.values()]
@@ -120,9 +173,10 @@ def gap_table(panel: Panel) -> Table | None:
     rows.append(Row([Text("gap, points"), *(_width_text(gap, notes) for gap in widths)], is_bound=True))
     has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
     what = "Exact risk in %, of each round's model on the distribution of its round" if has_risk else "Error in %"
+    bound = "limit" if has_limit else "oracle"
     caption = (
-        f"{what}, mean over the seeds. In brackets: the share of the gap between FIX and the oracle that is closed, in "
-        "%; a negative share is worse than FIX."
+        f"{what}, mean over the seeds. In brackets: the share of the gap between FIX and the {bound} that is closed"
+        f"{', then of that between FIX and the oracle' if has_limit else ''}, in %; a negative share is worse than FIX."
     )
     return Table(caption, ["contender", *panel.cells], rows, notes=notes.all())
 
@@ -132,9 +186,10 @@ def _gap_text(cell: Cell, name: str, notes: Notes) -> Text:
     if gap is None or usual is None:
         return Text(DASH)
     remarks = [] if gap.measure == usual.measure else ["By the error, since its risk is not known."]
-    has_share = gap.share is not None and name not in (UNWEIGHTED, ORACLE)
-    share = f" ({100 * gap.share:.0f})".replace("-", "\N{MINUS SIGN}") if has_share and gap.share is not None else ""
-    return Text(per_cent(gap.mean) + share, marks=notes.marks(remarks))
+    gaps = [gap_closed(cell, name, LIMIT), gap] if name not in (UNWEIGHTED, ORACLE) else []
+    shares = [f"{100 * one.share:.0f}" for one in gaps if one is not None and one.share is not None]
+    words = f" ({', '.join(shares)})".replace("-", "\N{MINUS SIGN}") if shares else ""
+    return Text(per_cent(gap.mean) + words, marks=notes.marks(remarks))
 
 
 def _width_text(gap: Gap | None, notes: Notes) -> Text:
@@ -189,6 +244,24 @@ def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
         "contenders)."
     )
     headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
+    return Table(caption, headings, rows)
+
+
+def wins_table(wins: list[PaperWins]) -> Table:
+    """Return the table of wins in the paper's cells: the paper's, and ours with each version of Accous."""
+    names = [name for name in wins[0].paper if name != OURS]
+    rows = [
+        Row([Text(name), Text(str(wins[0].paper[name])), *(Text(str(one.ours.get(name, 0))) for one in wins)])
+        for name in names
+    ]
+    ours = [Text(str(one.ours[one.stands_for_accous])) for one in wins]
+    rows.append(Row([Text(OURS), Text(str(wins[0].paper[OURS])), *ours]))
+    headings = ["contender", "paper", *(f"ours, with {one.stands_for_accous}" for one in wins)]
+    n_cells = f"{wins[0].n_cells} of them were run" if wins[0].n_cells < len(PAPER_CELLS) else "all of them were run"
+    caption = (
+        f"In how many of the paper's {len(PAPER_CELLS)} cells each of its contenders has the lowest error ({n_cells} "
+        "here by at least five of them, predict_first; a shared cell counts for each of its winners)."
+    )
     return Table(caption, headings, rows)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accous_bench.problems import get_problem, problem_names
+from accous_bench.protocols import BATCH_FIRST, FRESH_ROWS, PREDICT_FIRST
 from accous_bench.reporting.document import DASH
+from accous_bench.reporting.outcomes import MIXED_PROTOCOL
 
 __all__ = [
     "count",
@@ -21,6 +23,12 @@ __all__ = [
     "shift_words",
 ]
 
+_PROTOCOL_WORDS = {
+    FRESH_ROWS: ", scored on fresh rows",
+    BATCH_FIRST: ", learning first",
+    MIXED_PROTOCOL: ", before there were protocols: DANN, KMM, KLIEP, uLSIF, LR and the oracle learn first",
+}
+
 
 def dataset_title(name: str) -> str:
     """Return the printed name of a data set: the title of its problem if it is registered here."""
@@ -32,10 +40,10 @@ def drawn(name: str) -> str:
     return name.replace("$", r"\$")
 
 
-def panel_title(dataset: str, n_reference: int, batch_size: int) -> str:
-    """Data set, reference and batch size."""
+def panel_title(dataset: str, n_reference: int, batch_size: int, protocol: str = PREDICT_FIRST) -> str:
+    """Data set, reference and batch size, and the protocol unless it is the usual one."""
     reference = f", {n_reference:,} reference rows" if n_reference else ""
-    return f"{dataset_title(dataset)}, N_t = {batch_size}{reference}"
+    return f"{dataset_title(dataset)}, N_t = {batch_size}{reference}{_PROTOCOL_WORDS.get(protocol, '')}"
 
 
 def shift_words(shift: str) -> str:

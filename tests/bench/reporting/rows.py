@@ -23,6 +23,7 @@ def make_row(contender: str, seed: int, **changes: Any) -> dict[str, Any]:
         "contender": contender,
         "seed": seed,
         "n_rounds": 10_000,
+        "protocol": "predict_first",
         "n_reference": 1000,
         "n_features": 12,
         "error": LEVELS.get(contender, 0.3),
@@ -43,7 +44,7 @@ def make_row(contender: str, seed: int, **changes: Any) -> dict[str, Any]:
     }
     row |= changes
     row.setdefault("n_rows", row["n_rounds"] * row["batch_size"])
-    names = ("dataset", "shift", "batch_size", "contender", "seed", "n_rounds", "n_reference")
+    names = ("dataset", "shift", "batch_size", "contender", "seed", "n_rounds", "n_reference", "protocol")
     row.setdefault("run", "/".join(str(row[name]) for name in names))
     return row
 

@@ -10,7 +10,7 @@ from accous_bench.reporting.comparison import against_ours, best_contenders, gap
 from accous_bench.reporting.figure_comparison import draw_comparison
 from tests.bench.reporting.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
 
-NAMES = ("oracle", "limit", "mine", "Accous (batch first)", "Accous", "FIX", "Accous (paper)", "KMM")
+NAMES = ("oracle", "limit", "mine", "Accous (literal)", "Accous", "FIX", "Accous (ensemble only)", "KMM")
 
 
 def panels_of(rows: list) -> list[Panel]:
@@ -36,9 +36,9 @@ def test_a_panel_is_a_data_set_and_a_batch_size() -> None:
 
 def test_own_contenders_stand_before_ours_and_the_bounds() -> None:
     panel = one_panel([make_row(name, 0) for name in NAMES])
-    ours = ["Accous (paper)", "Accous", "Accous (batch first)"]
+    ours = ["Accous (literal)", "Accous (ensemble only)", "Accous"]
     assert panel.contenders == ["FIX", "KMM", "mine", *ours, "limit", "oracle"]
-    assert panel.rivals == ["FIX", "KMM", "mine", "Accous (paper)", "Accous (batch first)"]
+    assert panel.rivals == ["FIX", "KMM", "mine", "Accous (literal)", "Accous (ensemble only)"]
 
 
 def test_mean_and_standard_deviation() -> None:

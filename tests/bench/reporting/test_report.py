@@ -322,6 +322,44 @@ def test_provenance_names_what_the_numbers_come_from() -> None:
     assert origin["versions"]["numpy"] == ["2.0"]
 
 
-def test_who_learns_first_is_said(tmp_path: Path) -> None:
-    rows = [make_row(name, 0, settings={"learns_first": name in ("LR", "KMM")}) for name in ("Accous", "LR", "KMM")]
-    assert "KMM and LR learn from a batch before they predict it, the others after." in report_on(tmp_path, rows)
+def test_protocols_stand_side_by_side_and_only_the_first_has_its_own_tables(tmp_path: Path) -> None:
+    rows = [
+        make_row(name, 0, protocol=protocol, error=error)
+        for protocol, errors in (("predict_first", (0.33, 0.35)), ("batch_first", (0.33, 0.29)))
+        for name, error in zip(("FIX", "LR"), errors, strict=True)
+    ]
+    text = report_on(tmp_path, rows)
+    assert text.count("## Gaussians (reconstructed), N_t = 1") == 1
+    assert "## The protocols side by side" in text
+    assert "| LR | 35.00 | 29.00 |" in text
+
+
+def test_runs_from_before_there_were_protocols_are_marked(tmp_path: Path) -> None:
+    rows = [make_row(name, 0) for name in ("FIX", "LR")]
+    for row in rows:
+        del row["protocol"]
+    assert "before there were protocols: DANN, KMM, KLIEP, uLSIF, LR and the oracle learn first" in report_on(
+        tmp_path, rows
+    )
+
+
+def test_a_contender_that_played_a_sample_of_the_rounds_is_marked(tmp_path: Path) -> None:
+    rows = [make_row("FIX", 0), make_row("LR", 0, n_played=10_000, n_predicted=2000, cpu_seconds=4.0)]
+    text = report_on(tmp_path, rows)
+    assert "Played in 2,000 of the rounds, drawn at random" in text
+    assert "10,000 rounds; ms" in text
+
+
+def test_shares_of_the_limit_come_first(tmp_path: Path) -> None:
+    risks = {"FIX": 0.40, "Accous": 0.32, "limit": 0.30, "oracle": 0.25}
+    text = report_on(tmp_path, [make_row(name, 0, risk=risk) for name, risk in risks.items()])
+    assert "between FIX and the limit that is closed, then of that between FIX and the oracle" in text
+    assert "| Accous | 32.00 (80, 53) |" in text
+    assert "30.00 (100, 67)" in text
+
+
+def test_wins_in_the_papers_cells(tmp_path: Path) -> None:
+    text = report_on(tmp_path, [*table_rows(n_seeds=2), *(make_row("Accous (ensemble only)", s) for s in (0, 1))])
+    assert "each of its contenders has the lowest error (1 of them were run" in text
+    assert "| OLRE | 2 | 0 | 0 |" in text
+    assert "| Accous | 22 | 1 | 8 |" in text
