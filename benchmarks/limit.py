@@ -26,7 +26,7 @@ from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
-from accous_bench.run import fit_on, rounds
+from accous_bench.protocols import fit_on, rounds
 
 __all__ = ["FIX", "MOVING", "Shares", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
 

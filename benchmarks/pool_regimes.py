@@ -80,6 +80,9 @@ class RegimeStream:
         rng = np.random.default_rng([self.random_state, 0])
         return self._rows(rng, rng.choice(len(self.shares), size=N_REFERENCE, p=self.shares))
 
+    def __len__(self) -> int:
+        return self.n_rounds
+
     def __iter__(self) -> Iterator[Batch]:
         rng = np.random.default_rng([self.random_state, 1])
         for number, part in enumerate(self.parts.tolist(), start=1):

@@ -17,7 +17,7 @@ from accous import datasets
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 
-__all__ = ["STREAMS", "Stream", "number_streams", "prepare", "read_number_stream", "read_stream"]
+__all__ = ["STREAMS", "Stream", "number_streams", "prepare", "read_number_stream", "read_stream", "read_times"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Stream:
     is_split: bool = False
 
 
+_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}
 STREAMS = {
     "hotel_bookings": Stream("is_canceled", ("arrival_date",), is_chosen=True),
     "bank_marketing": Stream("y", ("row", "duration", "year_month"), is_chosen=True),
@@ -113,6 +114,26 @@ def prepare(reference: Any) -> Callable[[Any], NDArray[np.float64]]:
     return lambda rows: np.ascontiguousarray(encoder.encode(rows).X)
 
 
+def read_times(name: str, most_rows: int, row_numbers: list[int]) -> list[str] | None:
+    """Return when rows of `read_stream` happened, by the file's own words; None if it has no dates.
+
+    Parameters
+    ----------
+    name : str
+        A key of `STREAMS`.
+    most_rows : int
+        As passed to `read_stream`.
+    row_numbers : list of int
+        Rows are counted from 1, as in "after so many rows".
+    """
+    column = next((each for each in STREAMS[name].left_out if each in _DATES), None)
+    if column is None:
+        return None
+    times = _read_file(name)[column]
+    rows = _thinned(len(times), most_rows)
+    return [str(times[int(rows[number - 1])]) for number in row_numbers]
+
+
 def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most_rows)).astype(np.int64))
 
@@ -120,10 +141,14 @@ def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
 @cache
 def _read_frame(name: str) -> tuple[pl.DataFrame, pl.Series]:
     """Return the features and the label as it is in the file."""
-    stream = STREAMS[name]
-    path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
-    frame = pl.read_csv(path, infer_schema_length=None).filter(pl.col(stream.label).is_not_null())
+    stream, frame = STREAMS[name], _read_file(name)
     return frame.drop(stream.label, *stream.left_out), frame[stream.label]
+
+
+@cache
+def _read_file(name: str) -> pl.DataFrame:
+    path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
+    return pl.read_csv(path, infer_schema_length=None).filter(pl.col(STREAMS[name].label).is_not_null())
 
 
 @cache

@@ -16,22 +16,31 @@ from accous_bench.reporting.document import Block, Bullets, Code, Heading, Parag
 from accous_bench.reporting.figures import Figures, draw_figures
 from accous_bench.reporting.render_markdown import markdown
 from accous_bench.reporting.report import provenance_lines, read_inputs, report_blocks
+from benchmarks.readings_page import readings_blocks
+from benchmarks.run_commands import run_commands
+from benchmarks.theory_page import theory_blocks
 
 __all__ = ["results_blocks", "write_page"]
 
 DOCS = Path(__file__).parent.parent / "docs"
+RECORDS = Path(__file__).parent / "results"
+SUMMARY = Path(__file__).parent / "results_summary.txt"
+"""Written by hand, one sentence a line: the summary, and after an empty line remarks on how it was made."""
 _PREFIX = "results-"
+_CURVES = "figures"
 _INTRODUCTION = (
     "The paper's experiments on synthetic data, tables and images, run with this package: all contenders on the same "
-    "streams, the paper's numbers beside ours. The page is generated from measurements; nothing on it "
-    "is written by hand."
+    "streams and under the same protocol (protocols.md), the paper's numbers beside ours. The page is generated from "
+    "measurements; only the sentences of the first section are written by hand, from the tables below."
 )
 
 
 def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
     """Write the page and its pictures, and remove pictures that the page no longer uses."""
-    aggregates = read_inputs(paths)
+    aggregates = _read(paths)
     figures = draw_figures(aggregates)
+    theory, drawings = theory_blocks(RECORDS / "theory.json")
+    figures.drawings.update(drawings)
     images = docs / "images"
     images.mkdir(parents=True, exist_ok=True)
     for old in images.glob(f"{_PREFIX}*.png"):
@@ -41,31 +50,60 @@ def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
         written.append(images / f"{_PREFIX}{name}.png")
         written[-1].write_bytes(drawing.png)
     page = docs / "results.md"
-    page.write_text(markdown(results_blocks(aggregates, figures, paths), figure_folder="images"), encoding="utf-8")
+    blocks = results_blocks(aggregates, figures, paths)
+    blocks += [_in_docs(block) for block in (*theory, *readings_blocks(RECORDS / "readings.json"))]
+    page.write_text(markdown(blocks, figure_folder="images"), encoding="utf-8")
     return [page, *written]
+
+
+def _read(paths: Sequence[Path]) -> Aggregates:
+    """Read all files; the runs of the spec figures give curves, but no numbers of tables.
+
+    They are on the same streams as those of table3, but scored in every round.
+    """
+    everything = read_inputs(paths)
+    for_tables = [path for path in paths if path.stem != _CURVES]
+    return replace(everything, outcomes=read_inputs(for_tables).outcomes) if for_tables else everything
 
 
 def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Sequence[Path]) -> list[Block]:
     """Return the commands and then the report's blocks; pictures have the names that the documentation uses."""
+    summary, remarks = _hand_written()
     title, _, *rest = report_blocks(aggregates, figures, title="Results")
     opening: list[Block] = [
         title,
         Paragraph(_INTRODUCTION),
+        *_section("In five sentences", summary),
         Heading("How it was made", 2),
-        Bullets(provenance_lines(aggregates)),
+        Bullets([*provenance_lines(aggregates), *remarks]),
         Code(_commands(aggregates, paths)),
     ]
     return opening + [_in_docs(block) for block in rest]
 
 
+def _section(title: str, sentences: list[str]) -> list[Block]:
+    return [Heading(title, 2), Bullets(sentences)] if sentences else []
+
+
+def _hand_written() -> tuple[list[str], list[str]]:
+    text = SUMMARY.read_text(encoding="utf-8") if SUMMARY.is_file() else ""
+    summary, _, remarks = text.partition("\n\n")
+    return summary.splitlines(), remarks.splitlines()
+
+
 def _commands(aggregates: Aggregates, paths: Sequence[Path]) -> list[str]:
     specs = aggregates.provenance.get("specs", [])
-    runs = [f"accous bench run {spec}" for spec in specs]
     reports = [
-        f"accous bench report results/{spec} -o results/{spec}/report   # writes aggregates.json" for spec in specs
+        line
+        for spec in specs
+        for line in (
+            f"accous bench report results/{spec} -o results/{spec}/report",
+            f"cp results/{spec}/report/aggregates.json benchmarks/results/{spec}.json",
+        )
     ]
     names = " ".join(f"benchmarks/results/{path.name}" for path in paths)
-    return [*runs, *reports, f"python -m benchmarks.results_page {names}"]
+    outcomes = [outcome for path in paths for outcome in read_inputs([path]).outcomes]
+    return [*run_commands(outcomes), *reports, f"python -m benchmarks.results_page {names}"]
 
 
 def _in_docs(block: Block) -> Block:

@@ -78,7 +78,7 @@ def fit(name: str, frame: pl.DataFrame, folder: Path) -> TableModel:
     path = folder / "reference.parquet"
     frame[: stream.n_reference].write_parquet(path)
     request = FitRequest(reference=str(path), label=stream.label, time=stream.time, folder=folder / "model")
-    return FitJob(request).fit_and_save(None)
+    return FitJob(request).fit_and_save()
 
 
 def count_events(name: str, batch_size: int, most_rounds: int) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""What cheaper refits of boosted trees keep of the gain of full ones, and what each costs.
+
+``python -m benchmarks.boosted_refits`` plays the paper's Gaussian streams with the weights that accous estimates, and
+refits the predictor of ``--estimator boosting`` every 12 rounds in three ways: anew, anew from the middle tree on (the
+first half keeps its splits and gets new leaf values), and leaf values alone. All see the same weights and are scored on
+the same rows, the next 12 batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from accous import AdaptiveClassifier
+from accous.blas import one_blas_thread
+from accous.classifier.revalued_trees import RevaluedTrees
+from accous.classifier.shrinkage import FIRST_STRENGTH, shrink
+from accous.openmp import one_openmp_thread_if_few
+from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
+from accous.tabular.named_estimators import make_estimator
+
+__all__ = ["main", "play"]
+
+SHIFTS = {"Lin": LinearShift(), "Squ": SquareShift(period=60), "Sin": SineShift(period=60)}
+WAYS = ("fixed", "anew", "half anew", "leaves")
+ROUNDS_BETWEEN_REFITS = 12
+
+
+def play(shift: str, seed: int, n_rounds: int = 240, batch_size: int = 50) -> dict[str, tuple[float, float]]:
+    """Return the error and the seconds per refit of each way."""
+    stream = GaussianStream(SHIFTS[shift], n_rounds=n_rounds, batch_size=batch_size, random_state=seed)
+    X, y = stream.reference()
+    labels = np.asarray(np.unique(y, return_inverse=True)[1])
+    base = np.ones(len(y))
+    with one_blas_thread(), one_openmp_thread_if_few(len(y)):
+        weigher = AdaptiveClassifier().fit(X, y)
+        trees = make_estimator("boosting", kind="classifier", seed=0, blocks=())[-1]
+        fixed = copy(trees).fit(X, y)
+        leaves = RevaluedTrees(fixed, X, labels)
+        now: dict[str, Any] = dict.fromkeys(WAYS, fixed)
+        n_wrong, seconds, n_refits = dict.fromkeys(WAYS, 0), dict.fromkeys(WAYS, 0.0), 0
+        for number, batch in enumerate(stream, 1):
+            for way in WAYS:
+                n_wrong[way] += int((now[way].predict(batch.X) != batch.y).sum())
+            weigher.adapt(batch.X)
+            if number % ROUNDS_BETWEEN_REFITS == 0:
+                weights, n_refits = shrink(weigher.reference_weight_, base, FIRST_STRENGTH), n_refits + 1
+                for way in WAYS[1:]:
+                    start = time.process_time()
+                    now[way] = _refit(way, trees, leaves, (X, y, weights))
+                    seconds[way] += time.process_time() - start
+    return {way: (n_wrong[way] / (n_rounds * batch_size), seconds[way] / n_refits) for way in WAYS}
+
+
+def _refit(way: str, trees: Any, leaves: RevaluedTrees, data: tuple[Any, Any, Any]) -> Any:
+    X, y, weights = data
+    if way == "anew":
+        return copy(trees).fit(X, y, sample_weight=weights)
+    revalued = leaves.revalued(weights)
+    if way == "leaves":
+        return revalued
+    revalued._predictors = revalued._predictors[: len(revalued._predictors) // 2]
+    return revalued.set_params(warm_start=True).fit(X, y, sample_weight=weights)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shifts", nargs="*", default=list(SHIFTS))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[70, 71])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"{'':8}" + "".join(f"{way:>12}" for way in WAYS) + f"{'share kept by leaves':>24}")
+    totals = []
+    for shift in options.shifts:
+        for seed in options.seeds:
+            found = play(shift, seed)
+            totals.append(found)
+            errors = {way: 100.0 * error for way, (error, _) in found.items()}
+            gain, of_leaves = errors["fixed"] - errors["anew"], errors["fixed"] - errors["leaves"]
+            kept = f"{of_leaves / gain:.0%}" if gain > 0.0 else "nothing to keep"
+            print(f"{shift} {seed:4}" + "".join(f"{errors[way]:12.2f}" for way in WAYS) + f"{kept:>24}", flush=True)
+    print("seconds " + "".join(f"{np.mean([each[way][1] for each in totals]):12.4f}" for way in WAYS))
+
+
+if __name__ == "__main__":
+    main()

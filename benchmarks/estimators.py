@@ -1,0 +1,194 @@
+"""Errors of linear and boosted predictors on real streams, fixed and adapted, and of the one that ``auto`` takes.
+
+``python -m benchmarks.estimators`` replays the streams of `benchmarks.real_stream_tables` in order of time, thinned to
+12,000 rows, with references of 1,000 and 4,000 rows from the start and batches of 10: what ``accous fit --estimator
+linear`` and ``boosting`` do, each with its backtest. ``auto`` is the choice that ``accous fit`` makes from those
+backtests. Its rule was chosen on the streams marked "chosen"; the others were only used to check it. ``--fixed`` leaves
+adaptation out, which takes a tenth of the time. Every run is kept in a file, and a second call goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from accous import AdaptiveClassifier
+from accous.blas import one_blas_thread
+from accous.classifier.backtest import Backtest
+from accous.diagnostics.evidence import Look, measure_evidence
+from accous.openmp import one_openmp_thread_if_few
+from accous.tabular.choosing import Trial, choose
+from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.columns.learning import Choices
+from accous.tabular.fitting import ReferenceTable, cross_validate, replay
+from accous.tabular.named_estimators import BOOSTING, LINEAR, make_estimator
+from accous.tabular.order import RowOrder
+from benchmarks.real_stream_tables import STREAMS, read_stream
+
+__all__ = ["main", "play"]
+
+NAMES = (LINEAR, BOOSTING)
+BATCH_SIZE = 10
+
+
+def play(
+    stream: str, n_reference: int, name: str, most_rows: int = 12_000, *, adapts: bool = True
+) -> dict[str, Any] | None:
+    """Play a stream with one predictor; None if it is too short or starts with one class."""
+    rows, y = read_stream(stream, most_rows)
+    n = n_reference
+    if len(y) < n + 1_000 or len(np.unique(y[:n])) < 2:
+        return None
+    frame = pl.DataFrame(rows, schema=[f"x{k}" for k in range(rows.shape[1])]) if isinstance(rows, np.ndarray) else rows
+    begin = time.process_time()
+    with warnings.catch_warnings(), one_blas_thread(), one_openmp_thread_if_few(n):
+        warnings.simplefilter("ignore")
+        encoder = ColumnEncoder.learn(frame[:n], Choices())
+        X = encoder.encode(frame).X
+        reference = ReferenceTable(frame[:n], y[:n], encoder, X[:n], [], RowOrder("rows"), Choices(), [])
+        losses = cross_validate(reference, _maker(name), seed=0)
+        found = None
+        if adapts:
+            found = replay(reference, _maker(name), batch_size=BATCH_SIZE, on_progress=lambda _: None)
+        model = _maker(name)(encoder).fit(X[:n], y[:n], order=found)
+        seconds_to_fit = time.process_time() - begin
+        fixed = model.predict_fixed(X[n:])
+        used = fixed.copy()
+        # Where the backtest forbids adaptation, the fixed predictor makes all predictions.
+        for start in range(n, len(y), BATCH_SIZE) if adapts and model.rules_.guard.name != "off" else ():
+            batch = slice(start, min(start + BATCH_SIZE, len(y)))
+            state = model.state_
+            if state.rounds.is_moved and not state.fallback.veto.is_held:
+                used[batch.start - n : batch.stop - n] = state.estimator.predict(X[batch])
+            model.adapt(X[batch])
+    errors = {"fixed": fixed, "adapted": used} if adapts else {"fixed": fixed}
+    return {
+        "stream": stream,
+        "n_reference": n,
+        "estimator": name,
+        "errors": {key: float((values != y[n:]).mean()) for key, values in errors.items()},
+        "guard": model.rules_.guard.name,
+        "refits": model.n_refits_,
+        "losses": [] if losses is None else losses.astype(int).tolist(),
+        "looks": [] if found is None else [asdict(look) for look in found.looks],
+        "seconds_to_fit": seconds_to_fit,
+        "seconds": time.process_time() - begin,
+    }
+
+
+def _maker(name: str) -> Callable[[ColumnEncoder], AdaptiveClassifier]:
+    """Return what makes the model that ``accous fit --estimator`` makes."""
+
+    def make_model(encoder: ColumnEncoder) -> AdaptiveClassifier:
+        estimator = make_estimator(name, kind="classifier", seed=0, blocks=encoder.blocks)
+        return AdaptiveClassifier(estimator, standardize=False, random_state=0)
+
+    return make_model
+
+
+def _path(folder: Path, stream: str, n_reference: int, name: str, *, adapts: bool) -> Path:
+    return folder / f"{stream}-{n_reference}-{name}{'' if adapts else '-fixed'}.json"
+
+
+def _play_and_keep(job: tuple[str, int, str, int, bool, Path]) -> str:
+    stream, n_reference, name, most_rows, adapts, folder = job
+    path = _path(folder, stream, n_reference, name, adapts=adapts)
+    if not path.exists():
+        path.write_text(json.dumps(play(stream, n_reference, name, most_rows, adapts=adapts)))
+    return path.name
+
+
+def main() -> None:
+    """Play what is not there yet, and print the errors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("benchmarks/results/raw/estimators"))
+    parser.add_argument("--summary", type=Path, default=Path("benchmarks/results/estimators.json"))
+    parser.add_argument("--streams", nargs="*", default=list(STREAMS))
+    parser.add_argument("--references", nargs="*", type=int, default=[1_000, 4_000])
+    parser.add_argument("--fixed", action="store_true", help="Leave adaptation out.")
+    parser.add_argument("--rows", type=int, default=12_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        (stream, n_reference, name, options.rows, not options.fixed, options.folder)
+        for n_reference in options.references
+        for stream in options.streams
+        for name in NAMES
+    ]
+    with Pool(options.jobs) as pool:
+        for number, name in enumerate(pool.imap_unordered(_play_and_keep, jobs), 1):
+            print(f"\r{number} of {len(jobs)}: {name:60}", end="", flush=True)
+    print()
+    cells = [(stream, n) for n in options.references for stream in options.streams]
+    rows = [row for cell in cells if (row := _row(options.folder, *cell, adapts=not options.fixed)) is not None]
+    _print(rows)
+    options.summary.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _row(folder: Path, stream: str, n_reference: int, *, adapts: bool) -> dict[str, Any] | None:
+    """Return the errors of one stream, and what ``auto`` makes of the trials."""
+    paths = [_path(folder, stream, n_reference, name, adapts=adapts) for name in NAMES]
+    if not all(path.exists() for path in paths):
+        return None
+    linear, boosting = (json.loads(path.read_text()) for path in paths)
+    if linear is None:
+        return None
+    choice = choose(*(_trial(cell) for cell in (linear, boosting)))
+    errors = {
+        f"{cell['estimator']} {key}": error for cell in (linear, boosting) for key, error in cell["errors"].items()
+    }
+    auto = errors[f"{choice.name} {'adapted' if adapts else 'fixed'}"]
+    fixed = min(errors["linear fixed"], errors["boosting fixed"])
+    return {
+        "stream": stream,
+        "is_chosen": STREAMS[stream].is_chosen,
+        "n_reference": n_reference,
+        **errors,
+        "auto": auto,
+        "chosen": choice.name,
+        "above_best": auto - min(errors.values()),
+        "above_best_fixed": auto - fixed,
+    }
+
+
+def _trial(cell: dict[str, Any]) -> Trial:
+    looks = [Look(**look) for look in cell["looks"]]
+    n_rows = cell["n_reference"]
+    found = None
+    if looks:
+        found = Backtest(n_reference=n_rows, looks=tuple(looks), evidence=measure_evidence(looks, n_rows))
+    return Trial(cell["estimator"], np.array(cell["losses"], dtype=np.float64), True, found)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    names = [f"{name} {key}" for name in NAMES for key in ("fixed", "adapted") if f"{name} {key}" in rows[0]] + ["auto"]
+    print("| reference | stream | " + " | ".join(names) + " | takes | above the best | above the best fixed |")
+    print("|---|---|" + "---|" * (len(names) + 3))
+    for row in rows:
+        errors = " | ".join(f"{100.0 * row[name]:.1f}" for name in names)
+        gaps = " | ".join(f"{100.0 * row[name]:+.1f}" for name in ("above_best", "above_best_fixed"))
+        stream = row["stream"] + (" (chosen)" if row["is_chosen"] else "")
+        print(f"| {row['n_reference']} | {stream} | {errors} | {row['chosen']} | {gaps} |")
+    for is_chosen, name in ((True, "chosen"), (False, "checked")):
+        of_kind = [row for row in rows if row["is_chosen"] is is_chosen]
+        above = np.array([(row["above_best"], row["above_best_fixed"]) for row in of_kind]).reshape(-1, 2)
+        n_above, n_above_fixed = (above > (0.005, 0.003)).sum(axis=0)
+        print(
+            f"{name}: {len(of_kind)} runs, {n_above} more than 0.5 points above the best of the four, {n_above_fixed} "
+            f"more than 0.3 above the best that never adapts."
+        )
+
+
+if __name__ == "__main__":
+    main()
