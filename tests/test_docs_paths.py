@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [ROOT / "src" / "accous", ROOT / "src" / "accous_bench"]
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("**/*.md")),
 ]
 SOURCES = [
     *sorted((ROOT / "benchmarks").rglob("*.py")),
@@ -23,7 +23,7 @@ SOURCES = [
 FILE = re.compile(r"(?<![\w/.*{}-])((?:[\w*-]+/)*[\w*-]+\.py)(?![\w/])")
 MODULE = re.compile(r"(?<![\w/.-])(accous(?:_bench)?(?:\.[A-Za-z_]\w*)+)(?![\w/])")
 PICTURES = ("png", "svg", "pdf", "html", "csv", "egg", "load")
-FILES_OF_THE_READER = {"my_contenders.py"}
+FILES_OF_THE_READER = {"client.py", "my_contenders.py", "parcels.py", "score.py", "train.py"}
 CELL_CODE = re.compile(r"`([^`]+)`")
 
 
@@ -33,7 +33,7 @@ def name_of(path: Path) -> str:
 
 @cache
 def names_of_files() -> set[str]:
-    folders = ("src", "tests", "benchmarks", "examples")
+    folders = ("src", "tests", "benchmarks", "examples", "docs")
     return {file.name for folder in folders for file in (ROOT / folder).rglob("*.py")} | {
         file.name for file in ROOT.glob("*.py")
     }

@@ -1,0 +1,72 @@
+"""The site: `make docs` builds it into build/site, offline and with warnings as errors."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "accous"
+author = "the accous developers"
+copyright = author
+release = version = installed_version("accous")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "command_reference",
+    "dark_images",
+    "mathml",
+    "outside_links",
+    "python_reference",
+]
+exclude_patterns = ["_ext"]
+templates_path = ["_templates"]
+# Commands over several lines are highlighted a little less; they are not wrong.
+suppress_warnings = ["misc.highlighting_failure"]
+
+# --- Markdown: what the files use where they are read as plain Markdown, too
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+# --- Python reference
+default_role = "py:obj"
+toc_object_entries_show_parents = "hide"
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say them in words
+autodoc_member_order = "groupwise"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+# --- HTML
+html_theme = "pydata_sphinx_theme"
+html_title = "accous"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_baseurl = ""
+html_sidebars = {"index": [], "start": [], "gallery/index": []}
+html_theme_options = {
+    "logo": {"text": "accous"},
+    "header_links_before_dropdown": 8,
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
+    "navbar_end": ["theme-switcher"],
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True

@@ -1,0 +1,50 @@
+"""The site, built once for all tests of it."""
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+from tests.docs_pages import DOCS, ROOT
+
+
+def build_site(folder: Path) -> Path:
+    """Build the site as `make docs` does; a warning fails."""
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--fresh-env", "--quiet"]
+    done = subprocess.run(
+        [*command, "--builder", "html", "--doctree-dir", folder / "trees", DOCS, folder / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"
+
+
+class References(HTMLParser):
+    """What a page refers to: files that it loads, links, the texts of images, and its own anchors."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.anchors: set[str] = set()
+        self.language: str | None = None
+        self.n_titles = 0
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        self.anchors |= {value for name, value in attributes if name in ("id", "name") and value}
+        if tag == "html":
+            self.language = found.get("lang")
+        if tag == "h1":
+            self.n_titles += 1
+        if tag == "img":
+            self.images.append(found)
+        if tag == "a" and found.get("href"):
+            self.links.append(str(found["href"]))
+        elif found.get("href") or found.get("src"):
+            self.loaded.append(str(found.get("href") or found["src"]))

@@ -1,0 +1,168 @@
+"""The site as files: every page is in the navigation, every link leads somewhere, every public name has a page."""
+
+import importlib
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.docs_pages import CODE_SPAN, DOCS, FENCE, ROOT, name_of
+
+PAGES = sorted(path for path in DOCS.glob("**/*.md") if path.parent.name != "generated")
+PUBLIC = [
+    "accous",
+    "accous.datasets",
+    "accous.deep",
+    "accous.exceptions",
+    "accous.keyed",
+    "accous.river",
+    "accous.streams",
+]
+TOCTREE = re.compile(r"```\{toctree\}\n(?P<lines>.*?)```", re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?(?P<file>[^)#\s>]*)(?:#(?P<anchor>[^)\s>]+))?")
+HEADING = re.compile(r"^#{1,6} +(.+?)\s*#*$", re.MULTILINE)
+IMAGE = re.compile(r"!\[(?P<text>[^\]]*)\]\((?P<file>[^)\s]+)\)")
+
+
+def entries(page: Path) -> list[Path]:
+    """The pages that a page's tables of contents name."""
+    found = []
+    for tree in TOCTREE.finditer(page.read_text(encoding="utf-8")):
+        lines = [line.strip() for line in tree["lines"].splitlines() if line.strip() and not line.startswith(":")]
+        names = [re.sub(r".*<(.+)>", r"\1", line) for line in lines]
+        found += [(page.parent / f"{name}.md").resolve() for name in names]
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for heading in HEADING.findall(text):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "").lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        number = 0
+        while (numbered := f"{slug}-{number}" if number else slug) in found:
+            number += 1
+        found.add(numbered)
+    return found
+
+
+def test_every_page_is_in_the_navigation_once():
+    start = DOCS / "index.md"
+    listed, queue = [start], [start]
+    while queue:
+        children = entries(queue.pop())
+        listed += children
+        queue += [child for child in children if child.is_file()]
+    assert [name_of(page) for page in listed if not page.is_file()] == []
+    assert sorted(map(name_of, listed)) == sorted(map(name_of, PAGES))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_headings_find_them(page):
+    missing = []
+    prose = CODE_SPAN.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
+    for link in LINK.finditer(prose):
+        target = (page.parent / link["file"]).resolve() if link["file"] else page
+        if link["anchor"] and target.suffix == ".md" and link["anchor"] not in anchors(target):
+            missing.append(link[0])
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_images_exist_and_say_what_they_show(page):
+    for image in IMAGE.finditer(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        assert (page.parent / image["file"]).is_file(), image["file"]
+        assert image["text"].split(), f"{image['file']} needs a text for those who do not see it"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_headings_step_down_one_by_one(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    levels = [len(line.split()[0]) for line in text.splitlines() if re.match(r"#{1,6} ", line)]
+    if levels:  # a page that only includes another has none
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_reference(module):
+    listed: set[str] = set()
+    for page in (DOCS / "reference").glob("*.md"):
+        for block in page.read_text(encoding="utf-8").split(".. currentmodule:: ")[1:]:
+            home, _, rest = block.partition("\n")
+            listed |= {f"{home}.{name}" for name in re.findall(r"^   (\w+)$", rest, re.MULTILINE)}
+    names = set(importlib.import_module(module).__all__) - {"__version__"}
+    modules = {name for name in names if f"accous.{name}" in PUBLIC or f"accous.{name}" == module}
+    elsewhere = {"AccousError"} if module == "accous" else set()  # with the other errors
+    assert {f"{module}.{name}" for name in names - modules - elsewhere} - listed == set()
+
+
+def test_the_reference_describes_every_command(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    reference = importlib.import_module("command_reference")
+    described = dict(reference.all_commands())
+    assert len(described) > 10
+    for name, command in described.items():
+        text = "\n".join(reference.describe(name, command))
+        assert text.startswith(f"## {name}\n")
+        options = [option for each in command.params if not each.hidden for option in each.opts if option[0] == "-"]
+        assert all(option in text for option in options)
+
+
+def test_the_reference_lists_every_endpoint():
+    routes = (ROOT / "src" / "accous" / "service" / "routes.py").read_text(encoding="utf-8")
+    addresses = set(re.findall(r'^\s*"(/[\w./]*)": \{', routes, re.MULTILINE))
+    assert len(addresses) > 10
+    listed = set(re.findall(r"`(/[^`]*)`", (DOCS / "reference" / "endpoints.md").read_text(encoding="utf-8")))
+    assert addresses <= listed
+
+
+def test_exit_codes_are_those_that_the_program_documents():
+    from accous.cli import main
+
+    codes = set(re.findall(r"^\| ([\d]+) \|", (DOCS / "reference" / "exit_codes.md").read_text(), re.MULTILINE))
+    assert {"0", "1", "2", "3", "130", "141", "143"} == codes
+    assert set(re.findall(r"\b(\d+)\b", main.__doc__.split("Returns")[1])) == codes
+
+
+def test_the_theme_loads_nothing_from_elsewhere():
+    for file in (DOCS / "_static").rglob("*.*"):
+        assert "//" not in re.sub(r"^\s*//.*$|https?://www\.w3\.org\S*", "", file.read_text(), flags=re.MULTILINE), file
+
+
+def test_readers_of_pages_find_what_they_look_for(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` c\n\n```{toctree}\n:hidden:\n\nName <one>\ntwo\n```\n\n## A b, c!\n\n## A b, c!\n")
+    assert entries(page) == [tmp_path / "one.md", tmp_path / "two.md"]
+    assert anchors(page) == {"a-b-c", "a-b-c-1", "a-b-c-2"}
+
+
+def luminance(colour: str) -> float:
+    """How bright a colour is to the eye, by the definition of the WCAG."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("light", "#ffffff"), ("dark", "#14181e")])
+def test_colours_can_be_read_on_their_ground(theme, ground):
+    sheet = (DOCS / "_static" / "site.css").read_text()
+    block = re.search(rf'data-theme="{theme}"\] \{{(.*?)\}}', sheet, re.DOTALL)[1]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+    assert len(colours) == 8
+    for name, colour in colours.items():
+        if name != "accous-grid":
+            assert contrast(colour, ground) >= 4.5, (name, contrast(colour, ground))
+
+
+def test_contrast_is_that_of_the_definition():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
