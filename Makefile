@@ -28,13 +28,26 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-machines fuzz bench bench-peers sweep wheel lint clean
+.PHONY: help demo docs docs-serve figures test test-slow test-machines fuzz bench bench-peers sweep wheel lint clean test-spark spark-demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a report
 	$(VENV)/bin/accous demo
+
+SITE := build/site
+docs: $(STAMP) ## build the documentation site into build/site; it opens offline
+	$(RUN) -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --builder html docs $(SITE)
+	@echo "Site: $(SITE)/index.html"
+
+figures: $(STAMP) ## draw the pictures of the documentation again; the others are listed with their commands
+	@mkdir -p build
+	$(RUN) -m benchmarks.figures
+
+PORT ?= 8000
+docs-serve: docs ## build the site and serve it on this machine (PORT=8000)
+	$(RUN) -m http.server --bind 127.0.0.1 --directory $(SITE) $(PORT)
 
 test: lint $(STAMP) ## lint, then the fast tests, the doctests and the documentation's examples
 	$(RUN) -m tests.compile_kernels
@@ -46,6 +59,18 @@ test-slow: $(STAMP) ## the tests marked slow, and the property tests with 250 ex
 
 CASES ?= 100000
 SEED  ?= 0
+SPARK_STAMP := $(VENV)/.installed-spark
+$(SPARK_STAMP): $(STAMP)
+	@command -v java > /dev/null || { echo "Spark needs Java 17: apt-get install openjdk-17-jre-headless"; exit 1; }
+	$(INSTALL) --editable '.[spark]' psutil
+	@touch $@
+
+test-spark: $(SPARK_STAMP) ## the tests of keys and of Spark, with kills (KILLS=3); installs Spark, 490 MB
+	ACCOUS_KILLS=$(or $(KILLS),3) $(RUN) -m pytest tests/keyed tests/spark -m 'slow or not slow'
+
+spark-demo: $(SPARK_STAMP) ## 2,000 keys on Spark: a stream of Parquet files, and a page about all keys
+	$(RUN) examples/keys_on_spark.py
+
 fuzz: $(STAMP) ## mutated tables and damaged models through every command (CASES=100000 SEED=0)
 	$(RUN) -m tests.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
 
@@ -64,6 +89,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
 	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.cli_throughput
+	$(RUN) -m benchmarks.service
 	$(RUN) -m benchmarks.refits
 	$(RUN) -m benchmarks.trust
 	$(RUN) -m benchmarks.trust_cost

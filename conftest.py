@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.left_out import left_out_lines
-from tests.needs import RIVER, TORCH
+from tests.needs import RIVER, SPARK, TORCH
 
 # Tests run in several processes, on small matrices. Where each process also starts a thread per core, threads that wait
 # for each other take most of the time: on a busy machine a file of tests took twenty times as long. Tests of threads
-# ask for as many as they need.
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+# ask for as many as they need, and what the fixture `forks` starts has as many threads for tables as a user's command.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(_name, "1")
 
 # They cannot be imported, or have examples that cannot be run, without the package that they need.
@@ -27,9 +27,21 @@ _NEED_TORCH = (
     "tests/deep/networks.py",
 )
 _NEED_RIVER = ("src/accous/river/adaptive_model.py",)
+_NEED_SPARK = (
+    "src/accous/cli/spark_run.py",
+    "src/accous/spark/batch.py",
+    "src/accous/spark/buckets.py",
+    "src/accous/spark/session.py",
+    "src/accous/spark/streaming.py",
+    "tests/spark/stream_driver.py",
+)
 _LEFT_OUT = {
     Path(__file__).parent / name: reason
-    for package, names, reason in (("torch", _NEED_TORCH, TORCH), ("river", _NEED_RIVER, RIVER))
+    for package, names, reason in (
+        ("torch", _NEED_TORCH, TORCH),
+        ("river", _NEED_RIVER, RIVER),
+        ("pyspark", _NEED_SPARK, SPARK),
+    )
     if find_spec(package) is None
     for name in names
 }

@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[ForkServer]:
-    """Starts commands as real processes, in milliseconds."""
+    """Starts commands as real processes, in milliseconds; every warning is an error, also while they import."""
     if not hasattr(os, "fork"):
         pytest.skip("needs fork: run the tests on Linux or macOS")
     with ForkServer() as server:
@@ -56,7 +56,10 @@ def forks() -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def library_forks() -> Iterator[ForkServer]:
-    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports."""
+    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports.
+
+    Every warning is an error there too.
+    """
     if not hasattr(os, "fork"):
         pytest.skip("needs fork: run the tests on Linux or macOS")
     with ForkServer(LIBRARIES) as server:

@@ -1,10 +1,12 @@
 """Forks a process for each order that comes over a socket: it has imported everything and used nothing.
 
 Run as `python tests/fork_server.py FILE_NUMBER PREPARATION`: the number of the socket, and code that imports what the
-forks shall not need to import again. `tests/forks.py` starts it. Every fork ends as an interpreter ends, with its exit
-handlers and its exit code, and is killed as any other process is.
+forks shall not need to import again. `tests/forks.py` starts it. Every fork ends as an interpreter ends, with its
+threads, its exit handlers, its streams and its exit code, and is killed as any other process is. Only its modules are
+not taken apart at the end, which would take longer than most commands.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -12,7 +14,8 @@ import runpy
 import signal
 import socket
 import sys
-from typing import Any
+import threading
+from typing import Any, NoReturn
 
 
 def next_order(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -93,10 +96,40 @@ def carry_out(order: dict[str, Any]) -> None:
         exec(order["target"], {"__name__": "__main__"})
 
 
+def exit_code_of(order: dict[str, Any]) -> int:
+    """Carry out an order; return the exit code that an interpreter would have."""
+    try:
+        carry_out(order)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        return 1
+    return 0
+
+
+def end(code: int) -> NoReturn:
+    """End as an interpreter does, up to where it would take its modules apart."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:
+            code = 120
+            if stream is sys.stdout:
+                print(f"Exception ignored in {stream!r}: {error!r}", file=sys.stderr, flush=True)
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, which no other process has there
     exec(sys.argv[2], {"__name__": "preparation"})
     gc.freeze()  # no fork looks through what all of them share
-    order = serve(socket.socket(fileno=int(sys.argv[1])))
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        order = serve(channel)
     if order is not None:
-        carry_out(order)
+        end(exit_code_of(order))

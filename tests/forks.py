@@ -21,6 +21,7 @@ SOURCES = str(Path(accous.__file__).resolve().parents[1])
 # What the commands import, with the inner loops loaded.
 COMMANDS = """
 import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect
+import accous.service.serving
 import accous.tabular.adapt_job, accous.tabular.fit_job, accous_bench.grid, accous_bench.problems
 import pandas, polars, rich.progress
 from accous.core.fast.compiled import compile_all
@@ -102,10 +103,13 @@ class Forked:
 class ForkServer:
     """Starts processes in milliseconds; each is a fork of one that has carried out a preparation and nothing else."""
 
-    def __init__(self, preparation: str = COMMANDS, *options: str, environment: Mapping[str, str] = os.environ) -> None:
-        self._command = [sys.executable, *options, str(Path(__file__).with_name("fork_server.py"))]
+    def __init__(self, preparation: str = COMMANDS, *, environment: Mapping[str, str] = os.environ) -> None:
+        self._command = [sys.executable, "-W", "error", str(Path(__file__).with_name("fork_server.py"))]
         self._preparation = preparation
-        self._environment = {**environment, "PYTHONPATH": SOURCES, "OPENBLAS_NUM_THREADS": "1"}
+        # Threads of torch that fight for a core are many times slower than one.
+        threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._environment = {**environment, "PYTHONPATH": SOURCES, **threads}
+        self._environment.pop("POLARS_MAX_THREADS", None)
 
     def __enter__(self) -> Self:
         self._channel, theirs = socket.socketpair()

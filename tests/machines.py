@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-TIME_LIMIT = 3600.0  # seconds, for what hangs
-N_BUSY = 8
+TIME_LIMIT = 1800.0  # seconds, for what hangs
+# Three for every core: tests get a quarter of the machine, whatever its size.
+N_BUSY = 3 * (os.cpu_count() or 1)
+NOT_FINISHED = "not finished in {:,.0f} seconds: stopped"
 
 # Where numbers come out of BLAS, LAPACK, vectorised loops and sums.
 NUMERICAL = (
@@ -160,20 +162,30 @@ def run_on(machine: Machine, folder: Path) -> Outcome:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *machine.options, *machine.parts]
     before = os.times()
     with busy_processes(N_BUSY if machine.is_busy else 0), cores(machine.n_cores):
+        code, output = _run_within_limit(command, {**os.environ, **variables}, machine.umask)
+        after = os.times()  # while the busy processes run: they do not count
+    cpu_seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    return Outcome(code, output, cpu_seconds)
+
+
+def _run_within_limit(command: list[str], environment: dict[str, str], umask: int) -> tuple[int, str]:
+    """Exit code and output; a run that takes too long is stopped, says so, and leaves the other settings their turn."""
+    try:
         run = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, **variables},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
             timeout=TIME_LIMIT,
-            umask=machine.umask,
+            umask=umask,
         )
-        after = os.times()  # while the busy processes run: they do not count
-    cpu_seconds = after.children_user + after.children_system - before.children_user - before.children_system
-    return Outcome(run.returncode, run.stdout, cpu_seconds)
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        return -1, f"{output}\n{NOT_FINISHED.format(TIME_LIMIT)}"
+    return run.returncode, run.stdout
 
 
 def main(names: list[str]) -> int:

@@ -202,6 +202,7 @@ def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
     assert 0.0 == errors["true ratio"][1] < errors["full"][1]
 
 
+@pytest.mark.slow
 def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
     pytest.importorskip(

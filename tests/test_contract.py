@@ -15,6 +15,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from accous import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from tests.budgets import rest_slow
 
 Array = NDArray[np.float64]
 MakeFrame = Callable[[dict[str, Array]], Any]
@@ -60,6 +61,7 @@ FAR_FROM_DEFAULTS = OnlineDensityRatio(
     max_ratio=20.0,
     pool="none",
     memory=2,
+    candidates=[],
     max_reference=25,
     dtype="float32",
     metric="low_rank",
@@ -253,7 +255,7 @@ def play_on_frames(estimator: Any, make_frame: MakeFrame) -> Any:
 @each_estimator
 @pytest.mark.parametrize(
     "dtype",
-    [np.float32, np.int64, bool, *(pytest.param(small, marks=pytest.mark.slow) for small in (np.int8, np.uint8))],
+    rest_slow([np.float32, np.int64, bool, np.int8, np.uint8]),
 )
 def test_other_number_types_are_read_as_double(estimator: Any, dtype: type) -> None:
     reference, batch = (np.abs(rows(20, seed) * 3).astype(dtype) for seed in range(2))

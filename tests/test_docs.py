@@ -2,25 +2,14 @@
 
 import re
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from accous_bench import contenders
+from tests.docs_pages import CODE_SPAN, DOCS, FENCE, GUIDES, PAGES, ROOT, name_of
 
-ROOT = Path(__file__).resolve().parents[1]
-GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES = [*GUIDES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
-PAPER_MAP = ROOT / "docs" / "paper_map.md"
+PAPER_MAP = DOCS / "paper_map.md"
 
-FENCE = re.compile(
-    r"^(?P<skip>[ \t]*<!-- no-test -->\s*\n)?"
-    r"(?P<indent>[ \t]*)```(?P<language>\S*)[^\n]*\n"
-    r"(?P<code>.*?)"
-    r"^(?P=indent)```[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
-CODE_SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*(\S+)|(?:src|href)=\"([^\"]+)\"", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
@@ -29,15 +18,11 @@ NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch"}
 NAMES_OF_PYTHON = {"py", "py3", "python", "python3", "pycon", "ipython"}
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
 def python_blocks(text: str) -> list[str]:
     """The blocks to run, each after as many newlines as there are lines above it, for true tracebacks."""
     blocks = []
     for fence in FENCE.finditer(text):
-        if fence["language"] == "python" and not fence["skip"]:
+        if fence["language"] == "python" and not fence["note"]:
             lines_above = text.count("\n", 0, fence.start("code"))
             blocks.append("\n" * lines_above + textwrap.dedent(fence["code"]))
     return blocks

@@ -85,6 +85,23 @@ def test_a_failure_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.Monk
     assert capsys.readouterr().out == "No setting yours: name one of mine.\n"
 
 
+def test_a_setting_that_takes_too_long_is_stopped_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    hang = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(1000)"]
+    monkeypatch.setattr(machines, "TIME_LIMIT", 0.5)
+    code, output = machines._run_within_limit(hang, dict(os.environ), -1)
+    assert code == -1
+    assert output.splitlines()[-1] == "not finished in 0 seconds: stopped"
+    outcomes = iter([machines.Outcome(code, output, 1.0), machines.Outcome(0, "1 passed in 0.1s", 1.0)])
+    monkeypatch.setattr(machines, "run_on", lambda *_: next(outcomes))
+    monkeypatch.setattr(machines, "all_machines", lambda: [machines.Machine("slow", ()), machines.Machine("next", ())])
+    assert machines.main([]) == 1
+    shown = capsys.readouterr().out
+    assert "not finished in 0 seconds: stopped" in shown
+    assert shown.splitlines()[-1].split()[:2] == ["next", "1"]
+
+
 def fail_while_busy(started: list[subprocess.Popen]) -> None:
     with machines.busy_processes(2) as processes:
         started.extend(processes)

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +21,12 @@ RATIO_NAMES = [
     "ULSIF",
 ]
 PUBLIC_NAMES = [
-    *sorted(["AccousError", "AdaptiveClassifier", "Alerts", *RATIO_NAMES]),
+    *sorted(["AccousError", "AdaptiveClassifier", "AdaptiveRegressor", "Alerts", *RATIO_NAMES]),
     "__version__",
     "backtest",
     "datasets",
     "deep",
+    "keyed",
     "load",
     "river",
     "save",
@@ -94,7 +97,8 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_version_is_the_installed_one():
-    assert accous.__version__.split(".")[:2] == ["0", "1"]
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert accous.__version__ == project["version"]
 
 
 def test_exception_tree():

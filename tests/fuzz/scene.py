@@ -84,8 +84,9 @@ class Scene:
         if not text.exists():
             self.expect(job.n_rows == 0, f"{job.n_rows} rows were read, and there are no predictions")
             return
-        classes = [str(label) for label in table_model.model.classes_]
-        self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
+        classes = table_model.kind.names
+        if classes:
+            self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
 
     def look_at_model(self) -> None:
         """Inspect the model and report on it, as it is now."""

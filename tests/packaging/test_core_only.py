@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import accous
 from accous.cli import main
 from tests.forks import SOURCES, ForkServer
 
@@ -13,18 +14,15 @@ WITHOUT_EXTRAS = """
 import sys
 from importlib.abc import MetaPathFinder
 
+HIDDEN = ("distributed", "matplotlib", "plotly", "polars", "pooch", "rich", "torch", "tqdm", "typer")
+assert not sys.modules.keys() & set(HIDDEN), "the process has found an extra before it was hidden"
+
 class Hidden(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name in ("distributed", "matplotlib", "plotly", "polars", "pooch", "rich", "torch", "tqdm", "typer"):
+        if name in HIDDEN:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden())
-"""
-# Only what the core itself needs: each process then looks for the extras anew.
-PREPARATION = """
-import numpy, pandas, sklearn.linear_model
-import accous
-accous.AdaptiveClassifier
 """
 LIBRARY = """
 import numpy as np, pandas as pd
@@ -55,23 +53,22 @@ REFUSALS = {
 }
 
 
-@pytest.fixture(scope="module")
-def run():
+@pytest.fixture
+def run(library_forks: ForkServer):
     """Runs code in a process of its own that finds no extra, no data and no network."""
-    with ForkServer(WITHOUT_EXTRAS + PREPARATION, "-W", "error", environment={}) as server:
 
-        def run_code(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-            environment = {"PYTHONPATH": SOURCES, "ACCOUS_CACHE": str(folder / "cache"), "HOME": str(folder)}
-            options = {"kind": "code", "check": None, "cwd": folder, "env": environment}
-            return server.run("import sys\n" + code, *arguments, **options)
+    def run_code(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        environment = {"PYTHONPATH": SOURCES, "ACCOUS_CACHE": str(folder / "cache"), "HOME": str(folder)}
+        options = {"kind": "code", "check": None, "cwd": folder, "env": environment}
+        return library_forks.run(WITHOUT_EXTRAS + code, *arguments, **options)
 
-        yield run_code
+    return run_code
 
 
 def test_the_library_fits_adapts_saves_and_loads(run, tmp_path):
     done = run(LIBRARY, str(tmp_path / "model"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(178, 13) 0.1")
+    assert done.stdout == f"(178, 13) {accous.__version__}\n"
 
 
 @pytest.mark.parametrize("code", REFUSALS)

@@ -15,13 +15,18 @@ EXTRAS = {
     "dask": {"distributed"},
     "plot": {"matplotlib"},
     "river": {"river"},
-    "all": {"accous[bench,cli,dask,plot,river]"},
+    "serve": {"accous[cli]", "httptools", "msgspec", "prometheus-client", "uvicorn", "uvloop; sys_platform != 'win32'"},
+    "spark": {"accous[cli]", "pandas", "protobuf", "pyarrow", "pyspark"},
+    "all": {"accous[bench,cli,dask,plot,river,serve]"},
 }
 
 
 def names_of(requirements: list[str]) -> set[str]:
     """Requirements without their versions, of which only lower bounds are allowed."""
-    assert all(re.fullmatch(r"[\w.,\[\]-]+(>=[\d.]+)?", requirement) for requirement in requirements), requirements
+    assert all(
+        re.fullmatch(r"[\w.,\[\]-]+(>=[\d.]+)?(; sys_platform != 'win32')?", requirement)
+        for requirement in requirements
+    ), requirements
     return {requirement.partition(">=")[0] for requirement in requirements}
 
 
@@ -55,7 +60,7 @@ def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
     assert metadata["License-File"] == "LICENSE"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "deep", "dev"}
+    assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "deep", "dev", "docs"}
     assert {name for name in metadata.get_all("Requires-Dist") if "extra ==" not in name} == {
         *(CORE - {"scikit-learn"}), "scikit-learn>=1.6",
     }  # fmt: skip

@@ -29,13 +29,20 @@ CHECKED = {
 
 
 def named_checks() -> list[Any]:
-    """Each check of river's, with the model it is for; river numbers checks of one name by their data."""
+    """Each check of river's, with the model it is for; river numbers checks of one name by their data.
+
+    `make test` runs each check once per model. Checks with other data are slow, and so is the dearest one of a second
+    model.
+    """
     found = []
     for name, model in CHECKED.items():
         counts: Counter[str] = Counter()
         for check in checks.yield_checks(model):
-            counts[check.__name__] += 1
-            found.append(pytest.param(model, check, id=f"{name}-{check.__name__}-{counts[check.__name__]}"))
+            kind = check.__name__
+            counts[kind] += 1
+            is_slow = counts[kind] > 1 or (name == "pipeline" and kind == "check_bounded_memory_growth")
+            marks = [pytest.mark.slow] if is_slow else []
+            found.append(pytest.param(model, check, id=f"{name}-{kind}-{counts[kind]}", marks=marks))
     return found
 
 

@@ -1,7 +1,6 @@
 """Without river, `accous.river` loads, and its class says what to install."""
 
-import subprocess
-import sys
+from tests.forks import ForkServer
 
 CODE = """
 import sys
@@ -20,6 +19,6 @@ except MissingExtraError as error:
 """
 
 
-def test_the_error_says_what_to_install() -> None:
-    run = subprocess.run([sys.executable, "-c", CODE], check=True, capture_output=True, text=True)
+def test_the_error_says_what_to_install(library_forks: ForkServer) -> None:
+    run = library_forks.run(CODE, kind="code")
     assert run.stdout == "accous.river needs river, which is not installed: pip install 'accous[river]' adds it.\n"
