@@ -49,7 +49,7 @@ class Gaussians:
 
     @staticmethod
     def chance_of_error(stream: GaussianStream, batch: Any, predicted: NDArray[Any]) -> FloatArray:
-        """Return the probability that each prediction is wrong, given the row: labels are not drawn, so add no noise."""
+        """Return the probability that each prediction is wrong, given its row: labels then add no noise."""
         logs = batch.X @ stream.means.T - 0.5 * (stream.means**2).sum(axis=1)
         weights = np.array([1.0 - batch.alpha, 1.0 - batch.alpha, batch.alpha, batch.alpha])
         densities = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -88,7 +88,7 @@ class Halves:
         )
 
     @staticmethod
-    def chance_of_error(stream: MixtureStream, batch: Any, predicted: NDArray[Any]) -> FloatArray:
+    def chance_of_error(_: MixtureStream, batch: Any, predicted: NDArray[Any]) -> FloatArray:
         """Return 1 for a wrong prediction and 0 for a right one."""
         return (predicted != batch.y).astype(np.float64)
 
