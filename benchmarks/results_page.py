@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from accous_bench.reporting.aggregate import Aggregates
+from accous_bench.reporting.cells import make_panels, split_regret
 from accous_bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture
 from accous_bench.reporting.figures import Figures, draw_figures
 from accous_bench.reporting.render_markdown import markdown
@@ -19,6 +20,7 @@ from accous_bench.reporting.report import provenance_lines, read_inputs, report_
 from benchmarks.readings_page import readings_blocks
 from benchmarks.run_commands import run_commands
 from benchmarks.theory_page import theory_blocks
+from benchmarks.unmatched import unmatched_blocks
 
 __all__ = ["results_blocks", "write_page"]
 
@@ -78,7 +80,8 @@ def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Seque
         Bullets([*provenance_lines(aggregates), *remarks]),
         Code(_commands(aggregates, paths)),
     ]
-    return opening + [_in_docs(block) for block in rest]
+    for_tables, _ = split_regret(aggregates.outcomes)
+    return opening + unmatched_blocks(make_panels(for_tables)) + [_in_docs(block) for block in rest]
 
 
 def _section(title: str, sentences: list[str]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The scripts behind the theory's figures and the search over readings, at a small size."""
+"""The scripts behind the theory's figures, at a small size."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from accous_bench.reporting.regret import exponent_with_logs
-from benchmarks.readings import CONTENDERS, SHIFTS, Reading, distance_and_order, errors_of
-from benchmarks.readings_page import readings_blocks
 from benchmarks.theory import excess_risks, learner_costs, theorem_regrets
 from benchmarks.theory_page import theory_blocks
 
@@ -41,28 +39,3 @@ def test_theory_is_measured_and_drawn(tmp_path: Path) -> None:
     assert set(drawings) == {"theory-regret", "theory-excess-risk", "theory-cost"}
     assert len(blocks) == 2 + len(drawings)
     assert theory_blocks(tmp_path / "missing.json") == ([], {})
-
-
-def test_a_reading_is_compared_with_the_paper(tmp_path: Path) -> None:
-    plain, scaled = (
-        errors_of(Reading(is_scaled=is_scaled), "FIX", "Squ", 5, 40, seed=0) for is_scaled in (False, True)
-    )
-    assert 20.0 < plain < 50.0
-    assert 5.0 < scaled < 60.0
-    paper = {("FIX", "Lin", 1): 32.85}
-    errors = {
-        (name, shift, size): 30.0 + CONTENDERS.index(name) for name in CONTENDERS for shift in SHIFTS for size in (1, 5)
-    }
-    distance, order = distance_and_order(errors | paper)
-    assert 0.0 < distance < 10.0
-    assert -1.0 <= order <= 1.0
-    readings = [
-        {"angle": 75.0, "protocol": protocol, "C": 1.0, "is_scaled": False, "distance": 3.0, "order": order}
-        for protocol in ("predict_first", "batch_first")
-    ]
-    file = tmp_path / "readings.json"
-    file.write_text(json.dumps({"rows": {"n_rounds": 40, "n_seeds": 1, "readings": readings}}))
-    _heading, paragraph, table = readings_blocks(file)
-    assert "learning first gives a rank correlation of" in paragraph.text
-    assert len(table.rows) == 2
-    assert readings_blocks(tmp_path / "missing.json") == []
