@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["Figures", "draw_figures", "require_plotting"]
 
 _NATURAL = "natural"
+_PORTRAITS = "yearbook"
+_NO_PORTRAITS = (
+    " The paper's figure of this kind (section 'Comparison on Real-world Data', Case Study) is on Yearbook, portraits "
+    "in order of time, whose images have to be got from their authors. This is the same figure on tables of numbers "
+    "in order of time, not on images."
+)
 
 
 class Figures(NamedTuple):
@@ -125,6 +131,8 @@ def _drift(curves: list[Curve]) -> _Drawn:
             panels.setdefault(title, []).append(curve)
     if panels:
         caption = "Error over time on data with natural drift, averaged over seeds; beside it, the difference from FIX."
+        if not any(curve.key.dataset.startswith(_PORTRAITS) for curve in curves):
+            caption += _NO_PORTRAITS
         yield Picture("drift", caption), partial(draw_drift, panels)
 
 
