@@ -49,8 +49,8 @@ def _below_the_oracle(places: list[_Place]) -> Iterator[str]:
     if found:
         yield (
             f"In the reconstructed geometry, {count(len(found), 'number')} of the paper's table of synthetic data lie "
-            f"below the exact risk of a model that is weighted with the true ratio of every round: {listed(found)}. No "
-            "weighting of the reference can reach them on this data, so the paper's data is another one."
+            f"below the exact risk of a model that is weighted with the true ratio of every round: {listed(found)}. A "
+            "method that estimates this ratio can hardly reach them, so the paper's data is most likely another one."
         )
 
 
@@ -102,8 +102,8 @@ def _levels(places: list[_Place]) -> Iterator[str]:
         if abs(ours - theirs) >= _LEAST_DISTANCE:
             yield (
                 f"{dataset_title(dataset)}: FIX, which learns nothing online, errs on {ours:.1f} % here and on "
-                f"{theirs:.1f} % in the paper (mean over the shifts), so the tables differ in the data or the "
-                "classifier, not in the adaptation."
+                f"{theirs:.1f} % in the paper (mean over the shifts). The tables differ in the data or the "
+                "classifier, which no adaptation explains."
             )
 
 
@@ -114,4 +114,4 @@ def _mean(cell: Cell, name: str, measure: str = "error") -> float | None:
 
 
 def _signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(points, 1) + 0.0:+.1f}".replace("-", "\N{MINUS SIGN}")
