@@ -78,7 +78,8 @@ def record_of(errors: Errors) -> Iterator[dict[str, Any]]:
 def search(n_seeds: int, n_rounds: int, every: int) -> None:
     """Measure everything, one seed after the other, and write what there is after each data set."""
     errors: dict[type, Errors] = {Gaussians: defaultdict(list), Halves: defaultdict(list)}
-    for seed, data in product(range(n_seeds), (*SYNTHETIC, *TABLES)):
+    everything: tuple[Gaussians | Halves, ...] = (*SYNTHETIC, *TABLES)
+    for seed, data in product(range(n_seeds), everything):
         measure(data, n_rounds, every, seed, errors[type(data)])
         synthetic, tables = (list(record_of(errors[family])) for family in (Gaussians, Halves))
         rows = {"n_rounds": n_rounds, "score_every": every, "synthetic": synthetic, "tables": tables}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Reading:
         return ", ".join(_WORDS[name](self.choices[name]) for name in self.changed) or "as on this page"
 
 
-_WORDS = {
+_WORDS: dict[str, Callable[[Any], str]] = {
     "angle": lambda angle: "published geometry" if angle is None else f"angle {angle:.0f}\N{DEGREE SIGN}",
     "lin_falls": lambda _: "Lin falls",
     "split": lambda _: "a split for each seed",
