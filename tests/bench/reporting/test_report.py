@@ -414,3 +414,11 @@ def test_only_weights_of_periods_that_an_interval_can_match_are_drawn() -> None:
     names = [picture.name for picture in draw_figures(aggregate_rows(rows)).learners]
     assert [name for name in names if "weights" in name and "squ64" in name]
     assert not [name for name in names if "weights" in name and "squ64" not in name]
+
+
+@pytest.mark.parametrize("has_portraits", [False, True])
+def test_the_figure_of_drift_says_that_it_is_not_the_papers(has_portraits: bool) -> None:
+    portraits = {"dataset": "yearbook"} if has_portraits else {}
+    rows = [row | portraits for row in natural_rows() if row["dataset"] == "gas_sensor"]
+    (picture,) = draw_figures(aggregate_rows(rows)).drift
+    assert ("not on images" in picture.caption) != has_portraits
