@@ -76,12 +76,12 @@ def means() -> list[dict[str, Any]]:
     return rows
 
 
-def _summary(scores: list[dict[str, float]]) -> dict[str, list[float]]:
-    summary = {}
+def _summary(scores: list[dict[str, float]]) -> dict[str, list[float | None]]:
+    summary: dict[str, list[float | None]] = {}
     for key in scores[0]:
         values = np.array([score[key] for score in scores])
-        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-        summary[key] = [round(float(values.mean()), 4), round(float(error), 4)]
+        error = round(float(values.std(ddof=1) / np.sqrt(len(values))), 4) if len(values) > 1 else None
+        summary[key] = [round(float(values.mean()), 4), error]
     return summary
 
 
