@@ -88,7 +88,10 @@ def _open_log(table_model: TableModel, path: Path) -> Opened:
         return Opened(BatchLog.create(path, position.log, position.n_records), [], 0)
     opened = open_log(path)
     if opened.n_cut:
-        LOGGER.warning("%s: cut off %d bytes of a last group that was not complete", path, opened.n_cut)
+        LOGGER.warning(
+            "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
+            path, opened.n_cut, opened.cut,
+        )  # fmt: skip
     position = table_model.log_position
     if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
         return opened
