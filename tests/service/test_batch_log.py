@@ -9,7 +9,6 @@ import pytest
 from accous.exceptions import CheckpointError
 from accous.service.batch_log import BatchLog, Record, open_log
 
-
 HEAD = 59  # bytes before the first group
 
 
@@ -93,7 +92,7 @@ def test_damage_before_the_last_group_is_refused_wherever_it_is(path, bit):
         content = bytearray(whole)
         content[place] ^= bit
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="is damaged at byte .* restore the folder from a copy"):
+        with pytest.raises(CheckpointError, match=r"is damaged at byte .* restore the folder from a copy"):
             open_log(path)
         assert path.read_bytes() == bytes(content)
     assert list(path.parent.iterdir()) == [path]

@@ -87,6 +87,15 @@ def test_ids_go_on_after_a_crash_and_nobody_misses_anything(forks, model, number
         events.close()
 
 
+def test_the_head_of_the_stream_ends(followed):
+    """A checker of addresses asks for the head only: the connection is free again, and nobody counts as a reader."""
+    for _ in range(2):
+        answer = followed.client.head("/v1/events")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "accous_event_streams 0.0" in followed.client.get("/metrics").text
+
+
 def test_an_orderly_end_ends_the_streams(forks, model):
     with serving(forks, model) as server:
         events = readings(server)

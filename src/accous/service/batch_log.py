@@ -1,8 +1,8 @@
 """The log of batches: append-only groups of records, each with its length and checksum, synced before it counts.
 
 A group is what one sync makes durable. Only the last group can be incomplete after a crash, and nobody was told that it
-counts: it is cut off, and what was cut off is kept beside the log. A group that is damaged before the last one is another
-matter, and refused: after damage, the rest of the file is searched for a group that is whole.
+counts: it is cut off, and what was cut off is kept beside the log. A group that is damaged before the last one is
+another matter, and refused: after damage, the rest of the file is searched for a group that is whole.
 """
 
 from __future__ import annotations

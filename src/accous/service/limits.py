@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "SaveEvery"]
+__all__ = ["NO_LIMITS", "Limits", "SaveEvery"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,9 @@ class Limits:
     queue: int = 1_024
     queue_seconds: float = 60.0
     connections: int = 2_000
+
+
+NO_LIMITS = Limits(body_bytes=1 << 62, rows=1 << 31, columns=1 << 31)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from accous.service.batch_log import BatchLog, Opened, open_log
 from accous.service.batches import BatchReader
 from accous.service.carrying_out import Executor
 from accous.service.kept import Kept, load_kept
-from accous.service.limits import Limits
+from accous.service.limits import NO_LIMITS, Limits
 from accous.service.refusals import Refusal
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.log_position import LogPosition
@@ -75,7 +75,9 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     kept = load_kept(place / KEPT, opened.log.name)
     reader = BatchReader(table_model, limits)
     executor = Executor(table_model, reader, kept)
-    n_replayed = _replay(table_model, opened, executor, place / LOG)
+    # What was accepted once counts, also if the limits are lower now.
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), kept)
+    n_replayed = _replay(table_model, opened, again, place / LOG)
     return OwnedModel(table_model, reader, opened.log, kept, executor, place / KEPT, n_replayed, opened.n_cut)
 
 

@@ -56,6 +56,14 @@ class Reading:
                 self._report = render_page(self.subject)
             return self._report
 
+    def trust(self) -> dict[str, Any]:
+        """Return the three answers and the verdict."""
+        state = self.state
+        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
+        for name in ("inputs", "adaptation", "predictions"):
+            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
+        return content | {"findings": state["findings"]}
+
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
         history = self.subject.history
