@@ -107,6 +107,7 @@ class Executor:
         n_labelled = len([each for each in labels if each.label is not None])
         return json_answer(
             {
+                "round": int(self._table_model.model.n_rounds_),
                 "labels": len(labels),
                 "counted": counted,
                 "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted),

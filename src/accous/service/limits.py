@@ -20,6 +20,8 @@ class Limits:
         The same for the lines before the body.
     queue : int
         Batches that may wait for the learner; beyond, clients are asked to come back.
+    queue_bytes : int
+        Bytes that their bodies may have together.
     queue_seconds : float
         Time that a batch may wait before it is given back unlearned.
     connections : int
@@ -32,6 +34,7 @@ class Limits:
     head_bytes: int = 64 << 10
     head_seconds: float = 15.0
     queue: int = 1_024
+    queue_bytes: int = 256 << 20
     queue_seconds: float = 60.0
     connections: int = 2_000
 
