@@ -63,6 +63,8 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         The name of the model's estimator, needed if it is code of the user's.
     """
     table_model = load_table_model(folder, estimator)
+    # No request waits for the risk: the timer reads what the rounds have left to read.
+    table_model.history.reads_later = True
     place = folder / FOLDER
     if not place.is_dir():
         place.mkdir()

@@ -249,7 +249,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
                 self._watch_columns(marks)
             counts = _NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
-            self.history.add(self.model, len(X), *counts, time=time, judge=lambda: self.trust_)
+            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
