@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from accous.classifier.round_log import NO_ROUNDS
 from accous.diagnostics.trust import VERDICTS
 from accous.tabular import history as histories
 from accous.tabular.history import History
@@ -47,6 +48,26 @@ class Model:
     reference_weight_ = np.array([1.0])
     ratio_ = None
     drift_events_ = ()
+
+
+def test_a_risk_that_was_read_late_is_noted_for_its_round():
+    """In the open rows, in closed blocks that earlier states share, and for a round that is no longer kept."""
+    log, states = NO_ROUNDS, []
+    for _ in range(70):
+        log = log.after({}, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        states.append(log)
+    for number in (1, 32, 33, 64, 65, 69, 70):
+        noted = log.noting(70 - number, Risk(0.25)).rows({})[:, 6]
+        assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
+        assert noted[number - 1] == 0.25
+        at_once = NO_ROUNDS
+        for each in range(1, 71):
+            cache = {"wide_risk": Risk(0.25)} if each == number + 1 else {}
+            at_once = at_once.after(cache, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        if number < 70:
+            assert at_once.rows({}).tobytes() == log.noting(70 - number, Risk(0.25)).rows({}).tobytes()
+    assert log.noting(70, Risk(0.25)) is log
+    assert all(np.isnan(state.rows({})[:, 6]).all() for state in states)
 
 
 def play(n_rounds: int, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list[Copy]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,15 +21,23 @@ class DueReading:
     round : int
     model
         A copy that stays in this round, with ``risk_`` and ``trust_``.
+    note : callable, optional
+        Called with the round and the risk when the history takes it.
     """
 
     round: int
     model: Any
+    note: Callable[[int, Any], None] | None = None
 
     @cached_property
+    def risk(self) -> Any:
+        """The estimated errors."""
+        return self.model.risk_
+
+    @property
     def means(self) -> dict[str, float]:
-        """The estimated errors, by the names of the history's columns."""
-        risk = self.model.risk_
+        """The same, by the names of the history's columns."""
+        risk = self.risk
         return {
             "risk": risk.adapted,
             "risk_low": risk.adapted_low,
@@ -45,4 +54,4 @@ class DueReading:
 
     def read(self) -> None:
         """Compute both, which costs as much as several rounds."""
-        _ = self.means, self.verdict
+        _ = self.risk, self.verdict

@@ -79,6 +79,7 @@ class History:
         *,
         time: float | None = None,
         aside: Callable[[], Any] | None = None,
+        note: Callable[[int, Any], None] | None = None,
     ) -> None:
         """Record a round that the model has just played.
 
@@ -93,6 +94,8 @@ class History:
         aside : callable, optional
             Returns a copy that stays in this round, whose ``risk_`` and ``trust_`` are read; a table's verdict has
             findings about its own columns. None takes those of the model, at once.
+        note : callable, optional
+            Called with the round and its risk when that has been read.
         """
         self.n_rounds += 1
         self._open.counts[0] += (n_rows, n_scored, n_wrong_fixed, n_wrong)
@@ -102,7 +105,7 @@ class History:
             self._read(model)
         if self._reads_risk() or (n_scored and self._is_risk_old(model)):
             self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
-            self._due.append(DueReading(self.n_rounds, model if aside is None else aside()))
+            self._due.append(DueReading(self.n_rounds, model if aside is None else aside(), note))
             if aside is None or not self.reads_later or len(self._due) > _MOST_DUE:
                 self._settle()
         if self.n_rounds % self.stride == 0:
@@ -247,6 +250,8 @@ class History:
             points, row = (self._points, place) if place < len(self) else (self._open, 0)
             _take(points, row, **due.means)
             points.worst[row, 0] = np.fmax(points.worst[row, 0], due.verdict)
+            if due.note is not None:
+                due.note(due.round, due.risk)
             self._due.popleft()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -249,8 +249,14 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
                 self._watch_columns(marks)
             counts = _NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
-            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history)
+            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history, note=self._note_risk)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _note_risk(self, number: int, risk: Any) -> None:
+        """Note the risk of a round in the model's own history, as if it had been read then."""
+        with self.turn():
+            state = self.model.state_
+            self.model.state_ = replace(state, rounds=state.rounds.noting(self.model.n_rounds_ - number, risk))
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round = self.watch.columns, self.model.n_rounds_
