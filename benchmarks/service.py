@@ -99,16 +99,16 @@ class Bench:
 
     def small(self, n_clients: int, floor: float) -> None:
         """Measure one row; ``floor`` is what a durable round takes without HTTP, in seconds."""
-        one = bodies(self.rows, 1, JSON, 512)
+        one, who = bodies(self.rows, 1, JSON, 512), f"{n_clients} client{'s' if n_clients > 1 else ''}"
         found, echoed = self.compare(PREDICT, self.durable, "/v1/predict", one, n_clients)
         ratio = found.quantile(0.99) / echoed.quantile(0.99)
-        self.aims.add(f"p99 of predict, {n_clients} clients, of the echo's", ratio, _PREDICT_P99)
+        self.aims.add(f"p99 of predict, {who}, of the echo's", ratio, _PREDICT_P99)
         found, echoed = self.compare(BARE, self.bare, "/v1/step", one, n_clients)
-        name = f"processor time of a round that is not durable, {n_clients} clients, of the echo's"
+        name = f"processor time of a round that is not durable, {who}, of the echo's"
         self.aims.add(name, found.cpu / echoed.cpu, _ROUND_CPU)
         found, echoed = self.compare(STEP, self.durable, "/v1/step", one, n_clients)
         most = 1e3 * (echoed.quantile(0.99) + floor)
-        name = f"p99 of a durable round, {n_clients} clients, ms: echo + round + {_SYNCS} syncs"
+        name = f"p99 of a durable round, {who}, ms: echo + round + {_SYNCS} syncs"
         self.aims.add(name, 1e3 * found.quantile(0.99), most)
 
     def large(self, n_clients: int) -> None:
