@@ -1,5 +1,7 @@
 """The command line as a user has it: real processes, pipes, a terminal, signals, full disks, two at once."""
 
+import array
+import fcntl
 import os
 import pty
 import re
@@ -7,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+import termios
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -48,14 +50,20 @@ def stop(process: Forked, number: int = signal.SIGINT) -> tuple[int, str]:
     return process.wait(), process.stderr.read().decode()
 
 
+def n_unread(pipe) -> int:
+    """Bytes that were written to a pipe and not yet read by the other side."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    return count[0]
+
+
 def test_a_pipe_is_predicted_as_it_comes(folder, fitted, start):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
     with start("adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
         process.stdin.write(lines[0])
         process.stdin.flush()
-        lock = folder / "model" / ".accous.lock"
-        wait_for(lambda: lock.exists() and lock.read_text(), "start")
-        time.sleep(1.0)  # a header alone is not the end
+        # A header alone is not the end: it is read before there is a row.
+        wait_for(lambda: n_unread(process.stdin) == 0, "reader")
         process.stdin.write(b"".join(lines[1:13]))
         process.stdin.flush()
         # The input stays open: ten of the twelve rows make two rounds, and both must come out now.
