@@ -224,7 +224,11 @@ def write_stream() -> None:
 
 @pytest.mark.parametrize(
     ("order", "turns_round", "answers"),
-    [("--unordered", False, {"not known"}), ("--ordered", True, {"no"}), ("--ordered", False, {"yes", "not known"})],
+    [
+        ("--unordered", False, {"not known"}),
+        ("--ordered", True, {"no"}),
+        pytest.param("--ordered", False, {"yes", "not known"}, marks=pytest.mark.slow),
+    ],
 )
 def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
     write_reference(turns_round=turns_round, n_rows=600)

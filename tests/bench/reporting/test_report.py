@@ -37,6 +37,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "report"
 
 
+@pytest.mark.slow
 def test_all_files_are_written(everything: Path) -> None:
     assert {path.name for path in everything.iterdir()} == {*TABLES, "figures"}
     figures = {path.stem for path in (everything / "figures").glob("*.svg")}
@@ -53,6 +54,7 @@ def test_all_files_are_written(everything: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_same_tables_come_from_its_aggregates(everything: Path, tmp_path: Path) -> None:
     write_report([everything.parent / name for name in ROWS], tmp_path / "rows", has_figures=False)
     write_report([everything / "aggregates.json"], tmp_path / "aggregates", has_figures=False)
