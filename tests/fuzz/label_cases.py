@@ -96,7 +96,8 @@ def backtest_a_reference(scene: Scene) -> None:
     expected |= {picture.name} if run.exit_code == 0 and "--plot" in options else set()
     scene.expect({path.name for path in scene.folder.iterdir()} == expected, "backtest wrote or deleted a file")
     inputs.write(is_clean=True)
-    if run.exit_code != 0:
+    # A text with its labels in a file of their own is always refused.
+    if run.exit_code != 0 and not (inputs.is_text and inputs.label not in inputs.columns):
         clean = scene.run("backtest", inputs.path, "--label", inputs.label, *inputs.options, "--ordered", "-q")
         is_short = "needs at least 100 labelled rows" in clean.err
         scene.expect(clean.exit_code == 0 or is_short, f"the clean table cannot be replayed: {clean.err}")

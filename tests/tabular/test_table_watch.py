@@ -50,7 +50,22 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fitted once; the tests work on copies."""
     path = tmp_path_factory.mktemp("fitted")
     labelled(rows(0, 600)).write_csv(path / "reference.csv")
-    assert main(["fit", str(path / "reference.csv"), "--label", "y", "-o", str(path / "model"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                str(path / "reference.csv"),
+                "--label",
+                "y",
+                "--estimator",
+                "linear",
+                "-o",
+                str(path / "model"),
+                "-q",
+            ]
+        )
+        == 0
+    )
     return path / "model"
 
 
