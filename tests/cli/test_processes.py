@@ -228,10 +228,11 @@ def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, star
 
 
 def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, start):
-    run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", cwd=folder)
-    assert run.stderr == ""
-    form = r"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
-    assert re.fullmatch(form, run.stdout)
+    with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
+        out, err = process.communicate()
+    assert err == b""
+    form = rb"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
+    assert re.fullmatch(form, out)
     with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
         out, err = process.communicate()
     assert out.startswith(b"300 rows in 30 rounds in other.csv.")

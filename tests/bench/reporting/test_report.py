@@ -360,6 +360,7 @@ def test_shares_of_the_limit_come_first(tmp_path: Path) -> None:
     assert "30.00 (100, 67)" in text
 
 
+@pytest.mark.slow
 def test_wins_in_the_papers_cells(tmp_path: Path) -> None:
     text = report_on(tmp_path, [*table_rows(n_seeds=2), *(make_row("Accous (ensemble only)", s) for s in (0, 1))])
     assert "each of its contenders has the lowest error (1 of them were run" in text
