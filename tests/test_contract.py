@@ -39,8 +39,7 @@ EVERY_KIND = [
     ULSIF(),
     ULSIF(MinMaxScaler(), width="cv", ridge="cv"),
 ]
-# scikit-learn's checks of one estimator take seconds: `make test` runs them once per class, `make test-slow` for every
-# other setting.
+# `make test` runs the checks once per class and far from its defaults, `make test-slow` for every other setting.
 RATIOS = (KLIEP, KMM, LogisticRatio, NoShift, OnlineDensityRatio, RULSIF, SingleLearnerRatio, ULSIF)
 ONE_OF_EACH = [ratio() for ratio in RATIOS]
 OTHER_SETTINGS = [estimator for estimator in EVERY_KIND if repr(estimator) not in set(map(repr, ONE_OF_EACH))]
@@ -70,7 +69,12 @@ FAR_FROM_DEFAULTS = OnlineDensityRatio(
 )
 
 each_estimator = pytest.mark.parametrize(
-    "estimator", [*EVERY_KIND, FAR_FROM_DEFAULTS], ids=[*map(repr, EVERY_KIND), "far from defaults"]
+    "estimator",
+    [
+        *(pytest.param(estimator, id=repr(estimator)) for estimator in ONE_OF_EACH),
+        pytest.param(FAR_FROM_DEFAULTS, id="far from defaults"),
+        *(pytest.param(estimator, id=repr(estimator), marks=pytest.mark.slow) for estimator in OTHER_SETTINGS),
+    ],
 )
 each_frame = pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 

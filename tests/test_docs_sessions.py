@@ -7,7 +7,7 @@ from tests.docs_pages import SESSIONS, name_of
 from tests.docs_sessions import Session, assert_prints
 
 NEED_PACKAGE = {"deploy.md": "uvicorn", "images.md": "efficientnet_lite_pytorch"}
-SLOW = {"deploy.md", "images.md", "late_labels.md", "own_contender.md", "pipeline.md"}
+SLOW = {"deploy.md", "images.md", "late_labels.md", "own_contender.md", "pipeline.md", "table.md"}
 
 
 def session_params():  # pages that take more than a few seconds of processor time are slow

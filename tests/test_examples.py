@@ -45,6 +45,7 @@ def test_every_example_is_tested():
     assert sorted({*tested, *others}) == sorted(file.name for file in EXAMPLES.glob("*.py"))
 
 
+@pytest.mark.slow
 def test_pipeline_with_categories(forks, tmp_path):
     printed = output_of("pipeline_with_categories.py", forks, tmp_path)
     right = {name: int(percent) for name, percent in re.findall(r"(\w+) +(\d+)% right", printed)}

@@ -51,6 +51,26 @@ def test_every_part_exists_and_names_are_distinct() -> None:
         assert all((machines.ROOT / part).exists() for part in machine.parts), machine.name
 
 
+def test_every_part_of_the_suite_is_in_a_list_or_exempt_with_a_reason() -> None:
+    tests = machines.ROOT / "tests"
+    listed = {Path(part) for part in (*machines.NUMERICAL, *machines.TIMED, *machines.PRINTED)}
+    files = {path.relative_to(machines.ROOT) for path in tests.rglob("test_*.py")}
+    alone = (Path("tests"), Path("tests/cli"))  # where one file in a list says nothing of the others
+    parts = {path if path.parent in alone else path.parent for path in files}
+    found = listed | ({part.parent for part in listed} - set(alone))
+    missing = {part.as_posix() for part in parts if part not in found and listed.isdisjoint(part.parents)}
+    assert missing == machines.EXEMPT.keys()
+    assert all(machines.EXEMPT.values())
+
+
+def test_a_setting_is_repeated_until_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = iter([0, 0, 1, 0])
+    monkeypatch.setattr(machines, "_run_within_limit", lambda *_: (next(codes), "1 passed"))
+    machine = machines.Machine("often", (), n_runs=5)
+    assert machines.run_on(machine, tmp_path).code == 1
+    assert next(codes) == 0
+
+
 @pytest.mark.skipif(
     not {"sse", "avx2"} <= by_name().keys(), reason="needs a processor with AVX2: run the tests on another machine"
 )

@@ -37,6 +37,7 @@ def played(runs: list[Run], file: Path, **how: Any) -> dict[str, dict[str, Any]]
     return numbers(file)
 
 
+@pytest.mark.slow
 def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteSpec, tmp_path: Path) -> None:
     runs = read_spec(write_spec()).runs()
     alone = played(runs, tmp_path / "one.jsonl", n_jobs=1)

@@ -188,7 +188,10 @@ def test_the_limit_runs_in_a_spec_between_fix_and_the_oracle(write_spec: Callabl
     assert rows["limit"]["settings"]["contender"] == {"": "Limit(C=1.0)"}
 
 
-@pytest.mark.parametrize(("dataset", "shift"), [("moving_gaussian", "fixed path"), ("breast_cancer", "Squ")])
+@pytest.mark.parametrize(
+    ("dataset", "shift"),
+    [("moving_gaussian", "fixed path"), pytest.param("breast_cancer", "Squ", marks=pytest.mark.slow)],
+)
 def test_the_limit_says_why_it_cannot_run_elsewhere(write_spec: Callable[..., Path], dataset: str, shift: str) -> None:
     path = write_spec(
         ('datasets = ["gaussian"]', f'datasets = ["{dataset}"]'),

@@ -338,7 +338,7 @@ def test_tables_are_scaled_by_their_reference_only(dataset: str) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("dataset", ["diabetes", "breast"])
+@pytest.mark.parametrize("dataset", rest_slow(["diabetes", "breast"]))
 def test_tables_as_described_have_a_reference_of_one_part_and_a_split_for_each_seed(dataset: str) -> None:
     problem = get_problem(f"{dataset}_described")
     streams = [problem.make(Setting("Squ", 5, 20, seed)) for seed in (0, 1)]

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 import accous
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import CheckpointError
+from tests.budgets import rest_slow
 from tests.checkpoint.test_own_ratio import MeanRatio, SavedMeanRatio
 from tests.checkpoint.test_resume_pool import N_AFTER, assert_same_bits, batches, model_numbers, pool_numbers, reference
 
@@ -63,7 +64,7 @@ def test_others_are_given_again(candidates: Any, tmp_path: Path) -> None:
     assert_goes_on(ratio, accous.load(tmp_path, candidates=candidates))
 
 
-@pytest.mark.parametrize("n_rounds", [50, 96])
+@pytest.mark.parametrize("n_rounds", rest_slow([96, 50]))
 def test_a_classifier(n_rounds: int, tmp_path: Path) -> None:
     candidates = (tilted, ULSIF(random_state=0))
     model = AdaptiveClassifier(ratio=OnlineDensityRatio(candidates=candidates)).fit(*reference())

@@ -16,6 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.exceptions import DataError
+from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,
     Array,
@@ -296,7 +297,7 @@ def eager_thread_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("eager_thread_switches")
-@each_kind
+@pytest.mark.parametrize("estimator", rest_slow([None, GaussianNB()]), ids=["ours", "foreign"])
 def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(estimator: Any) -> None:
     batches = drifting_batches(60)
     model = played(0, estimator=estimator, refit="always")

@@ -151,6 +151,7 @@ def test_frames_give_the_outcome_of_arrays(make: Any, found: Any) -> None:
         assert backtest(AdaptiveClassifier(), frame[::-1], labels[::-1], order=times).looks == found.looks
 
 
+@pytest.mark.slow
 def test_an_estimator_of_the_user_is_replayed_on_frames_of_any_kind() -> None:
     X = customers(300, seed=0)
     y = (X["age"].fillna(40.0) > 40.0).to_numpy()

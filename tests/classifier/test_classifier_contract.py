@@ -37,7 +37,7 @@ EVERY_KIND = [
     AdaptiveClassifier(ratio=SingleLearnerRatio()),
     AdaptiveClassifier(ratio=NoShift()),
 ]
-# Our own regression and any other classifier; scikit-learn's checks of the other settings are slow tests.
+# Our own regression and any other classifier; the checks of the other settings are slow tests.
 ONE_OF_EACH = [AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())]
 OTHER_SETTINGS = [model for model in EVERY_KIND if repr(model) not in set(map(repr, ONE_OF_EACH))]
 FAR_FROM_DEFAULTS = AdaptiveClassifier(
@@ -58,7 +58,12 @@ def one_line(model: AdaptiveClassifier) -> str:
 
 
 each_model = pytest.mark.parametrize(
-    "model", [*EVERY_KIND, FAR_FROM_DEFAULTS], ids=[*map(one_line, EVERY_KIND), "far from defaults"]
+    "model",
+    [
+        *(pytest.param(model, id=one_line(model)) for model in ONE_OF_EACH),
+        pytest.param(FAR_FROM_DEFAULTS, id="far from defaults"),
+        *(pytest.param(model, id=one_line(model), marks=pytest.mark.slow) for model in OTHER_SETTINGS),
+    ],
 )
 # Our own regression reads rows, any other classifier gets what the user gave.
 each_reader = pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_every_model_tells(parameters: dict[str, Any], n_rounds: int) -> None:
     assert 0.0 <= audit.p_value <= 1.0
 
 
-@pytest.mark.parametrize("parameters", rest_slow(KINDS.values(), n_fast=2))
+@pytest.mark.parametrize("parameters", rest_slow(KINDS.values()))
 def test_reading_diagnostics_changes_nothing(parameters: dict[str, Any]) -> None:
     told, silent = (model_of(20, **parameters) for _ in range(2))
     for batch in drifting_batches(20, seed=4):
@@ -103,6 +103,7 @@ def test_more_classes(n_classes: int) -> None:
     assert 0.0 < model.risk_.adapted < 1.0
 
 
+@pytest.mark.slow
 def test_frames_and_pipelines() -> None:
     frame = customers(200, seed=0)
     y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")

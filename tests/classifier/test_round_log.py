@@ -132,6 +132,7 @@ def test_fit_forgets_the_rounds() -> None:
     assert len(model.history_) == 0
 
 
+@pytest.mark.slow
 def test_without_pandas_everything_else_works_and_the_error_says_what_to_install() -> None:
     code = """
 import sys

@@ -58,6 +58,7 @@ def test_the_interval_is_as_wide_as_the_halves_disagree():
     assert high > 0.25
 
 
+@pytest.mark.slow
 def test_frames_are_compared_on_the_weighted_reference():
     frame = customers(400, seed=0)
     y = (frame["income"] > 1.0).to_numpy().astype(int)

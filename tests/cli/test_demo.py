@@ -60,6 +60,7 @@ def test_json_is_all_that_stdout_gets(capsys):
     assert record["finding"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(capsys):
     outputs = []
     for seed in ("0", "0", "1"):

@@ -197,3 +197,12 @@ def test_many_columns_are_summarised_in_one_line(capsys):
     page = Path("report.html").read_text()
     assert "embedding_0 to embedding_13" in page
     assert "The chart shows 12 of 13 columns; together they account for" in page
+
+
+def test_numbers_to_predict_can_be_an_array(capsys):
+    rows, _ = make_rows(80, seed=0)
+    np.save("minutes.npy", 30.0 + rows[:, 0] + rows[:, 1])
+    assert main(["fit", "reference.npy", "--target", "minutes.npy", "-o", "numbers", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["task"] == "regression"
+    assert main(["adapt", "numbers", "stream.npy", "-o", "numbers.csv", "--quiet"]) == 0
+    assert pl.read_csv("numbers.csv").columns == ["line", "round", "prediction", "low", "high", "ratio"]

@@ -39,9 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["boosting", "cli_models:make", pytest.param("linear", marks=pytest.mark.slow),
-     pytest.param("forest", marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        "cli_models:make",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("boosting", "linear", "forest")),
+    ],
+)
 def test_killed_and_run_again_the_bytes_are_the_same(forks, folder, name):
     run_well(forks, folder, [*FIT, name])
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--batch-size", "3", "--label", "label"]

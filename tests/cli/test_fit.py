@@ -68,6 +68,7 @@ def test_the_accuracy_of_labels_by_chance_is_that_of_chance(capsys):
     assert 0.35 < json.loads(capsys.readouterr().out)["accuracy"] < 0.65
 
 
+@pytest.mark.slow
 def test_every_form_of_a_table_gives_the_same_model(monkeypatch):
     table = pl.read_csv("reference.csv")
     table.write_csv("reference.tsv", separator="\t")

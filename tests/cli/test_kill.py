@@ -85,7 +85,7 @@ def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int,
     ("output", "options"),
     [
         ("predictions.csv", ["--label", "label", "--keep", "id,colour"]),
-        ("predictions.jsonl", ["--by", "day"]),
+        pytest.param("predictions.jsonl", ["--by", "day"], marks=pytest.mark.slow),
         ("predictions.parquet", ["--learn-first", "--keep", "id"]),
     ],
 )

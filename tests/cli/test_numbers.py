@@ -140,7 +140,8 @@ def test_predict_learns_nothing(capsys):
     assert files_of(Path("model")) == before
 
 
-@pytest.mark.parametrize("name", ["boosting", pytest.param("forest", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+@pytest.mark.slow
 def test_trees_predict_numbers_too(name):
     options = ["-o", "trees", "--unordered", "--estimator", name, "--quiet"]
     assert main(["fit", "reference.csv", "--target", "minutes", *options]) == 0

@@ -1,5 +1,7 @@
 """The command line as a user has it: real processes, pipes, a terminal, signals, full disks, two at once."""
 
+import array
+import fcntl
 import os
 import pty
 import re
@@ -7,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+import termios
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -48,14 +50,20 @@ def stop(process: Forked, number: int = signal.SIGINT) -> tuple[int, str]:
     return process.wait(), process.stderr.read().decode()
 
 
+def n_unread(pipe) -> int:
+    """Bytes that were written to a pipe and not yet read by the other side."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    return count[0]
+
+
 def test_a_pipe_is_predicted_as_it_comes(folder, fitted, start):
     lines = fitted["stream"].write_csv().encode().splitlines(keepends=True)
     with start("adapt", "model", "-", "--batch-size", "5", "--keep", "id") as process:
         process.stdin.write(lines[0])
         process.stdin.flush()
-        lock = folder / "model" / ".accous.lock"
-        wait_for(lambda: lock.exists() and lock.read_text(), "start")
-        time.sleep(1.0)  # a header alone is not the end
+        # A header alone is not the end: it is read before there is a row.
+        wait_for(lambda: n_unread(process.stdin) == 0, "reader")
         process.stdin.write(b"".join(lines[1:13]))
         process.stdin.flush()
         # The input stays open: ten of the twelve rows make two rounds, and both must come out now.
@@ -220,10 +228,11 @@ def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, star
 
 
 def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, start):
-    run = run_accous("adapt", "model", "stream.csv", "-o", "predictions.csv", cwd=folder)
-    assert run.stderr == ""
-    form = r"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
-    assert re.fullmatch(form, run.stdout)
+    with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
+        out, err = process.communicate()
+    assert err == b""
+    form = rb"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
+    assert re.fullmatch(form, out)
     with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
         out, err = process.communicate()
     assert out.startswith(b"300 rows in 30 rounds in other.csv.")

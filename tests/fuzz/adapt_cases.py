@@ -135,8 +135,9 @@ def _draw(scene: Scene, *, is_plain: bool = False) -> _Asked:
     is_embedding = scene.table_format == "npy" or (scene.table_format == "parquet" and random.random() < 0.2)
     scene.put_model(is_embedding=is_embedding)
     inputs = draw_inputs(
-        random, scene.folder, "stream", scene.table_format, random.choice([1, 20, 30]), is_embedding=is_embedding
-    )
+        random, scene.folder, "stream", scene.table_format, random.choice([1, 20, 30]),
+        n_classes=scene.n_classes, is_embedding=is_embedding,
+    )  # fmt: skip
     # A text with its labels in a file of their own is always refused.
     has_label = random.random() < 0.5 and not (inputs.is_text and inputs.label not in inputs.columns)
     options = ["--label", inputs.label] if has_label else []

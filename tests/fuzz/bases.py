@@ -22,10 +22,10 @@ from tests.fuzz.grids import make_grid, make_vectors
 from tests.fuzz.invariants import files_in
 from tests.fuzz.running import run_command
 
-__all__ = ["RATIOS", "base_model", "put_model"]
+__all__ = ["N_REFERENCE", "RATIOS", "base_model", "put_model"]
 
 RATIOS = ("accous", "ulsif", "kliep", "kmm", "lr", "olre", "none")
-_N_REFERENCE, _N_STREAM = 40, 40
+N_REFERENCE, _N_STREAM = 40, 40
 
 
 @cache
@@ -34,7 +34,7 @@ def base_model(kind: str, ratio: str, *, is_experienced: bool) -> dict[str, byte
 
     Parameters
     ----------
-    kind : {"table", "three classes", "embedding"}
+    kind : {"table", "three classes", "numbers", "embedding", "embedding with numbers"}
     ratio : one of `RATIOS`
     is_experienced : bool
         Whether it has followed a stream already.
@@ -42,8 +42,8 @@ def base_model(kind: str, ratio: str, *, is_experienced: bool) -> dict[str, byte
     random = Random(f"{kind} {ratio}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        label = _write(folder / "reference", kind, random, _N_REFERENCE)
-        suffix = ".npy" if kind == "embedding" else ".csv"
+        label = _write(folder / "reference", kind, random, N_REFERENCE)
+        suffix = ".npy" if kind.startswith("embedding") else ".csv"
         model, stream = folder / "model", folder / f"stream{suffix}"
         _fit(str(folder / f"reference{suffix}"), label, ratio, model)
         if is_experienced:
@@ -63,12 +63,12 @@ def put_model(files: dict[str, bytes], folder: Path) -> None:
 
 def _write(stem: Path, kind: str, random: Random, n_rows: int) -> str:
     """Write rows, and return the name or the file of their labels."""
-    if kind == "embedding":
-        rows, labels = make_vectors(random, n_rows)
+    if kind.startswith("embedding"):
+        rows, labels = make_vectors(random, n_rows, has_classes=kind == "embedding")
         np.save(stem.with_suffix(".npy"), np.array(rows))
         np.save(stem.with_name(f"{stem.name}_labels.npy"), np.array(labels))
         return str(stem.with_name(f"{stem.name}_labels.npy"))
-    grid = make_grid(random, n_rows, n_classes=3 if kind == "three classes" else 2)
+    grid = make_grid(random, n_rows, n_classes={"table": 2, "three classes": 3, "numbers": None}[kind])
     stem.with_suffix(".csv").write_bytes(encode_grid(grid, Dialect("csv"), random))
     return "y"
 
@@ -77,14 +77,14 @@ def _fit(reference: str, label: str, ratio: str, folder: Path) -> None:
     """Do what ``accous fit`` does, but for the cross-validation, which takes most of the time."""
     table, label = with_labels(open_table(reference), label)
     read = read_reference(table, label, Choices(), skips_bad=False)
-    model = accous.AdaptiveClassifier(ratio=make_ratio(ratio, seed=0), random_state=0).fit(read.X, read.y)
-    settings = {
-        "reference": reference,
-        "n_reference": len(read.y),
-        "ratio": ratio,
-        "accuracy": 0.9,
-        "largest_class": 0.5,
-    }
+    has_classes = read.task.kind == "classifier"
+    make_model = accous.AdaptiveClassifier if has_classes else accous.AdaptiveRegressor
+    model = make_model(ratio=make_ratio(ratio, seed=0), random_state=0).fit(read.X, read.y)
+    settings = {"reference": reference, "n_reference": len(read.y), "ratio": ratio}
+    if has_classes:
+        settings |= {"accuracy": 0.9, "largest_class": 0.5}
+    else:
+        settings |= {"task": read.task.name, "error": 5.0, "error_of_median": 9.0}
     if table.widths:
         settings["widths"] = dict(table.widths)
     save_table_model(TableModel(model=model, encoder=read.encoder, label=label, settings=settings), folder)

@@ -16,7 +16,7 @@ def fit_a_reference(scene: Scene) -> None:
     is_embedding = scene.table_format == "npy" or (scene.table_format == "parquet" and random.random() < 0.2)
     inputs = draw_inputs(
         random, scene.folder, "reference", scene.table_format, random.choice([20, 30, 40]),
-        n_classes=random.choice([2, 2, 3, 5]), is_embedding=is_embedding,
+        n_classes=random.choice([2, 3, 5, None]), is_embedding=is_embedding,
     )  # fmt: skip
     scene.write(inputs)
     is_there = random.random() < 0.15
@@ -30,7 +30,8 @@ def fit_a_reference(scene: Scene) -> None:
     stdin = inputs.path if inputs.is_text and random.random() < 0.08 else None
     table = [*inputs.options, *(["--format", scene.table_format] if stdin else [])]
     reference = "-" if stdin else inputs.path
-    run = scene.run("fit", reference, "--label", inputs.label, "-o", scene.model, *table, *options, stdin=stdin)
+    name = random.choice(["--label", "--target"])
+    run = scene.run("fit", reference, name, inputs.label, "-o", scene.model, *table, *options, stdin=stdin)
     scene.check_inputs(inputs)
     if is_foreign and "--force" not in options:
         scene.expect(rejects.read_text() == "not ours", "rejects replaced a file of somebody else's")
@@ -73,4 +74,13 @@ def _draw_options(scene: Scene, inputs: Inputs) -> list[str]:
         options += ["--C", random.choice(["1e-6", "1e90", "1e300", "0", "-1", "nan", "inf"])]
     if random.random() < 0.15:
         options.append("--force")
+    return options + _draw_task(scene)
+
+
+def _draw_task(scene: Scene) -> list[str]:
+    """Options about numbers to predict; most cases leave it to the labels what is predicted."""
+    random = scene.random
+    options = ["--task", random.choice(["classification", "regression"])] if random.random() < 0.2 else []
+    if random.random() < 0.05:
+        options += ["--alpha", random.choice(["1e-300", "1e300", "0", "-1", "nan"])]
     return options

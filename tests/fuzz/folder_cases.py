@@ -23,7 +23,9 @@ def use_a_damaged_folder(scene: Scene) -> None:
     random = scene.random
     is_embedding = scene.table_format == "npy"
     scene.put_model(is_embedding=is_embedding, is_experienced=True)
-    inputs = draw_inputs(random, scene.folder, "stream", scene.table_format, 20, is_embedding=is_embedding)
+    inputs = draw_inputs(
+        random, scene.folder, "stream", scene.table_format, 20, n_classes=scene.n_classes, is_embedding=is_embedding
+    )
     inputs.write(is_clean=True)
     damage = random.choice(_DAMAGES)
     scene.done.append(damage.__name__)
@@ -35,6 +37,8 @@ def use_a_damaged_folder(scene: Scene) -> None:
         ["inspect", scene.model, "-q"],
         ["report", scene.model, "-o", report, "-q"],
         ["adapt", scene.model, inputs.path, "-o", output, "-q", *inputs.options],
+        ["labels", scene.model, inputs.path, "-q", *inputs.options],
+        ["extend", scene.model, inputs.path, *label, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", "--force", *inputs.options],
     ]

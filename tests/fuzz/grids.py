@@ -27,22 +27,38 @@ class Grid:
         return [row[number] if number < len(row) else "" for row in self.rows]
 
 
-def make_grid(random: Random, n_rows: int, *, n_classes: int = 2) -> Grid:
-    """Rows with a number, a number that is missing now and then, a category, a date and a label."""
+def make_grid(random: Random, n_rows: int, *, n_classes: int | None = 2) -> Grid:
+    """Rows with a number, a number that is missing now and then, a category, a date and a label.
+
+    The label is a class, or a number where ``n_classes`` is None.
+    """
     rows = []
     for number in range(n_rows):
         age, income = random.gauss(40.0, 10.0), random.gauss(1000.0, 200.0)
         score = age + income / 50.0 + random.gauss(0.0, 5.0)
-        # The first rows have every class, so that a base table always has all of them.
-        label = number if number < n_classes else min(n_classes - 1, max(0, int((score - 35.0) / (50.0 / n_classes))))
         missing = random.random() < 0.1
         day = f"2024-{random.randint(1, 12):02d}-{random.randint(1, 28):02d}"
-        fields = [f"{age:.2f}", "" if missing else f"{income:.1f}", random.choice("abc"), day, f"class {label}"]
+        fields = [
+            f"{age:.2f}",
+            "" if missing else f"{income:.1f}",
+            random.choice("abc"),
+            day,
+            _label(number, score, n_classes),
+        ]
         rows.append(fields)
     return Grid(list(_HEADER), rows)
 
 
-def make_vectors(random: Random, n_rows: int) -> tuple[list[list[float]], list[int]]:
-    """Embeddings and their labels."""
-    labels = [number % 2 for number in range(n_rows)]
-    return [[random.gauss(label, 1.0) for _ in range(EMBEDDING_WIDTH)] for label in labels], labels
+def _label(number: int, score: float, n_classes: int | None) -> str:
+    if n_classes is None:
+        return f"{score:.2f}"
+    # The first rows have every class, so that a base table always has all of them.
+    place = number if number < n_classes else min(n_classes - 1, max(0, int((score - 35.0) / (50.0 / n_classes))))
+    return f"class {place}"
+
+
+def make_vectors(random: Random, n_rows: int, *, has_classes: bool = True) -> tuple[list[list[float]], list[float]]:
+    """Embeddings and their labels: classes 0 and 1, or numbers."""
+    classes = [number % 2 for number in range(n_rows)]
+    rows = [[random.gauss(label, 1.0) for _ in range(EMBEDDING_WIDTH)] for label in classes]
+    return rows, list(classes) if has_classes else [round(sum(row) + random.gauss(0.0, 0.5), 3) for row in rows]

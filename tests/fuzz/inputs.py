@@ -58,12 +58,20 @@ class Inputs:
 
 
 def draw_inputs(
-    random: Random, folder: Path, stem: str, table_format: str, n_rows: int, *, n_classes: int = 2, is_embedding: bool
+    random: Random,
+    folder: Path,
+    stem: str,
+    table_format: str,
+    n_rows: int,
+    *,
+    n_classes: int | None = 2,
+    is_embedding: bool,
 ) -> Inputs:
-    """Draw a table and what goes wrong with it."""
+    """Draw a table and what goes wrong with it; its labels are numbers where ``n_classes`` is None."""
     n_changes, n_damages = random.choice([(0, 0), (1, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 1), (0, 2), (1, 1)])
     if is_embedding:
-        return _embeddings(random, folder, stem, table_format, n_rows, n_changes, n_damages)
+        drawn = make_vectors(random, n_rows, has_classes=n_classes is not None)
+        return _embeddings(random, folder / stem, table_format, drawn, n_changes, n_damages)
     grid = make_grid(random, n_rows, n_classes=n_classes)
     dialect = draw_dialect(random, table_format)
     path, mutated = folder / f"{stem}{dialect.suffix}", grid.copy()
@@ -108,11 +116,16 @@ def _put_labels(
 
 
 def _embeddings(
-    random: Random, folder: Path, stem: str, table_format: str, n_rows: int, n_changes: int, n_damages: int
+    random: Random,
+    stem: Path,
+    table_format: str,
+    drawn: tuple[list[list[float]], list[float]],
+    n_changes: int,
+    n_damages: int,
 ) -> Inputs:
-    rows, labels = make_vectors(random, n_rows)
+    rows, labels = drawn
     suffix = ".parquet" if table_format == "parquet" else ".npy"
-    path = folder / f"{stem}{suffix}"
+    path = stem.with_name(f"{stem.name}{suffix}")
     clean = _vectors_in_parquet(rows) if suffix == ".parquet" else encode_array(np.array(rows))
     content, done = clean, []
     if n_changes and random.random() < 0.7:
@@ -120,9 +133,9 @@ def _embeddings(
         done.append("odd_array")
     content, names = damage_bytes(content, random, n_damages, is_text=False)
     inputs = Inputs({path: content}, {path: clean}, path, "", [], [], [*done, *names], is_text=False)
-    label_stem = folder / f"{stem}_labels"
+    label_stem = stem.with_name(f"{stem.name}_labels")
     if random.random() < 0.4:
-        grid = Grid([LABEL], [[f"class {label}"] for label in labels])
+        grid = Grid([LABEL], [[f"class {label}" if isinstance(label, int) else f"{label}"] for label in labels])
         _put_labels(random, inputs, grid, label_stem, Dialect(random.choice(["csv", "jsonl", "parquet"])), n_changes, 0)
         return inputs
     label_path = label_stem.with_name(f"{label_stem.name}.npy")

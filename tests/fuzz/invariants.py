@@ -73,7 +73,7 @@ def problems_of_report(path: Path) -> list[str]:
 
 
 def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: list[str], n_rows: int) -> list[str]:
-    """Every row is there; classes are known ones; probabilities add up to 1; ratios are finite."""
+    """Every row is there, and what is predicted is possible: classes, or numbers where ``classes`` is empty."""
     try:
         frame = _read(path, n_bytes)
     except (pl.exceptions.PolarsError, ValueError) as error:
@@ -82,11 +82,20 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
         return [f"there are {frame.height} rows of predictions, and {n_rows} were read"]
     if not n_rows:
         return []
-    names = ["line", *kept, "round", "prediction", *(f"p_{label}" for label in classes), "ratio"]
+    found = [f"p_{label}" for label in classes] if classes else ["low", "high"]
+    names = ["line", *kept, "round", "prediction", *found, "ratio"]
     if frame.columns != names:
         return [f"the predictions have the columns {frame.columns}, not {names}"]
-    shares = frame.select(f"^{re.escape(name)}$" for name in names[-1 - len(classes) : -1]).cast(pl.Float64).to_numpy()
     ratios = frame["ratio"].cast(pl.Float64).to_numpy()
+    problems = _problems_of_classes(frame, classes) if classes else _problems_of_numbers(frame)
+    if not np.isfinite(ratios).all() or (ratios < 0).any():
+        problems.append("ratios are no numbers of at least 0")
+    return problems
+
+
+def _problems_of_classes(frame: pl.DataFrame, classes: list[str]) -> list[str]:
+    """Classes are known ones; probabilities add up to 1."""
+    shares = frame.select(f"^{re.escape(f'p_{label}')}$" for label in classes).cast(pl.Float64).to_numpy()
     problems = []
     if (
         not np.isfinite(shares).all()
@@ -94,10 +103,20 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
         or (np.abs(shares.sum(axis=1) - 1) > 1e-6 * len(classes)).any()
     ):
         problems.append("probabilities do not add up to 1")
-    if not np.isfinite(ratios).all() or (ratios < 0).any():
-        problems.append("ratios are no numbers of at least 0")
     unknown = set(frame["prediction"].cast(pl.String).to_list()) - set(classes)
     return problems + ([f"unknown classes are predicted: {unknown}"] if unknown else [])
+
+
+def _problems_of_numbers(frame: pl.DataFrame) -> list[str]:
+    """Numbers are finite, and lie within their intervals; with few rows these have no end, or there are none."""
+    texts = frame.select("prediction", "low", "high").cast(pl.String).with_columns(pl.all().replace("", None))
+    predicted, low, high = texts.cast(pl.Float64).fill_null(np.nan).to_numpy().T
+    if not np.isfinite(predicted).all():
+        return ["predicted numbers are not finite"]
+    if not np.array_equal(np.isnan(low), np.isnan(high)):
+        return ["an interval has one end only"]
+    is_outside = (low > predicted) | (predicted > high)
+    return ["predicted numbers are outside their intervals"] if is_outside.any() else []
 
 
 def problems_of_folder(before: TableModel, folder: Path) -> list[str]:

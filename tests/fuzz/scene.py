@@ -36,6 +36,7 @@ class Scene:
     def __init__(self, random: Random, folder: Path, table_format: str) -> None:
         self.random, self.folder, self.table_format = random, folder, table_format
         self.model = folder / "model"
+        self.predicts_numbers = False
         self.runs: list[Run] = []
         self.problems: list[str] = []
         self.done: list[str] = []
@@ -55,12 +56,19 @@ class Scene:
             self.problems.append(what)
 
     def put_model(self, *, is_embedding: bool, is_experienced: bool | None = None) -> None:
-        """Put a model that works into the folder."""
+        """Put a model that works into the folder, of classes or of numbers."""
         ratio = self.random.choice(RATIOS) if self.random.random() < 0.2 else "accous"
-        kind = "embedding" if is_embedding else self.random.choice(["table", "table", "three classes"])
+        kinds = ["embedding", "embedding with numbers"] if is_embedding else ["table", "three classes", "numbers"]
+        kind = self.random.choice(kinds)
+        self.predicts_numbers = "numbers" in kind
         if is_experienced is None:
             is_experienced = self.random.random() < 0.3
         put_model(base_model(kind, ratio, is_experienced=is_experienced), self.model)
+
+    @property
+    def n_classes(self) -> int | None:
+        """For rows that go with the model: how many classes they have, or None for numbers."""
+        return None if self.predicts_numbers else 2
 
     def write(self, inputs: Inputs) -> None:
         """Write the mutated files of a case."""
@@ -85,8 +93,7 @@ class Scene:
             self.expect(job.n_rows == 0, f"{job.n_rows} rows were read, and there are no predictions")
             return
         classes = table_model.kind.names
-        if classes:
-            self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
+        self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
 
     def look_at_model(self) -> None:
         """Inspect the model and report on it, as it is now."""

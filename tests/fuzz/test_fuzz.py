@@ -1,10 +1,13 @@
-"""A fixed part of the fuzzer's cases: every format and every command, in seconds. ``make fuzz`` plays many more."""
+"""A fixed part of the fuzzer's cases: every format and every plot, in seconds. ``make fuzz`` plays many more."""
+
+from random import Random
 
 import pytest
 
-from tests.fuzz.cases import play_case
+from tests.fuzz.cases import PLOTS, draw_plot, play_case
+from tests.fuzz.formats import FORMATS
 
-SEED, N_CASES = 0, 40
+SEED, N_CASES = 5, 40
 N_MORE, N_AT_ONCE = 400, 20
 
 
@@ -19,6 +22,12 @@ def test_whatever_is_in_the_files_commands_fail_with_a_sentence_and_damage_nothi
     outcomes = [play_case(SEED, number)[0] for number in range(first, first + N_AT_ONCE)]
     failed = {outcome.number: outcome.problems for outcome in outcomes if outcome.problems}
     assert not failed, f"python -m tests.fuzz --seed {SEED} --case {min(failed)} shows what happens"
+
+
+def test_the_fixed_part_has_every_plot() -> None:
+    formats = [FORMATS[number % len(FORMATS)] for number in range(N_CASES)]
+    drawn = {draw_plot(Random(f"{SEED}/{number}"), name) for number, name in enumerate(formats)}
+    assert drawn == {plot for plot, _, _ in PLOTS}
 
 
 def test_a_case_is_the_same_whenever_it_is_played() -> None:

@@ -56,7 +56,7 @@ def _cast(array: Any, dtype: str) -> Any:
     return array.astype("i8").astype(dtype) if dtype.startswith(("M8", "m8")) else array.astype(dtype)
 
 
-def odd_labels(labels: list[int], random: Random) -> bytes:
+def odd_labels(labels: list[float], random: Random) -> bytes:
     """A file of labels with other values, another shape or another type."""
     array: Any = np.array(labels)
     kind = random.choice(["dtype", "texts", "shape", "length", "values", "fractions"])
@@ -64,7 +64,7 @@ def odd_labels(labels: list[int], random: Random) -> bytes:
         array = _cast(array, random.choice(_DTYPES))
     elif kind == "texts":
         names = random.choice([["a", "b"], ["", "a"], ["é", "a\n"], ["x" * 300, "\x00"], ["nan", "1"], ["1", "01"]])
-        array = np.array([names[label] for label in labels])
+        array = np.array([names[int(label) % 2] for label in labels])
         array = np.char.encode(array, random.choice(["utf-8", "latin-1"])) if random.random() < 0.3 else array
     elif kind == "shape":
         array = random.choice([array[:, None], array[None], array[0], np.stack((array, array))])

@@ -159,7 +159,9 @@ def test_a_larger_ridge_shrinks_the_ratio() -> None:
     assert means[-1] < 0.1 * means[0]
 
 
-@pytest.mark.parametrize("settings", [{"width": "cv"}, {"ridge": "cv"}, {"width": "cv", "ridge": "cv"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", rest_slow([{"width": "cv"}, {"ridge": "cv"}, {"width": "cv", "ridge": "cv"}], 2), ids=str
+)
 @pytest.mark.parametrize("alpha", rest_slow([0.3, 0.0]))
 def test_width_and_ridge_are_those_of_the_smallest_leave_one_out_loss(settings: dict[str, str], alpha: float) -> None:
     reference = normal_rows(25, 2)
@@ -262,7 +264,12 @@ def test_one_row_cannot_be_cross_validated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kwargs"), [("ULSIF", {"ridge": "cv"}), ("RULSIF", {"ridge": "cv"}), ("KLIEP", {"tol": 1e-6})]
+    ("name", "kwargs"),
+    [
+        ("ULSIF", {"ridge": "cv"}),
+        ("RULSIF", {"ridge": "cv"}),
+        pytest.param("KLIEP", {"tol": 1e-6}, marks=pytest.mark.slow),
+    ],
 )
 def test_cross_validation_suits_what_it_sees(name: str, kwargs: dict[str, Any]) -> None:
     # A batch in two narrow heaps needs a narrower kernel than a batch as wide as the reference.

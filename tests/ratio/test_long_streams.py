@@ -140,6 +140,7 @@ def traced_growth(estimator: OnlineDensityRatio, n_rounds: int) -> int:
     return after - before
 
 
+@pytest.mark.slow
 def test_memory_is_flat_between_two_powers_of_two() -> None:
     estimator = OnlineDensityRatio().fit(reference())
     for draw in noise(2_060):

@@ -175,6 +175,7 @@ def test_the_page_is_small(page):
     assert len(page.encode()) < 100_000
 
 
+@pytest.mark.slow
 def test_the_longest_history_gives_a_small_page():
     subject = follow(1.0, n_rounds=1_100)
     assert len(render_page(subject).encode()) < 150_000

@@ -31,8 +31,7 @@ CHECKED = {
 def named_checks() -> list[Any]:
     """Each check of river's, with the model it is for; river numbers checks of one name by their data.
 
-    `make test` runs each check once per model. Checks with other data are slow, and so is the dearest one of a second
-    model.
+    `make test` runs each check once, and one check of a second model. Checks with other data are slow.
     """
     found = []
     for name, model in CHECKED.items():
@@ -40,7 +39,7 @@ def named_checks() -> list[Any]:
         for check in checks.yield_checks(model):
             kind = check.__name__
             counts[kind] += 1
-            is_slow = counts[kind] > 1 or (name == "pipeline" and kind == "check_bounded_memory_growth")
+            is_slow = counts[kind] > 1 or (name == "pipeline" and kind != "check_learn_one")
             marks = [pytest.mark.slow] if is_slow else []
             found.append(pytest.param(model, check, id=f"{name}-{kind}-{counts[kind]}", marks=marks))
     return found

@@ -10,6 +10,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.exceptions import DataError
+from tests.budgets import rest_slow
 from tests.cli.tables import make_tables
 
 
@@ -50,7 +51,7 @@ def play(model: Any, stream: pl.DataFrame) -> Any:
 # --- what labels measure --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["column", "name", "array", "pandas"])
+@pytest.mark.parametrize("kind", rest_slow(["column", "name", "array", "pandas"]))
 def test_observe_counts_what_the_classifier_counts_on_encoded_rows(model, folders, stream, kind):
     other = play(accous.load(folders / "unordered"), stream)
     rows = stream[:100]

@@ -293,6 +293,7 @@ def test_a_folder_of_a_newer_format_is_refused(folder, tmp_path, table_model, mo
         accous.load(tmp_path / "newer")
 
 
+@pytest.mark.slow
 def test_pandas_frames_need_no_pyarrow(folder):
     code = """
 import sys

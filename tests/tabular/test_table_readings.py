@@ -42,7 +42,7 @@ def folder(tmp_path_factory: Any) -> Path:
     times = [MONDAY + timedelta(hours=number * 24 * 14 / 800) for number in range(800)]
     rows(np.random.default_rng(0), times).write_parquet(folder / "reference.parquet")
     fit = ["fit", str(folder / "reference.parquet"), "--label", "y", "--time", "when", "--drop", "when", "--quiet"]
-    assert main([*fit, "-o", str(folder / "model")]) == 0
+    assert main([*fit, "--estimator", "linear", "-o", str(folder / "model")]) == 0
     return folder
 
 
@@ -144,7 +144,8 @@ def test_the_verdict_in_the_history_is_that_of_the_table(tmp_path: Path) -> None
     cities = rng.choice(["Rome", "Oslo"], n_rows)
     reference = pl.DataFrame({"age": age, "city": cities, "y": (age > 50).astype(int)})
     reference.write_csv(tmp_path / "reference.csv")
-    assert main(["fit", str(tmp_path / "reference.csv"), "--label", "y", "-o", str(tmp_path / "m"), "--quiet"]) == 0
+    fit = ["fit", str(tmp_path / "reference.csv"), "--label", "y", "--estimator", "linear", "--quiet"]
+    assert main([*fit, "-o", str(tmp_path / "m")]) == 0
     model = accous.load(tmp_path / "m")
     for _ in range(70):
         batch = pl.DataFrame({"age": rng.uniform(18, 90, 10), "city": ["Lisbon"] * 2 + ["Oslo"] * 4 + ["Rome"] * 4})

@@ -116,6 +116,7 @@ def test_significant_differences_are_counted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_results_page_has_its_pictures_and_commands(tmp_path: Path) -> None:
     rows = [*table_rows(n_seeds=2, shifts=("Squ",), batch_sizes=(1,)), *switch_rows(), *natural_rows()]
     write_aggregates(aggregate_rows(rows), tmp_path / "all.json")

@@ -40,6 +40,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "report"
 
 
+@pytest.mark.slow
 def test_all_files_are_written(everything: Path) -> None:
     assert {path.name for path in everything.iterdir()} == {*TABLES, "figures"}
     figures = {path.stem for path in (everything / "figures").glob("*.svg")}
@@ -56,6 +57,7 @@ def test_all_files_are_written(everything: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_same_tables_come_from_its_aggregates(everything: Path, tmp_path: Path) -> None:
     write_report([everything.parent / name for name in ROWS], tmp_path / "rows", has_figures=False)
     write_report([everything / "aggregates.json"], tmp_path / "aggregates", has_figures=False)
@@ -382,6 +384,7 @@ def test_shares_of_the_limit_come_first(tmp_path: Path) -> None:
     assert "30.00 (100, 67)" in text
 
 
+@pytest.mark.slow
 def test_wins_in_the_papers_cells(tmp_path: Path) -> None:
     text = report_on(tmp_path, [*table_rows(n_seeds=2), *(make_row("Accous (ensemble only)", s) for s in (0, 1))])
     assert "each of its contenders has the lowest error (1 of them were run" in text

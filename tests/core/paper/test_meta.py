@@ -125,6 +125,7 @@ def test_order_of_the_learners_does_not_matter() -> None:
 # --- extreme streams ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_extreme_rounds_stay_finite() -> None:
     n_rounds = 100_000
     constant = np.tile(EXTREME_MARGINS, (n_rounds, 1))

@@ -208,9 +208,8 @@ def test_labels_keep_to_their_rows_where_some_are_bad_and_after_a_break():
     [
         (np.zeros(22), "labels.npy", "labels.npy has 22 labels for the 23 rows of rows.npy"),
         (np.zeros((23, 1)), "labels.npy", r"shape \(23, 1\): labels are a 1-D array"),
-        (np.full(23, 0.5), "labels.npy", "holds fractions: labels are classes"),
         (np.array(["a", None] * 12, dtype=object)[:23], "labels.npy", "holds Python objects"),
-        (np.zeros(23, dtype="M8[s]"), "labels.npy", "labels are whole numbers or texts"),
+        (np.zeros(23, dtype="M8[s]"), "labels.npy", "labels are numbers or texts"),
         (None, "nothing.npy", "nothing.npy cannot be read"),
         (None, "wide.csv", "wide.csv has 2 columns: name one, --label wide.csv:COLUMN"),
         (None, "y", r"rows.npy has embeddings and no column 'y': give the file of its labels"),
@@ -223,6 +222,23 @@ def test_labels_that_do_not_fit_are_refused(labels, argument, sentence):
         np.save("labels.npy", labels)
     with pytest.raises((DataError, ParameterError), match=sentence):
         with_labels(open_table("rows.npy"), argument)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ([0.0, np.nan, 2.0], [0, None, 2]),
+        ([0.5, np.nan, 2.0], [0.5, None, 2.0]),
+        ([1e300, 1.0, np.inf], [1e300, 1.0, np.inf]),
+    ],
+)
+def test_an_array_of_floats_holds_classes_or_numbers(given, read):
+    np.save("rows.npy", ROWS[:3])
+    np.save("labels.npy", np.array(given))
+    table, name = with_labels(open_table("rows.npy"), "labels.npy")
+    found = [label for chunk in table.chunks([*NAMES, name], Position()) for label in chunk.frame[name].to_list()]
+    assert found == read
+    assert [type(label) for label in found] == [type(label) for label in read]
 
 
 def test_a_column_of_labels_that_is_misspelt_is_a_wrong_argument():

@@ -139,16 +139,15 @@ def read_label_array(path: str, column: str = "") -> pl.Series:
         except UnicodeDecodeError:
             raise DataError(f"{path} holds texts that are not UTF-8: save labels.astype(str).") from None
     if array.dtype.kind == "f":
-        return _whole_numbers(np.asarray(array, dtype=np.float64), path)
+        return _numbers(np.asarray(array, dtype=np.float64))
     if array.dtype.kind not in "biuU":
-        raise DataError(f"{path} holds values of type {array.dtype}: labels are whole numbers or texts.")
+        raise DataError(f"{path} holds values of type {array.dtype}: labels are numbers or texts.")
     return pl.Series(LABEL, array.tolist(), dtype=pl.String) if array.dtype.kind == "U" else pl.Series(LABEL, array)
 
 
-def _whole_numbers(values: np.ndarray[Any, np.dtype[np.float64]], path: str) -> pl.Series:
-    """Read floats as classes; NaN is a missing label."""
+def _numbers(values: np.ndarray[Any, np.dtype[np.float64]]) -> pl.Series:
+    """Read floats: whole numbers may be classes and are written without a point; NaN is a missing label."""
     is_there = ~np.isnan(values)
-    if (np.abs(values[is_there]) > 1e15).any() or (values[is_there] % 1.0 != 0.0).any():
-        raise DataError(f"{path} holds fractions: labels are classes, as whole numbers or texts.")
-    numbers = pl.Series(LABEL, np.where(is_there, values, 0.0).astype(np.int64))
-    return numbers.set(pl.Series(~is_there), None)
+    known = np.where(is_there, values, 0.0)
+    is_whole = bool((np.abs(known) <= 1e15).all()) and bool((known % 1.0 == 0.0).all())
+    return pl.Series(LABEL, known.astype(np.int64) if is_whole else known).set(pl.Series(~is_there), None)
