@@ -43,7 +43,7 @@ def test_a_late_row_keeps_its_own_time(model):
 
 
 def test_what_is_said_of_a_late_row_that_is_only_counted_does_not_depend_on_the_cut(model):
-    X, times = drifting(400, 5, 0.0) + [0.0, 2.0, 0.0, 0.0], np.arange(400.0)
+    X, times = drifting(400, 5, 0.0) + np.array([0.0, 2.0, 0.0, 0.0]), np.arange(400.0)
     times[300] = 10.0
     adapter, found, states = KeyedAdapter(model, round_size=5, lateness=2.0, late="count"), set(), set()
     for cuts in ([200], [300], [250, 301]):

@@ -19,7 +19,7 @@ def fitted_model() -> AdaptiveClassifier:
 
 
 def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, first: int = 0) -> pd.DataFrame:
-    """Write files whose rows are shuffled within each file; times go on from file to file, the first of which is given."""
+    """Write files whose rows are shuffled within each file; times go on from file to file."""
     frames = []
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(first, first + n_files):

@@ -52,6 +52,20 @@ def test_batch_is_what_one_process_makes_of_the_rows(spark, folder):
     assert_same(both, rows)
 
 
+def test_what_waits_is_released_without_new_rows(spark, folder):
+    from accous.spark import adapt_table
+
+    path, rows = folder
+    df = spark.read.parquet(str(path / "in"))
+    chosen = {"key": "shop", "time": "t", "number": "number", "round_size": ROUND_SIZE, "lateness": 500.0, "buckets": 2}
+    first = collect(adapt_table(spark, df, path / "model", **chosen))
+    known = spark.createDataFrame(first.loc[first["kind"] == "state", ["shop", "state"]])
+    last = collect(adapt_table(spark, df.where("false"), path / "model", resume=known, is_last=True, **chosen))
+    numbers = [each.loc[each["kind"] == "prediction", "number"].astype(int).tolist() for each in (first, last)]
+    assert min(map(len, numbers)) > 0
+    assert sorted(numbers[0] + numbers[1]) == sorted(rows["number"])
+
+
 def stream_of(spark, source):
     schema = spark.read.parquet(str(source)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))

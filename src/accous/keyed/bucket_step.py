@@ -113,7 +113,8 @@ class BucketStep:
         due = {
             key: state
             for key, state in after.items()
-            if self.is_batch or adapter.rounds_of(state) // every > (adapter.rounds_of(before[key]) // every if before.get(key) else 0)
+            if self.is_batch
+            or adapter.rounds_of(state) // every > (adapter.rounds_of(before[key]) // every if before.get(key) else 0)
         }
         return adapter.readings(due) if due else []
 
@@ -179,8 +180,8 @@ def features_of(model: Any, rows: pa.Table) -> Any:
         values = column.to_numpy()
         if values.dtype.kind not in "iufb":
             raise DataError(
-                f"Column {name!r} holds values of type {column.type}, but the model reads numbers there: turn them into "
-                "numbers, or fit a model of tables with `accous fit`."
+                f"Column {name!r} holds values of type {column.type}, but the model reads numbers there: turn them "
+                "into numbers, or fit a model of tables with `accous fit`."
             )
         columns.append(values)
     return np.stack(columns, axis=1).astype(np.float64)
@@ -195,13 +196,15 @@ def _seconds(column: Any) -> Any:
 
 
 def _of_predictions(predictions: Predictions) -> dict[str, Any]:
+    classes = predictions.classes.tolist()
+    texts = {each: str(each) for each in set(classes)}
     return {
         "kind": ["prediction"] * len(predictions),
-        "key": predictions.keys.tolist(),
+        "key": predictions.keys,
         "time": predictions.times,
         "number": predictions.numbers,
         "round": predictions.rounds,
-        "prediction": [str(each) for each in predictions.classes.tolist()],
+        "prediction": [texts[each] for each in classes],
         "probability": predictions.probabilities.max(axis=1, initial=0.0),
     }
 

@@ -37,9 +37,9 @@ def adapt_folder(
 ) -> int:
     """Predict and learn from Parquet files of rows of many keys, without an engine.
 
-    The arguments are those of `accous.spark.adapt_table`. All rows and all states that the keys go on from are in memory
-    at once. A bucket is written to one file when it is done. Files of an earlier call in the same folder are removed
-    first.
+    The arguments are those of `accous.spark.adapt_table`. All rows and all states that the keys go on from are in
+    memory at once. A bucket is written to one file when it is done. Files of an earlier call in the same folder are
+    removed first.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def adapt_folder(
         A folder for one file per bucket.
     key, time, number : str
     resume : path, optional
-        The output of an earlier call, or what a stream wrote: its keys go on from their newest states. It must be another
-        folder than ``output``.
+        The output of an earlier call, or what a stream wrote: its keys go on from their newest states. It must be
+        another folder than ``output``.
     buckets : int, default=16
     n_jobs : int, default=1
         Processes.
@@ -72,8 +72,8 @@ def adapt_folder(
     rows = datasets.dataset(str(source), format="parquet", partitioning="hive").to_table()
     if resume is not None and Path(resume).resolve() == Path(output).resolve():
         raise DataError(
-            f"adapt_folder cannot write to {output}, which it resumes from: rows would count twice if it had to be run again. "
-            "Give another folder for the output."
+            f"adapt_folder cannot write to {output}, which it resumes from: rows would count twice if it had to be run "
+            "again. Give another folder for the output."
         )
     if key not in rows.column_names:
         raise DataError(f"The rows have no column {key!r}: they have {', '.join(rows.column_names)}.")

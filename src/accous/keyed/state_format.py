@@ -134,7 +134,9 @@ class StateFormat:
         """Return how many rows a state has seen and how many rounds it has played: a later one has more of either."""
         if len(state) < _HEADER.size + 8 * N_NUMBERS or state[:4] != _MAGIC:
             raise _foreign(state, "" if name is None else f" of key {name!r}")
-        ages = (struct.unpack_from("<d", state, _HEADER.size + 8 * each)[0] for each in (Number.N_SEEN, Number.N_ROUNDS))
+        ages = (
+            struct.unpack_from("<d", state, _HEADER.size + 8 * each)[0] for each in (Number.N_SEEN, Number.N_ROUNDS)
+        )
         n_seen, n_rounds = (int(age) if 0.0 <= age < _MOST_ROUNDS else 0 for age in ages)
         return n_seen, n_rounds
 
@@ -230,6 +232,6 @@ class StateFormat:
 
 def _foreign(state: bytes, of_key: str) -> CheckpointError:
     return CheckpointError(
-        f"The state{of_key} is not one that accous wrote ({len(state)} bytes): pass the bytes that step returned, or None "
-        "to start again."
+        f"The state{of_key} is not one that accous wrote ({len(state)} bytes): pass the bytes that step returned, or "
+        "None to start again."
     )

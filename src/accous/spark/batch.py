@@ -49,13 +49,13 @@ def adapt_table(
     number : str, optional
         A column of integers that names the rows in the result.
     resume : DataFrame, optional
-        The result of an earlier call or of a stream, or another table with the columns of the key and ``state``: the keys
-        go on from their newest states. All keys of it are in the result, those without new rows too.
+        The result of an earlier call or of a stream, or another table with the columns of the key and ``state``: the
+        keys go on from their newest states. All keys of it are in the result, those without new rows too.
     buckets : int, default=64
         Into how many groups the keys are hashed. The rows of one bucket must fit into the memory of a worker.
     trust_every : int or None, default=64
-        Whether there is a row of kind "trust" for each key that has new rows. None leaves them out, which saves about as
-        much time as five rounds per key take. How many rounds lie between two of them matters in streams only.
+        Whether there is a row of kind "trust" for each key that has new rows. None leaves them out, which saves about
+        as much time as five rounds per key take. How many rounds lie between two of them matters in streams only.
     with_states : bool, default=True
         Whether the result has the states, so that another call can go on from them.
     is_last : bool, default=False

@@ -27,7 +27,7 @@ def in_buckets(df: DataFrame, key: str, time: str | None, n_buckets: int) -> tup
     if time is not None and time not in df.columns:
         raise DataError(f"The rows have no column {time!r} for the times: they have {', '.join(df.columns)}.")
     moments = [field.name for field in df.schema.fields if isinstance(field.dataType, TimestampType)]
-    if time in moments:
+    if time is not None and time in moments:
         df = df.withColumn(SECONDS, F.unix_micros(F.col(_quoted(time))) / F.lit(1e6))
     for name in moments:
         # Not a cast: that would go through the session's time zone.
@@ -58,8 +58,8 @@ def known_states(resume: DataFrame, key: str, n_buckets: int) -> DataFrame:
     missing = [name for name in (key, "state") if name not in resume.columns]
     if missing:
         raise DataError(
-            f"The states to resume from have no column {missing[0]!r}: give a result that has states, or another table with "
-            f"the columns {key!r} and 'state'."
+            f"The states to resume from have no column {missing[0]!r}: give a result that has states, or another "
+            f"table with the columns {key!r} and 'state'."
         )
     return with_bucket(resume.where("state is not null").select(_quoted(key), "state"), key, n_buckets)
 

@@ -65,8 +65,8 @@ def keep_layout(spark: SparkSession, checkpoint: str, layout: Layout) -> None:
     _compare(checkpoint, found, layout)
     if found.is_resumed and not layout.is_resumed and not _lines(spark, f"{checkpoint.rstrip('/')}/commits"):
         raise CheckpointError(
-            f"The stream of the checkpoint {checkpoint} began with resume=..., and its first micro-batch is not over: start it "
-            "with the same states again."
+            f"The stream of the checkpoint {checkpoint} began with resume=..., and its first micro-batch is not "
+            "over: start it with the same states again."
         )
 
 
@@ -77,9 +77,9 @@ def _compare(checkpoint: str, found: Layout, layout: Layout) -> None:
         raise CheckpointError(f"{begin} key={found.key!r}, not {layout.key!r}: use that column, {end}")
     if (found.buckets, found.pages) != (layout.buckets, layout.pages):
         raise CheckpointError(
-            f"{begin} buckets={found.buckets}, expected_keys={found.expected_keys} and keys_per_page={found.keys_per_page}, "
-            f"not {layout.buckets}, {layout.expected_keys} and {layout.keys_per_page}; its keys would not be found: use the "
-            f"same numbers, {end}"
+            f"{begin} buckets={found.buckets}, expected_keys={found.expected_keys} and keys_per_page="
+            f"{found.keys_per_page}, not {layout.buckets}, {layout.expected_keys} and {layout.keys_per_page}; its keys "
+            f"would not be found: use the same numbers, {end}"
         )
     if found.fingerprint != layout.fingerprint:
         raise CheckpointError(
@@ -88,8 +88,8 @@ def _compare(checkpoint: str, found: Layout, layout: Layout) -> None:
         )
     if layout.is_resumed and not found.is_resumed:
         raise CheckpointError(
-            f"{begin} keys of its own, which began without resume=...: states are only taken over by a stream that has not "
-            "begun. Leave resume out, or give a new checkpoint."
+            f"{begin} keys of its own, which began without resume=...: states are only taken over by a stream "
+            "that has not begun. Leave resume out, or give a new checkpoint."
         )
 
 

@@ -53,7 +53,9 @@ class KeyPages(StatefulProcessor):
         known = {name: state for page in pages.values() for name, state in page.items()}
         after, result = self._step(table, known)
         self._write(pages, after)
-        yield _to_pandas(result)
+        if result.num_rows:
+            # Columns stay Arrow's, so that Spark need not convert each value; it takes columns in one piece only.
+            yield result.combine_chunks().to_pandas(types_mapper=pd.ArrowDtype)
 
     def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
         """Take over states that an earlier result had; Spark calls this in the first micro-batch only."""
@@ -78,17 +80,6 @@ class KeyPages(StatefulProcessor):
 
     def _read(self, number: int) -> dict[Any, bytes]:
         return unpack_page(self._pages.getValue((number,))[0]) if self._pages.containsKey((number,)) else {}
-
-
-def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    """Return a frame that Spark can convert back without loss: integers with gaps, and texts as objects."""
-    columns = {
-        name: pd.array(column.to_pylist(), dtype="Int64" if pa.types.is_integer(column.type) else object)
-        if not pa.types.is_floating(column.type)
-        else column.to_numpy()
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
-    return pd.DataFrame(columns)
 
 
 def adapt_stream(
@@ -132,9 +123,9 @@ def adapt_stream(
     number : str, optional
         A column of integers that names the rows in the result.
     resume : DataFrame, optional
-        The result of `adapt_table` or of another stream, or another table with the columns of the key and ``state``: the
-        keys go on from their newest states. Spark reads it in the first micro-batch; a stream that has begun refuses it.
-        Once the first micro-batch is over you may leave it out.
+        The result of `adapt_table` or of another stream, or another table with the columns of the key and ``state``:
+        the keys go on from their newest states. Spark reads it in the first micro-batch; a stream that has begun
+        without it refuses it. Once the first micro-batch is over you may leave it out.
     buckets : int, default=16
         Into how many groups the keys are hashed; at least the number of cores. It cannot change while a stream lives:
         another number is refused.
