@@ -161,9 +161,7 @@ def shuffle_bytes(spark: Any) -> int:
 
 
 def on_spark(n_keys: int, n_rounds: int) -> None:
-    from pyspark.sql import functions
-
-    from accous.spark import adapt_stream, adapt_table, local_session
+    from accous.spark import local_session
 
     folder = Path(tempfile.mkdtemp())
     try:
@@ -171,43 +169,51 @@ def on_spark(n_keys: int, n_rounds: int) -> None:
         rows = rows_of_keys(min(n_keys, 240), n_rounds)
         bare(reference(), rows[:, :2])  # loads the kernels
         per_round = bare(reference(), rows[:, :60])
+        print(f"  bare loop {per_round:6.0f} us")
         write_files(folder / "in", rows, n_keys)
         spark = local_session(2)
-        df = spark.read.parquet(str(folder / "in"))
-        n_played = n_keys * n_rounds
-        adapt_table(spark, df.where(functions.col("key") < 64), model, key="key", time="t", round_size=5).count()
-        begin, start = processor_time(), time.time()
-        batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, trust_every=None, round_size=5)
-        shuffled = shuffle_bytes(spark)
-        batch.write.partitionBy("kind").parquet(str(folder / "batch"))
-        shuffled = shuffle_bytes(spark) - shuffled
-        used = (processor_time() - begin) / n_played * 1e6
-        print(f"  bare loop {per_round:6.0f} us")
-        print(f"  batch     {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
-        print(
-            f"  shuffle   {shuffled / (n_played * ROUND_SIZE):6.0f} bytes a row of {N_FEATURES} columns, key and time"
-        )
-        begin, start = processor_time(), time.time()
-        stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-        query = adapt_stream(
-            spark,
-            stream,
-            model,
-            key="key",
-            time="t",
-            checkpoint=str(folder / "checkpoint"),
-            output=str(folder / "out"),
-            buckets=16,
-            expected_keys=n_keys,
-            trigger={"availableNow": True},
-            round_size=ROUND_SIZE,
-        )
-        query.awaitTermination()
-        used = (processor_time() - begin) / n_played * 1e6
-        print(f"  stream    {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
+        for name, play in (("batch", spark_batch), ("stream", spark_stream)):
+            begin, start = processor_time(), time.time()
+            play(spark, folder, model, n_keys)
+            used = (processor_time() - begin) / (n_keys * n_rounds) * 1e6
+            print(f"  {name:9} {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
         spark.stop()
     finally:
         shutil.rmtree(folder)
+
+
+def spark_batch(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+    """All rounds of all keys in a batch."""
+    from accous.spark import adapt_table
+
+    df, before = spark.read.parquet(str(folder / "in")), shuffle_bytes(spark)
+    batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, trust_every=None, round_size=ROUND_SIZE)
+    batch.write.partitionBy("kind").parquet(str(folder / "batch"))
+    n_rows = df.count()
+    shuffled = (shuffle_bytes(spark) - before) / n_rows
+    print(f"  shuffle   {shuffled:6.0f} bytes a row of {N_FEATURES} columns, key and time, {n_keys:,} keys")
+
+
+def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+    """A round of all keys in each micro-batch."""
+    from accous.spark import adapt_stream
+
+    schema = spark.read.parquet(str(folder / "in")).schema
+    query = adapt_stream(
+        spark,
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in")),
+        model,
+        key="key",
+        time="t",
+        checkpoint=str(folder / "checkpoint"),
+        output=str(folder / "out"),
+        buckets=16,
+        expected_keys=n_keys,
+        trust_every=None,
+        trigger={"availableNow": True},
+        round_size=ROUND_SIZE,
+    )
+    query.awaitTermination()
 
 
 def write_files(folder: Path, rows: Any, n_keys: int) -> None:

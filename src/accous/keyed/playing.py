@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +93,12 @@ class KeyPlayer:
         is_last : bool
             Whether no more rows will come.
         """
-        stack, waiting = self.read(names, states, int(counts.max(initial=0)))
+        stack, waiting = self.read(names, states, max(counts.tolist(), default=0))
         plan = self._planner.plan(stack, waiting, new, counts, is_last=is_last)
         outcome = self._outcome_of(len(plan.rows))
         events: list[KeyEvent] = []
-        has_times = len(plan.rows) > 0 and not np.isnan(plan.rows.times[0])
-        for wave in range(int(plan.n_rounds.max(initial=0))):
+        has_times = len(plan.rows) > 0 and not math.isnan(plan.rows.times[0])
+        for wave in range(max(plan.n_rounds.tolist(), default=0)):
             active = plan.keys_of_round(wave)
             indices, starts = plan.rows_of_round(active, wave)
             X = plan.rows.X[indices]
