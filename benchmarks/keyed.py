@@ -1,6 +1,6 @@
 """Keys: what a step costs beside a bare loop, how large states are, and what Spark adds.
 
-    python -m benchmarks.keyed [--spark] [--keys 10000] [--many 1000000]
+    python -m benchmarks.keyed [--speed | --page | --spark [--keys 10000] | --many 1000000]
 
 All times are processor time of the process and its children, JVM included; the bare loop is `AdaptiveClassifier.adapt`
 over the same rounds of the same keys, one model each.
@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true", help="measure Spark, with one micro-batch per round")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--speed", action="store_true", help="only the processor time of a round")
     parser.add_argument("--page", action="store_true", help="only the bytes that a stream writes for one row")
     parser.add_argument("--many", type=int, metavar="KEYS", help="one round of each of so many keys, states on disk")
     parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop with --many")
@@ -289,6 +290,8 @@ def main() -> None:
         page()
         return
     speed()
+    if chosen.speed:
+        return
     sizes()
     page()
     accuracy()

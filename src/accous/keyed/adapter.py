@@ -252,7 +252,6 @@ class KeyedAdapter:
             positions=positions[order],
         )
 
-
     def _predictions_of_one(self, name: Any, played: Played, given: FloatArray) -> Predictions:
         """Do the same for a single key, in less time."""
         rows, order = played.rows, played.rows.positions.argsort(kind="stable")

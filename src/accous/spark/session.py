@@ -39,8 +39,6 @@ def local_session(threads: int = 2, name: str = "accous", **settings: Any) -> Sp
         "spark.sql.shuffle.partitions": threads,
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
-        # A worker has 15 seconds to start, otherwise the query fails; on a machine that others use that is not enough.
-        "spark.python.authenticate.socketTimeout": "300s",
     }
     chosen |= STREAM_SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
     for key, value in chosen.items():
