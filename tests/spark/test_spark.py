@@ -127,7 +127,6 @@ def test_a_stream_refuses_what_would_lose_its_keys(spark, folder, tmp_path):
         ({"expected_keys": 60}, "expected_keys=20 and keys_per_page=4, not 2, 60 and 4; its keys would not be found"),
         ({"keys_per_page": 40}, "its keys would not be found"),
         ({"buckets": 4, "expected_keys": 40}, "belongs to a stream with buckets=2"),
-        ({"key": "number"}, "belongs to a stream with key='shop', not 'number'"),
         ({"round_size": 7}, "another model or other settings"),
         ({"resume": known}, "states are only taken over by a stream that has not begun"),
     ):
