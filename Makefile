@@ -65,8 +65,9 @@ $(SPARK_STAMP): $(STAMP)
 	$(INSTALL) --editable '.[spark]' psutil
 	@touch $@
 
-test-spark: $(SPARK_STAMP) ## the tests of keys and of Spark, with kills (KILLS=3); installs Spark, 490 MB
-	ACCOUS_KILLS=$(or $(KILLS),3) $(RUN) -m pytest tests/keyed tests/spark -m 'slow or not slow'
+test-spark: $(SPARK_STAMP) ## the tests of keys and of Spark, with kills (KILLS=3), and the example; installs Spark, 490 MB
+	ACCOUS_KILLS=$(or $(KILLS),3) $(RUN) -m pytest tests/keyed tests/spark tests/cli/test_spark.py -m 'slow or not slow'
+	$(RUN) examples/keys_on_spark.py --keys 100 --rounds 30 --page build/fleet.html
 
 spark-demo: $(SPARK_STAMP) ## 2,000 keys on Spark: a stream of Parquet files, and a page about all keys
 	$(RUN) examples/keys_on_spark.py

@@ -1,6 +1,6 @@
 """Keys: what a step costs beside a bare loop, how large states are, and what Spark adds.
 
-    python -m benchmarks.keyed [--spark] [--keys 10000] [--many 1000000]
+    python -m benchmarks.keyed [--speed | --page | --spark [--keys 10000] | --many 1000000]
 
 All times are processor time of the process and its children, JVM included; the bare loop is `AdaptiveClassifier.adapt`
 over the same rounds of the same keys, one model each.
@@ -110,6 +110,20 @@ def sizes() -> None:
         print(f"  {n_features:3} columns   " + "   ".join(cells))
 
 
+def page() -> None:
+    """Bytes that a stream writes for one row: the page of its key, whole."""
+    from accous.keyed.pages import pack_page
+
+    adapter = KeyedAdapter(AdaptiveClassifier().fit(*reference()), round_size=ROUND_SIZE)
+    rows, keys = rows_of_keys(32, 60), np.repeat(np.arange(32), ROUND_SIZE)
+    states: dict[Any, bytes] = {}
+    for batch in rows:
+        states.update(adapter.step_many(states, keys, None, batch.reshape(-1, N_FEATURES))[0])
+    one, _, _ = adapter.step_many(states, [3], None, rows[0, 3][:1])
+    n_bytes = len(pack_page(states | one))
+    print(f"one row of one of 32 keys after 60 rounds: a state of {len(one[3]):,} bytes, a page of {n_bytes:,} bytes")
+
+
 def accuracy() -> None:
     """Error of keys beside the classifier's on streams with labels."""
     print("error of the adapted predictions, classifier and key on the same streams (300 rounds of 5 rows)")
@@ -140,10 +154,14 @@ def processor_time() -> float:
     return float(sum(sum(each.cpu_times()[:4]) for each in [here, *here.children(recursive=True)]))
 
 
-def on_spark(n_keys: int, n_rounds: int) -> None:
-    from pyspark.sql import functions
+def shuffle_bytes(spark: Any) -> int:
+    """Bytes that all stages so far have written for a shuffle."""
+    stages = spark._jsc.sc().statusStore().stageList(None)
+    return sum(int(stages.apply(number).shuffleWriteBytes()) for number in range(stages.size()))
 
-    from accous.spark import adapt_stream, adapt_table, local_session
+
+def on_spark(n_keys: int, n_rounds: int) -> None:
+    from accous.spark import local_session
 
     folder = Path(tempfile.mkdtemp())
     try:
@@ -151,38 +169,51 @@ def on_spark(n_keys: int, n_rounds: int) -> None:
         rows = rows_of_keys(min(n_keys, 240), n_rounds)
         bare(reference(), rows[:, :2])  # loads the kernels
         per_round = bare(reference(), rows[:, :60])
+        print(f"  bare loop {per_round:6.0f} us")
         write_files(folder / "in", rows, n_keys)
         spark = local_session(2)
-        df = spark.read.parquet(str(folder / "in"))
-        n_played = n_keys * n_rounds
-        adapt_table(spark, df.where(functions.col("key") < 64), model, key="key", time="t", round_size=5).count()
-        begin, start = processor_time(), time.time()
-        batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, round_size=ROUND_SIZE)
-        batch.write.partitionBy("kind").parquet(str(folder / "batch"))
-        used = (processor_time() - begin) / n_played * 1e6
-        print(f"  bare loop {per_round:6.0f} us")
-        print(f"  batch     {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
-        begin, start = processor_time(), time.time()
-        stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-        query = adapt_stream(
-            spark,
-            stream,
-            model,
-            key="key",
-            time="t",
-            checkpoint=str(folder / "checkpoint"),
-            output=str(folder / "out"),
-            buckets=16,
-            expected_keys=n_keys,
-            trigger={"availableNow": True},
-            round_size=ROUND_SIZE,
-        )
-        query.awaitTermination()
-        used = (processor_time() - begin) / n_played * 1e6
-        print(f"  stream    {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
+        for name, play in (("batch", spark_batch), ("stream", spark_stream)):
+            begin, start = processor_time(), time.time()
+            play(spark, folder, model, n_keys)
+            used = (processor_time() - begin) / (n_keys * n_rounds) * 1e6
+            print(f"  {name:9} {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
         spark.stop()
     finally:
         shutil.rmtree(folder)
+
+
+def spark_batch(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+    """All rounds of all keys in a batch."""
+    from accous.spark import adapt_table
+
+    df, before = spark.read.parquet(str(folder / "in")), shuffle_bytes(spark)
+    batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, trust_every=None, round_size=ROUND_SIZE)
+    batch.write.partitionBy("kind").parquet(str(folder / "batch"))
+    n_rows = df.count()
+    shuffled = (shuffle_bytes(spark) - before) / n_rows
+    print(f"  shuffle   {shuffled:6.0f} bytes a row of {N_FEATURES} columns, key and time, {n_keys:,} keys")
+
+
+def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+    """A round of all keys in each micro-batch."""
+    from accous.spark import adapt_stream
+
+    schema = spark.read.parquet(str(folder / "in")).schema
+    query = adapt_stream(
+        spark,
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in")),
+        model,
+        key="key",
+        time="t",
+        checkpoint=str(folder / "checkpoint"),
+        output=str(folder / "out"),
+        buckets=16,
+        expected_keys=n_keys,
+        trust_every=None,
+        trigger={"availableNow": True},
+        round_size=ROUND_SIZE,
+    )
+    query.awaitTermination()
 
 
 def write_files(folder: Path, rows: Any, n_keys: int) -> None:
@@ -243,6 +274,8 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true", help="measure Spark, with one micro-batch per round")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--speed", action="store_true", help="only the processor time of a round")
+    parser.add_argument("--page", action="store_true", help="only the bytes that a stream writes for one row")
     parser.add_argument("--many", type=int, metavar="KEYS", help="one round of each of so many keys, states on disk")
     parser.add_argument("--seconds", type=float, default=3600.0, help="when to stop with --many")
     chosen = parser.parse_args()
@@ -253,8 +286,14 @@ def main() -> None:
         print(f"processor time of a round of one key on Spark, {chosen.keys:,} keys a micro-batch")
         on_spark(chosen.keys, chosen.rounds)
         return
+    if chosen.page:
+        page()
+        return
     speed()
+    if chosen.speed:
+        return
     sizes()
+    page()
     accuracy()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from accous import AdaptiveClassifier
-from accous.keyed import KeyedAdapter, fleet
+from accous.keyed import KeyedAdapter, fleet, newest_states
 from accous.report.fleet import render_fleet
 from accous.spark import adapt_stream, local_session
 
@@ -78,13 +78,11 @@ with tempfile.TemporaryDirectory() as name:
         print(f"\r{n_seen:,} rows in {last + 1} micro-batches, {time.time() - begin:.0f} s", end="", flush=True)
     print()
     adapter = KeyedAdapter(model, round_size=ROUND_SIZE)
-    states: dict[str, bytes] = {}
-    for row in spark.read.parquet(str(folder / "result")).where("kind = 'state'").select("shop", "state").collect():
-        state = bytes(row["state"])
-        if row["shop"] not in states or adapter.rows_seen(state) > adapter.rows_seen(states[row["shop"]]):
-            states[row["shop"]] = state
+    kept = spark.read.parquet(str(folder / "result")).where("kind = 'state'").select("shop", "state").collect()
+    states = newest_states((row["shop"], bytes(row["state"])) for row in kept)
     spark.stop()
     readings = fleet(states, adapter)
+    chosen.page.parent.mkdir(parents=True, exist_ok=True)
     chosen.page.write_text(render_fleet([reading._asdict() for reading in readings], "Shops"), encoding="utf-8")
     n_drifted = sum(reading.drift > 0.2 for reading in readings)
     print(f"{n_drifted:,} of {len(readings):,} shops have drifted. Page: {chosen.page} ({time.time() - begin:.0f} s)")

@@ -75,3 +75,17 @@ def test_the_page_holds_ten_thousand_keys_and_escapes_names(readings):
     assert rows[7][0] == "key 7 </script>"
     assert len(page) < 3_000_000
     assert "x1" in page
+
+
+def test_the_page_says_since_when(readings):
+    def shown(readings):
+        page = render_fleet([reading._asdict() for reading in readings], "keys")
+        return {row[0]: row[-1] for row in json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])}
+
+    moved = readings[0]
+    assert shown(readings)["moved"] == f"{moved.since_time:.10g}", "numbers that are no dates stay numbers"
+    assert shown(readings)["still"] == ""
+    begin = 1_767_225_600.0  # 2026-01-01
+    dated = [each._replace(time=each.time + begin, since_time=each.since_time + begin) for each in readings]
+    minute = int(moved.since_time // 60)
+    assert shown(dated)["moved"] == f"2026-01-01 {minute // 60:02d}:{minute % 60:02d}"

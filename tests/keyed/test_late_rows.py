@@ -26,6 +26,37 @@ def test_policies(model, late, rounds):
     assert n_late(adapter, state) == 2
 
 
+def test_a_late_row_keeps_its_own_time(model):
+    X = drifting(30, 0)
+    adapter = KeyedAdapter(model, round_size=5, lateness=2.0)
+    state, _, _ = adapter.step(None, X[:21], np.arange(21.0))
+    _, after, _ = adapter.step(state, X[21:24], [1.0, 30.0, 2.0], numbers=[101, 102, 103])
+    found = dict(zip(after.numbers.tolist(), after.times.tolist(), strict=True))
+    assert (found[101], found[103]) == (1.0, 2.0)
+    assert set(after.times.tolist()) == {1.0, 2.0, 18.0, 19.0, 20.0}, "rows of the call before keep theirs, too"
+    adapter = KeyedAdapter(model, round_time=10.0)
+    state, _, _ = adapter.step(None, X[:2], [3.0, 55.0])
+    state, after, _ = adapter.step(state, X[2:3], [5.0])
+    assert (after.times.tolist(), after.rounds.tolist()) == ([5.0], [2])
+    _, after, _ = adapter.step_many({"a": state}, ["b", "a"], [7.0, 6.0], X[3:5])
+    assert (after.keys.tolist(), after.times.tolist()) == (["b", "a"], [7.0, 6.0])
+
+
+def test_what_is_said_of_a_late_row_that_is_only_counted_does_not_depend_on_the_cut(model):
+    X, times = drifting(400, 5, 0.0) + np.array([0.0, 2.0, 0.0, 0.0]), np.arange(400.0)
+    times[300] = 10.0
+    adapter, found, states = KeyedAdapter(model, round_size=5, lateness=2.0, late="count"), set(), set()
+    for cuts in ([200], [300], [250, 301]):
+        state = None
+        for part in np.split(np.arange(400), cuts):
+            state, predictions, _ = adapter.step(state, X[part], times[part], numbers=part)
+            is_late = predictions.numbers == 300
+            found |= {each.tobytes() for each in predictions.probabilities[is_late]}
+            assert predictions.classes[is_late].tolist() in ([], model.predict_fixed(X[300:301]).tolist())
+        states.add(state)
+    assert (len(found), len(states)) == (1, 1)
+
+
 def test_a_row_as_old_as_allowed_is_not_late(model):
     adapter = KeyedAdapter(model, round_size=5, lateness=2.0, late="drop")
     state, _, _ = adapter.step(None, drifting(1, 0), [10.0])

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from accous.exceptions import DataError
-from accous.keyed import adapt_folder
+from accous.exceptions import CheckpointError, DataError
+from accous.keyed import adapt_folder, newest_states
 from accous.keyed.pages import hash_key, pack_page, unpack_page
 from tests.keyed.conftest import drifting
 from tests.needs import PYARROW
 
 pa = pytest.importorskip("pyarrow", reason=PYARROW)
+pytest.importorskip("pyarrow.compute", reason=PYARROW)
 pq = pytest.importorskip("pyarrow.parquet", reason=PYARROW)
 ds = pytest.importorskip("pyarrow.dataset", reason=PYARROW)
 
@@ -63,6 +64,64 @@ def test_faults_are_named(tmp_path, model, table):
     pq.write_table(holes, tmp_path / "holes.parquet")
     with pytest.raises(DataError, match="The key is missing in row 4"):
         adapt_folder(tmp_path / "holes.parquet", model, tmp_path / "out", key="shop")
+
+
+def test_of_several_states_the_newest_counts(tmp_path, adapter, model, table):
+    X, times = drifting(N_ROWS, 0), np.arange(float(N_ROWS))
+    first, _, _ = adapter.step(None, X[:31], times[:31])
+    second, _, _ = adapter.step(first, X[31:62], times[31:62])
+    flushed, _, _ = adapter.step(second, X[:0], times[:0], is_last=True)
+    for pairs in ([first, second], [second, first, second], [second, None, first]):
+        assert newest_states(("k", state) for state in pairs) == {"k": second}
+    assert adapter.rows_seen(flushed) == adapter.rows_seen(second) == 62
+    with pytest.raises(CheckpointError, match="The state of key 'k' is not one that accous wrote"):
+        newest_states([("k", b"torn")])
+    # A stream's result, with several states of a key in folders of kinds, the older one last.
+    folder = tmp_path / "stream" / "kind=state"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"shop": ["shop 1", "shop 1"], "state": [second, first]}), folder / "part.parquet")
+    rows = table.filter(pa.compute.equal(table["shop"], "shop 1"))
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    chosen = {"key": "shop", "time": "when", "round_size": 5, "buckets": 1}
+    adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", resume=tmp_path / "stream", **chosen)
+    expected, _, _ = adapter.step(second, X[1::7], rows["when"].to_numpy())
+    assert states_in(tmp_path / "out") == {"shop 1": expected}
+
+
+def test_a_folder_is_written_anew(tmp_path, model, table):
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for buckets in (5, 2):
+        adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop", time="when", buckets=buckets)
+        found = ds.dataset(tmp_path / "out").to_table(filter=ds.field("kind") == "prediction")
+        assert found.num_rows == N_ROWS
+    with pytest.raises(DataError, match="which it resumes from"):
+        adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop", resume=tmp_path / "out")
+    assert len(states_in(tmp_path / "out")) == 7
+
+
+def test_every_key_of_a_batch_gets_a_verdict(tmp_path, model, table):
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for trust_every, n_verdicts in ((64, 7), (None, 0)):
+        adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop", trust_every=trust_every)
+        assert ds.dataset(tmp_path / "out").count_rows(filter=ds.field("kind") == "trust") == n_verdicts
+
+
+@pytest.mark.parametrize("name", ["kind", "time", "number", "state"])
+def test_a_key_that_is_called_like_a_column_of_the_result_is_refused(tmp_path, model, table, name):
+    pq.write_table(table.rename_columns({"shop": name}), tmp_path / "rows.parquet")
+    with pytest.raises(
+        DataError, match=f"The column of keys is called '{name}', as is a column of the result: rename it"
+    ):
+        adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key=name)
+
+
+def test_a_column_of_texts_is_named(tmp_path, model, table):
+    for texts in (["a"] * N_ROWS, table["when"]):
+        pq.write_table(
+            table.set_column(5, "x2", pa.array(texts) if isinstance(texts, list) else texts), tmp_path / "r.parquet"
+        )
+        with pytest.raises(DataError, match=r"Column 'x2' holds values of type .*, but the model reads numbers there"):
+            adapt_folder(tmp_path / "r.parquet", model, tmp_path / "out", key="shop")
 
 
 def test_pages():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from accous import AdaptiveClassifier
-from accous.keyed import KeyedAdapter
+from accous.keyed import KeyedAdapter, KeyEvent, newest_states
 
 COLUMNS = ["x0", "x1", "x2", "x3"]
 ROUND_SIZE = 5
@@ -18,14 +18,16 @@ def fitted_model() -> AdaptiveClassifier:
     return AdaptiveClassifier().fit(X, X[:, 0] + 0.5 * rng.normal(size=300) > 0.2)
 
 
-def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, seed: int = 0) -> pd.DataFrame:
+def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, first: int = 0) -> pd.DataFrame:
     """Write files whose rows are shuffled within each file; times go on from file to file."""
-    rng, frames = np.random.default_rng(seed), []
-    folder.mkdir(parents=True)
-    for file in range(n_files):
+    frames = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in range(first, first + n_files):
+        rng = np.random.default_rng(file)
         keys = rng.integers(n_keys, size=n_keys * rows_per_key)
         X = rng.normal(size=(len(keys), len(COLUMNS)))
-        X[:, 1] += (keys % 3) * 0.8
+        # Most shops drift, and come back after some files, so that there is something to tell.
+        X[:, 1] += (keys % 3) * (1.2 if file % 8 < 6 else 0.0)
         frame = pd.DataFrame(X, columns=COLUMNS)
         frame["shop"] = [f"shop {key} é" for key in keys]
         frame["number"] = np.arange(len(keys)) + file * len(keys)
@@ -45,6 +47,7 @@ def in_one_process(rows: pd.DataFrame) -> tuple[dict[str, bytes], pd.DataFrame, 
         {
             "number": predictions.numbers,
             "shop": predictions.keys,
+            "time": predictions.times,
             "round": predictions.rounds,
             "prediction": [str(each) for each in predictions.classes],
             "probability": predictions.probabilities.max(axis=1),
@@ -62,11 +65,27 @@ def assert_same(result: pd.DataFrame, rows: pd.DataFrame) -> None:
         assert found[column].tolist() == predictions[column].tolist()
     assert found["round"].astype(np.int64).tolist() == predictions["round"].tolist()
     assert found["probability"].to_numpy().tobytes() == predictions["probability"].to_numpy().tobytes()
-    said = result[result["kind"] == "event"]
-    assert sorted(zip(said["shop"], said["round"].astype(int), said["event"], strict=True)) == sorted(
-        (event.key, event.round, event.kind) for event in events
-    )
+    assert found["time"].tolist() == predictions["time"].tolist()
+    assert sorted(event_tuples(result)) == sorted(events)
     kept = result[result["kind"] == "state"]
-    # A stream writes a state per micro-batch: the last one of each key is the one that counts.
-    for shop, state in states.items():
-        assert state in {bytes(each) for each in kept.loc[kept["shop"] == shop, "state"]}, shop
+    pairs = [(shop, bytes(state)) for shop, state in zip(kept["shop"], kept["state"], strict=True)]
+    assert len(set(pairs)) == len(pairs), "a state is there twice"
+    # A stream writes a state per micro-batch: the newest one of each key is the one that counts.
+    assert newest_states(pairs) == states
+
+
+def event_tuples(result: pd.DataFrame) -> list[KeyEvent]:
+    """The events of a result as `step_many` returns them."""
+    said = result[result["kind"] == "event"]
+    return [
+        KeyEvent(
+            row.shop,
+            int(row.round),
+            row.time,
+            row.event,
+            row.size,
+            tuple(row.columns.split(",")) if row.columns else (),
+            int(row.rounds_to_adapt),
+        )
+        for row in said.itertuples()
+    ]

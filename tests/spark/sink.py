@@ -27,4 +27,6 @@ def read_sink(folder: Path) -> pd.DataFrame:
 def n_committed(checkpoint: Path) -> int:
     """How many micro-batches are over."""
     commits = checkpoint / "commits"
-    return len([path for path in commits.iterdir() if path.name.isdigit()]) if commits.is_dir() else 0
+    # Spark removes the entries of old ones.
+    numbers = [int(path.name) for path in commits.iterdir() if path.name.isdigit()] if commits.is_dir() else []
+    return max(numbers, default=-1) + 1

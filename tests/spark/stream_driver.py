@@ -1,6 +1,7 @@
 """Runs a stream over a folder of Parquet files until it has read them all; tests start it and kill it.
 
-python -m tests.spark.stream_driver FOLDER: reads FOLDER/in with FOLDER/model, writes FOLDER/checkpoint and FOLDER/out.
+python -m tests.spark.stream_driver FOLDER: reads FOLDER/in with FOLDER/model, writes FOLDER/checkpoint and FOLDER/out,
+and FOLDER/started when the query runs.
 """
 
 import sys
@@ -30,6 +31,7 @@ def main(folder: Path) -> None:
         trigger={"availableNow": True},
         round_size=ROUND_SIZE,
     )
+    (folder / "started").touch()
     query.awaitTermination()
     spark.stop()
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import accous
@@ -30,8 +31,21 @@ def start(folder: Path, log: Path) -> subprocess.Popen:
         return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str:
-    """Kill the driver, its JVM or one of the Python workers; then end the rest, which cannot go on."""
+def wait_for_moment(driver: subprocess.Popen, folder: Path, rng: np.random.Generator) -> None:
+    """Wait for a random moment in one of the next micro-batches, however long the machine takes for them."""
+    n_batches = n_committed(folder / "checkpoint") + int(rng.integers(3))
+    moment, deadline = float(rng.uniform(0.0, 4.0)), time.monotonic() + PATIENCE
+    while not (folder / "started").exists() or n_committed(folder / "checkpoint") < n_batches:
+        if driver.poll() is not None:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        driver.wait(timeout=moment)
+
+
+def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str | None:
+    """Kill the driver, its JVM or one of the Python workers, then end the rest; None if it was over before."""
     import psutil
 
     kind, found = str(rng.choice(["driver", "JVM", "worker"])), []
@@ -42,8 +56,11 @@ def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str:
             jvms = [each for each in family if each.name().startswith("java")]
             workers = [each for each in family if each.name().startswith(("python", "pyspark"))]
             found = {"driver": [psutil.Process(driver.pid)], "JVM": jvms, "worker": workers}[kind]
-    if found:
-        found[int(rng.integers(len(found)))].send_signal(signal.SIGKILL)
+    try:
+        if found:
+            found[int(rng.integers(len(found)))].send_signal(signal.SIGKILL)
+    except psutil.NoSuchProcess:
+        found = []
     if kind == "worker":
         # Spark notices, gives up on the query, and the driver ends; or the worker was idle, and nothing happens.
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -55,29 +72,28 @@ def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str:
         except (psutil.Error, ProcessLookupError, PermissionError):
             continue
     driver.wait(timeout=PATIENCE)
-    return kind
+    return kind if found else None
 
 
 def test_kills_at_random_moments(tmp_path):
-    rows = write_rows(tmp_path / "in", n_files=max(6, N_KILLS + 3), n_keys=40, rows_per_key=12)
+    n_files, few = 8, {"n_keys": 40, "rows_per_key": 12}
+    rows = write_rows(tmp_path / "in", n_files=n_files, **few)
     accous.save(fitted_model(), tmp_path / "model")
-    rng, kinds = np.random.default_rng(int(os.environ.get("ACCOUS_SEED", "0"))), []
-    while len(kinds) < N_KILLS:
-        driver, before = start(tmp_path, tmp_path / "log"), n_committed(tmp_path / "checkpoint")
-        # At a random moment after the query has begun: most of them lie within a micro-batch.
-        moment, deadline = float(rng.uniform(0.0, 6.0)), time.monotonic() + PATIENCE
-        while not (tmp_path / "checkpoint" / "offsets" / str(before)).exists():
-            assert driver.poll() is None, (tmp_path / "log").read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        deadline = time.monotonic() + moment
-        while driver.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if driver.poll() is not None:
-            break  # it has read everything already
-        kinds.append(kill_one(driver, rng))
-    assert kinds, "not one kill came in time"
+    rng, n_killed, n_started = np.random.default_rng(int(os.environ.get("ACCOUS_SEED", "0"))), 0, 0
+    while n_killed < N_KILLS:
+        if n_committed(tmp_path / "checkpoint") >= n_files - 3:
+            # Rows for the next kills: it should not have read everything before they come.
+            more = write_rows(tmp_path / "in", n_files=6, first=n_files, **few)
+            rows, n_files = pd.concat([rows, more], ignore_index=True), n_files + 6
+        (tmp_path / "started").unlink(missing_ok=True)
+        driver, n_started = start(tmp_path, tmp_path / "log"), n_started + 1
+        assert n_started <= 2 * N_KILLS + 5, "most streams were over before the kill came"
+        wait_for_moment(driver, tmp_path, rng)
+        kind = kill_one(driver, rng) if driver.poll() is None else None
+        assert kind or driver.returncode == 0, (tmp_path / "log").read_text()[-3000:]
+        n_killed += kind is not None
+        print(f"kill {n_killed} of {N_KILLS}: {kind}, {n_committed(tmp_path / 'checkpoint')} micro-batches", flush=True)
+    assert n_killed == N_KILLS
     driver = start(tmp_path, tmp_path / "log")
     assert driver.wait(timeout=PATIENCE) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_same(read_sink(tmp_path / "out"), rows)
-    print("killed:", kinds)

@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accous.cli.report import require_html, write_page
+from accous.cli.report import write_page
 from accous.keyed.fleet import fleet
+from accous.keyed.newest import newest_states
 from accous.keyed.shipped_model import ShippedModel
 from accous.report.fleet import render_fleet
-from accous.spark import adapt_stream, adapt_table, local_session
+from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["SparkRun"]
+__all__ = ["Reader", "SparkRun"]
 
-Reader = tuple[str, dict[str, str], str]
+
+@dataclass(frozen=True)
+class Reader:
+    """How Spark reads the rows.
+
+    Attributes
+    ----------
+    format : str
+        Spark's name of it.
+    options : dict
+    path : str
+        ``-`` if the options say where the rows are.
+    schema : str or None
+        The columns, as in SQL.
+    """
+
+    format: str
+    options: dict[str, str]
+    path: str
+    schema: str | None = None
+
+    def table(self, spark: Any) -> Any:
+        """Return the rows as a table."""
+        return self._load(self._with_schema(spark.read.format(self.format).options(**self.options), self.schema))
+
+    def stream(self, spark: Any) -> Any:
+        """Return the rows as a stream; files that are there tell their columns, unless a schema does."""
+        schema = self.schema
+        if schema is None and self.format in _FILES:
+            options = {"inferSchema": "true", **self.options} if self.format == "csv" else self.options
+            # What is there already says what the columns are; Spark asks for them before it follows a folder.
+            schema = self._load(spark.read.format(self.format).options(**options)).schema
+        return self._load(self._with_schema(spark.readStream.format(self.format).options(**self.options), schema))
+
+    def _with_schema(self, reader: Any, schema: Any) -> Any:
+        return reader if schema is None else reader.schema(schema)
+
+    def _load(self, reader: Any) -> Any:
+        return reader.load(self.path) if self.path != "-" else reader.load()
 
 
 class SparkRun:
@@ -43,53 +83,52 @@ class SparkRun:
 
     def replay(self, reader: Reader, *, resume: str | None, **chosen: Any) -> None:
         """Run a table through the step, and write the result."""
-        name, options, path = reader
-        df = self._spark.read.format(name).options(**options).load(path)
-        known = None if resume is None else self._spark.read.parquet(resume)
-        result = adapt_table(self._spark, df, self._model, key=self._key, resume=known, **chosen, **self._settings)
-        with self._console.status("Playing the rounds of all keys"):
+        with plain_errors(reader.path, self._output), self._console.status("Playing the rounds of all keys"):
+            df, known = reader.table(self._spark), self._known(resume)
+            result = adapt_table(self._spark, df, self._model, key=self._key, resume=known, **chosen, **self._settings)
             result.write.partitionBy("kind").parquet(self._output)
         counts = {row["kind"]: row["count"] for row in self._result().groupBy("kind").count().collect()}
         said = ", ".join(f"{counts.get(kind, 0):,} {name}" for kind, name in _NAMES.items())
         self._console.print(f"{said}. Result: {self._output}", markup=False, soft_wrap=True)
 
-    def follow(self, reader: Reader, *, checkpoint: str | None, once: bool, expected_keys: int, **chosen: Any) -> None:
+    def follow(self, reader: Reader, *, checkpoint: str | None, once: bool, resume: str | None, **chosen: Any) -> None:
         """Follow a stream until it ends, and say how many rows have come."""
-        name, options, path = reader
-        source = self._spark.readStream.format(name).options(**options)
-        if name == "parquet":
-            source = source.schema(self._spark.read.parquet(path).schema)
-        query = adapt_stream(
-            self._spark,
-            source.load(path) if path != "-" else source.load(),
-            self._model,
-            key=self._key,
-            checkpoint=str(checkpoint),
-            output=self._output,
-            expected_keys=expected_keys,
-            with_states=True,
-            trigger={"availableNow": True} if once else None,
-            **chosen,
-            **self._settings,
-        )
-        n_rows, seen = 0, -1
+        with plain_errors(reader.path, self._output):
+            query = adapt_stream(
+                self._spark,
+                reader.stream(self._spark),
+                self._model,
+                key=self._key,
+                checkpoint=str(checkpoint),
+                output=self._output,
+                resume=self._known(resume),
+                trigger={"availableNow": True} if once else None,
+                **chosen,
+                **self._settings,
+            )
+            n_rows = self._watch(query)
+        self._console.print(f"{n_rows:,} rows in this run. Result: {self._output}", markup=False, soft_wrap=True)
+
+    def _watch(self, query: Any) -> int:
+        """Show how many rows have come until the query ends, and return their number."""
+        n_rows, seen, is_over = 0, -1, False
         with self._console.status("Waiting for rows") as status:
-            while not query.awaitTermination(1):
+            while not is_over:
+                is_over = query.awaitTermination(1)
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen:
                         n_rows, seen = n_rows + progress["numInputRows"], progress["batchId"]
                 status.update(f"{n_rows:,} rows in {seen + 1:,} micro-batches")
-        self._console.print(f"{n_rows:,} rows in this run. Result: {self._output}", markup=False, soft_wrap=True)
+        return n_rows
+
+    def _known(self, resume: str | None) -> Any:
+        return None if resume is None else self._spark.read.parquet(resume)
 
     def write_fleet(self, page: Path) -> None:
         """Write the page about all keys."""
-        require_html(page)
         _, adapter = ShippedModel(self._model, self._settings).unpack()
-        latest: dict[Any, bytes] = {}
-        for row in self._result().where("kind = 'state'").select(self._key, "state").toLocalIterator():
-            name, state = row[0], bytes(row[1])
-            if name not in latest or adapter.rows_seen(state) > adapter.rows_seen(latest[name]):
-                latest[name] = state
+        rows = self._result().where("kind = 'state'").select(self._key, "state").toLocalIterator()
+        latest = newest_states((row[0], bytes(row[1])) for row in rows)
         with self._console.status("Writing the page about all keys"):
             readings = [reading._asdict() for reading in fleet(latest, adapter)]
             write_page(page, render_fleet(readings, f"{len(latest):,} keys by {self._key}"))
@@ -99,4 +138,5 @@ class SparkRun:
         return self._spark.read.parquet(self._output)
 
 
+_FILES = ("csv", "json", "orc", "parquet", "text")
 _NAMES = {"prediction": "predictions", "event": "events", "trust": "verdicts", "state": "keys"}

@@ -23,6 +23,7 @@ from accous.validation import read_rows
 __all__ = ["KeyedAdapter"]
 
 _MOST_KEYS = 64
+_ONE_KEY = np.zeros(1, dtype=np.int64)
 _MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that play together
 
 
@@ -49,8 +50,8 @@ class KeyedAdapter:
         How much older than the newest row of its key a row may be when it arrives. Rows then wait until nothing older
         can come, and are taken in the order of their times. None takes rows in the order in which they come.
     late : {"next", "count", "drop"}, default="next"
-        What happens to rows that are older than that: they join the next round; they are predicted and counted, but not
-        learned from; they are only counted.
+        What happens to rows that are older than that: they join the next round; they are predicted by the fixed model
+        and counted, but not learned from; they are only counted.
 
     Examples
     --------
@@ -116,11 +117,13 @@ class KeyedAdapter:
         events : list of KeyEvent
         """
         rows = self._read(X, times, numbers)
+        given = rows.times
         if times is not None:
             rows = rows.in_order()
         counts = np.array([len(rows)])
         played = self.player.play([None], [state], rows, counts, is_last=is_last)
-        return played.states[0], self._predictions([None], [played], [np.zeros(1, dtype=np.int64)]), played.events
+        predictions = self._predictions([None], [played], [_ONE_KEY], given)
+        return played.states[0], predictions, played.events
 
     def step_many(
         self,
@@ -154,6 +157,7 @@ class KeyedAdapter:
         events : list of KeyEvent
         """
         rows = self._read(X, times, numbers)
+        given = rows.times
         names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
         rows, counts = _by_key(rows, codes, len(names), has_times=times is not None)
         ends = np.cumsum(counts)
@@ -172,7 +176,7 @@ class KeyedAdapter:
             after.update(zip(of_part, played[-1].states, strict=True))
             parts.append(part)
         events = [event for each in played for event in each.events]
-        return after, self._predictions(names, played, parts), events
+        return after, self._predictions(names, played, parts, given), events
 
     def rounds_of(self, state: bytes) -> int:
         """Return how many rounds a state has played."""
@@ -180,7 +184,7 @@ class KeyedAdapter:
 
     def rows_seen(self, state: bytes) -> int:
         """Return how many rows of its key a state has seen: of two states of a key, the later one has seen more."""
-        return self._form.n_seen(state)
+        return self._form.age(state)[0]
 
     def readings(self, states: Mapping[Any, bytes]) -> list[KeyReading]:
         """Return what is known of each key: verdict, estimated error, effective rows, and what changed since when.
@@ -216,9 +220,14 @@ class KeyedAdapter:
             positions,
         )
 
-    def _predictions(self, names: list[Any], played: list[Played], parts: Sequence[IntArray]) -> Predictions:
+    def _predictions(
+        self, names: list[Any], played: list[Played], parts: Sequence[IntArray], given: FloatArray
+    ) -> Predictions:
+        """Put together what all parts predicted; ``given`` are the times that the caller gave."""
         if not played:
             played, parts = [self.player.nothing()], [np.empty(0, dtype=np.int64)]
+        if len(names) == 1:
+            return self._predictions_of_one(names[0], played[0], given)
         together = [each.rows for each in played]
         positions = np.concatenate([rows.positions for rows in together])
         is_in_order = len(played) == 1 and bool((positions[1:] > positions[:-1]).all())
@@ -227,19 +236,42 @@ class KeyedAdapter:
         def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
             return arrays[0] if is_in_order else np.concatenate(arrays)[order]
 
+        times: FloatArray = joined([rows.times for rows in together])
         owners = joined([part[each.owners] for part, each in zip(parts, played, strict=True)])
         keys = np.empty(len(names), dtype=object)
         keys[:] = names
+        times = self._as_given(times, positions[order], given)
         probabilities: FloatArray = joined([each.probabilities for each in played])
         return Predictions(
             keys=keys[owners],
             numbers=joined([rows.numbers for rows in together]),
-            times=joined([rows.times for rows in together]),
+            times=times,
             rounds=joined([each.rounds for each in played]),
             classes=self.shared.classes[joined([each.class_numbers for each in played])],
             probabilities=probabilities,
             positions=positions[order],
         )
+
+    def _predictions_of_one(self, name: Any, played: Played, given: FloatArray) -> Predictions:
+        """Do the same for a single key, in less time."""
+        rows, order = played.rows, played.rows.positions.argsort(kind="stable")
+        keys = np.empty(len(order), dtype=object)
+        keys.fill(name)
+        return Predictions(
+            keys=keys,
+            numbers=rows.numbers[order],
+            times=self._as_given(rows.times[order], rows.positions[order], given),
+            rounds=played.rounds[order],
+            classes=self.shared.classes[played.class_numbers[order]],
+            probabilities=played.probabilities[order],
+            positions=rows.positions[order],
+        )
+
+    def _as_given(self, times: FloatArray, positions: IntArray, given: FloatArray) -> FloatArray:
+        """Return the times that the caller gave: a late row may have been given that of the round that it joined."""
+        if self._planner.moves_late_rows and len(given):
+            return np.where(positions >= 0, given[positions], times)
+        return times
 
 
 def _nothing(n_rows: int, value: float) -> NDArray[Any]:

@@ -158,6 +158,11 @@ class RoundPlanner:
         """Whether rounds are cut from rows as they come, so that no time matters."""
         return not self.needs_times
 
+    @property
+    def moves_late_rows(self) -> bool:
+        """Whether late rows are given another time, at which they join a round."""
+        return self.late == "next" and (self.round_time is not None or self.lateness is not None)
+
     def plan(self, waiting: Rows, new: Rows, newest: float, closed: float, *, is_last: bool) -> Plan:
         """Say what happens to the rows of one key.
 

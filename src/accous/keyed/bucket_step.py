@@ -56,8 +56,11 @@ class BucketStep:
         A column of integers that names the rows in the result.
     trust_every : int or None
         A key's verdict is in the result whenever its rounds pass a multiple of this number.
+        None leaves verdicts out.
     with_states : {"none", "new", "all"}
         Which states the result has too: those of keys that had rows, or also those that were known before.
+    is_batch : bool
+        Whether this is the only call for these rows, so that every key gets a verdict.
     is_last : bool
         Whether no more rows will come.
     """
@@ -68,7 +71,15 @@ class BucketStep:
     number: str | None = None
     trust_every: int | None = 64
     with_states: str = "none"
+    is_batch: bool = False
     is_last: bool = False
+
+    def __post_init__(self) -> None:
+        if self.key in OUTPUT_FIELDS:
+            raise DataError(
+                f"The column of keys is called {self.key!r}, as is a column of the result: rename it, for example to "
+                f"'{self.key}_key'."
+            )
 
     def __call__(self, rows: pa.Table, states: dict[Any, bytes]) -> tuple[dict[Any, bytes], pa.Table]:
         """Take the rows of a call.
@@ -102,7 +113,8 @@ class BucketStep:
         due = {
             key: state
             for key, state in after.items()
-            if adapter.rounds_of(state) // every > (adapter.rounds_of(before[key]) // every if before.get(key) else 0)
+            if self.is_batch
+            or adapter.rounds_of(state) // every > (adapter.rounds_of(before[key]) // every if before.get(key) else 0)
         }
         return adapter.readings(due) if due else []
 
@@ -165,7 +177,13 @@ def features_of(model: Any, rows: pa.Table) -> Any:
         column = rows.column(name)
         if column.null_count:
             raise DataError(f"Column {name!r} has missing values: fill them in, or leave such rows out.")
-        columns.append(column.to_numpy())
+        values = column.to_numpy()
+        if values.dtype.kind not in "iufb":
+            raise DataError(
+                f"Column {name!r} holds values of type {column.type}, but the model reads numbers there: turn them "
+                "into numbers, or fit a model of tables with `accous fit`."
+            )
+        columns.append(values)
     return np.stack(columns, axis=1).astype(np.float64)
 
 
@@ -178,13 +196,15 @@ def _seconds(column: Any) -> Any:
 
 
 def _of_predictions(predictions: Predictions) -> dict[str, Any]:
+    classes = predictions.classes.tolist()
+    texts = {each: str(each) for each in set(classes)}
     return {
         "kind": ["prediction"] * len(predictions),
-        "key": predictions.keys.tolist(),
+        "key": predictions.keys,
         "time": predictions.times,
         "number": predictions.numbers,
         "round": predictions.rounds,
-        "prediction": [str(each) for each in predictions.classes.tolist()],
+        "prediction": [texts[each] for each in classes],
         "probability": predictions.probabilities.max(axis=1, initial=0.0),
     }
 

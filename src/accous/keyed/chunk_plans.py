@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,9 +145,10 @@ class ChunkPlanner:
         """Do the same for a single key, in less time."""
         rows, size = join_rows([waiting, new]) if len(waiting) else new, self._planner.round_size
         n_rounds = len(rows) // size
-        if len(new):
+        # Either all rows have times or none has; without them there is nothing to look for.
+        if len(new) and not math.isnan(new.times[0]):
             newest = float(new.times.max())
-            if newest == newest and not newest <= numbers[Number.NEWEST_TIME, 0]:  # noqa: PLR0124
+            if not newest <= numbers[Number.NEWEST_TIME, 0]:
                 numbers[Number.NEWEST_TIME, 0] = newest
         return ChunkPlan(
             rows=rows,

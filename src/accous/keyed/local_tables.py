@@ -12,6 +12,7 @@ from joblib import Parallel, delayed
 from accous.exceptions import DataError
 from accous.extras import import_extra
 from accous.keyed.bucket_step import BucketStep
+from accous.keyed.newest import newest_states
 from accous.keyed.pages import hash_key
 from accous.keyed.shipped_model import ShippedModel
 from accous.parameters import require_integer
@@ -36,8 +37,9 @@ def adapt_folder(
 ) -> int:
     """Predict and learn from Parquet files of rows of many keys, without an engine.
 
-    The arguments are those of `accous.spark.adapt_table`. A bucket is written to one file when it is done, under a name
-    that replaces an earlier one.
+    The arguments are those of `accous.spark.adapt_table`. All rows and all states that the keys go on from are in
+    memory at once. A bucket is written to one file when it is done. Files of an earlier call in the same folder are
+    removed first.
 
     Parameters
     ----------
@@ -48,7 +50,8 @@ def adapt_folder(
         A folder for one file per bucket.
     key, time, number : str
     resume : path, optional
-        The output of an earlier call: its keys go on.
+        The output of an earlier call, or what a stream wrote: its keys go on from their newest states. It must be
+        another folder than ``output``.
     buckets : int, default=16
     n_jobs : int, default=1
         Processes.
@@ -66,13 +69,19 @@ def adapt_folder(
     datasets = import_extra("pyarrow.dataset", "adapt_folder")
     if not Path(source).exists():
         raise DataError(f"There is no table at {source}: give a Parquet file or a folder of them.")
-    rows = datasets.dataset(str(source), format="parquet").to_table()
+    rows = datasets.dataset(str(source), format="parquet", partitioning="hive").to_table()
+    if resume is not None and Path(resume).resolve() == Path(output).resolve():
+        raise DataError(
+            f"adapt_folder cannot write to {output}, which it resumes from: rows would count twice if it had to be run "
+            "again. Give another folder for the output."
+        )
     if key not in rows.column_names:
         raise DataError(f"The rows have no column {key!r}: they have {', '.join(rows.column_names)}.")
-    step = BucketStep(ShippedModel(model, settings), key, time, number, trust_every, "all", is_last)
+    step = BucketStep(
+        ShippedModel(model, settings), key, time, number, trust_every, "all", is_batch=True, is_last=is_last
+    )
     states = {} if resume is None else _states(datasets, resume, key)
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _clean(Path(output))
     parts = _split(rows.column(key).to_pylist(), buckets)
     known = _split(list(states), buckets)
     names = list(states)
@@ -88,6 +97,14 @@ def adapt_folder(
     return int(rows.num_rows)
 
 
+def _clean(folder: Path) -> Path:
+    """Make the folder, and remove what an earlier call left there: it may have had other keys in more buckets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("bucket-*.parquet"), *folder.glob("bucket-*.part")):
+        old.unlink()
+    return folder
+
+
 def _split(keys: list[Any], buckets: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Return the places of the keys of each bucket."""
     if None in keys:
@@ -98,10 +115,11 @@ def _split(keys: list[Any], buckets: int) -> list[np.ndarray[tuple[int], np.dtyp
 
 
 def _states(datasets: Any, folder: str | os.PathLike[str], key: str) -> dict[Any, bytes]:
-    table = datasets.dataset(str(folder), format="parquet").to_table(
+    # Spark keeps the kind in the names of folders.
+    table = datasets.dataset(str(folder), format="parquet", partitioning="hive").to_table(
         columns=[key, "state"], filter=datasets.field("kind") == "state"
     )
-    return dict(zip(table.column(key).to_pylist(), table.column("state").to_pylist(), strict=True))
+    return newest_states(zip(table.column(key).to_pylist(), table.column("state").to_pylist(), strict=True))
 
 
 def _play(step: BucketStep, rows: Any, states: dict[Any, bytes], target: Path) -> None:

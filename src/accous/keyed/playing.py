@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +93,12 @@ class KeyPlayer:
         is_last : bool
             Whether no more rows will come.
         """
-        stack, waiting = self.read(names, states, int(counts.max(initial=0)))
+        stack, waiting = self.read(names, states, max(counts.tolist(), default=0))
         plan = self._planner.plan(stack, waiting, new, counts, is_last=is_last)
         outcome = self._outcome_of(len(plan.rows))
         events: list[KeyEvent] = []
-        has_times = len(plan.rows) > 0 and not np.isnan(plan.rows.times[0])
-        for wave in range(int(plan.n_rounds.max(initial=0))):
+        has_times = len(plan.rows) > 0 and not math.isnan(plan.rows.times[0])
+        for wave in range(max(plan.n_rounds.tolist(), default=0)):
             active = plan.keys_of_round(wave)
             indices, starts = plan.rows_of_round(active, wave)
             X = plan.rows.X[indices]
@@ -185,13 +186,19 @@ class KeyPlayer:
         """Predict rows of some keys by the state before their round."""
         is_adapted = stack.is_moved & (stack.numbers[Number.IS_HELD] == 0.0)
         coefs = np.where(is_adapted[:, None, None], stack.predictors, self._fixed)
+        owners = np.repeat(keys, starts[1:] - starts[:-1])
+        self._score(owners, X, coefs, indices, outcome)
+        outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, owners] + 1.0
+
+    @staticmethod
+    def _score(
+        owners: IntArray, X: FloatArray, coefs: FloatArray, indices: IntArray | slice, outcome: _Outcome
+    ) -> None:
         scores = np.empty((len(X), coefs.shape[1]))
         probabilities = np.empty((len(X), outcome.probabilities.shape[1]))
-        owners = np.repeat(keys, starts[1:] - starts[:-1])
         score_rows_of_keys(owners, X, coefs, scores, probabilities)
         outcome.probabilities[indices] = probabilities
         outcome.class_numbers[indices] = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, owners] + 1.0
 
     def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> Played:
         keys, rows, owners = np.arange(len(stack)), plan.rows, plan.owners
@@ -217,17 +224,19 @@ class KeyPlayer:
         )
         if not is_out.all():
             played = _some_rows(played, is_out)
-        return played if plan.beside is None else self._with_beside(stack, plan, played)
+        return played if plan.beside is None else self._with_beside(plan, played)
 
-    def _with_beside(self, stack: KeyStack, plan: ChunkPlan, played: Played) -> Played:
-        """Add late rows that are predicted and not learned from: by the state after the call."""
+    def _with_beside(self, plan: ChunkPlan, played: Played) -> Played:
+        """Add late rows that are predicted and not learned from.
+
+        By the fixed predictor: the state of their round is gone, and the state of now depends on which other rows
+        happen to be in the call.
+        """
         beside, owners = plan.beside, plan.beside_owners
         assert beside is not None
         assert owners is not None
         outcome = self._outcome_of(len(beside))
-        keys, counts = np.unique(owners, return_counts=True)
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        self._predict(stack, keys, starts, beside.X, slice(None), outcome)
+        self._score(np.zeros(len(beside), dtype=np.int64), beside.X, self._fixed, slice(None), outcome)
         return Played(
             played.states,
             join_rows([played.rows, beside]),

@@ -37,7 +37,8 @@ class SharedModel:
     model : AdaptiveClassifier
     rules : RoundRules
     ratio : OnlineDensityRatio
-    reference : NarrowReference
+    reference, gradient_reference : NarrowReference
+        All rows, and those that gradients are summed over.
     rounds : KeyRounds
     shape : KeyShape
     sample : array of shape (n_sample,)
@@ -60,7 +61,7 @@ class SharedModel:
         assert isinstance(gradient_reference, NarrowReference)
         assert self.ratio.pooling_ is not None
         assert self.ratio.pool_ is not None
-        self.reference, self.pool = reference, self.ratio.pooling_
+        self.reference, self.gradient_reference, self.pool = reference, gradient_reference, self.ratio.pooling_
         n_reference, n_coefs = reference.features.shape
         self.sample = _sample_of(n_reference)
         self.shape = KeyShape(
@@ -82,6 +83,9 @@ class SharedModel:
         """Return 16 bytes that name this model and these settings of the keys."""
         digest = hashlib.blake2b(digest_size=16)
         parameters = self.ratio.get_params() | {"feature_map": str(self.ratio.feature_map)}
+        if not isinstance(parameters["random_state"], int):
+            # What it chose is in the arrays below; the text of a generator is another one in every process.
+            parameters["random_state"] = None
         plain = {
             "ratio": {name: repr(value) for name, value in sorted(parameters.items())},
             "rules": [repr(each) for each in self.rules.chosen] + [self.rules.guard.name],
@@ -89,12 +93,15 @@ class SharedModel:
             "settings": settings,
         }
         digest.update(json.dumps(plain, sort_keys=True, default=repr).encode())
-        for array in (
+        arrays = [
             self.reference.features,
             np.asarray(self.rules.task.strata),
             self.rules.base_weight,
             self.fixed.coefs,
-        ):
+        ]
+        if self.gradient_reference is not self.reference:
+            arrays.append(self.gradient_reference.features)
+        for array in arrays:
             digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         return digest.digest()
 

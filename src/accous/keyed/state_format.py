@@ -130,9 +130,15 @@ class StateFormat:
         return int(n_rounds) if 0.0 <= n_rounds < _MOST_ROUNDS else 0, _HEADER.unpack_from(state)[8]
 
     @staticmethod
-    def n_seen(state: bytes) -> int:
-        """Return how many rows a state has seen."""
-        return int(struct.unpack_from("<d", state, _HEADER.size + 8 * Number.N_SEEN)[0])
+    def age(state: bytes, name: object = None) -> tuple[int, int]:
+        """Return how many rows a state has seen and how many rounds it has played: a later one has more of either."""
+        if len(state) < _HEADER.size + 8 * N_NUMBERS or state[:4] != _MAGIC:
+            raise _foreign(state, "" if name is None else f" of key {name!r}")
+        ages = (
+            struct.unpack_from("<d", state, _HEADER.size + 8 * each)[0] for each in (Number.N_SEEN, Number.N_ROUNDS)
+        )
+        n_seen, n_rounds = (int(age) if 0.0 <= age < _MOST_ROUNDS else 0 for age in ages)
+        return n_seen, n_rounds
 
     def unpack(self, state: bytes, stack: KeyStack, key: int, name: object = None) -> FloatArray:
         """Write a state into the row of a key of a stack of zeros, and return the waiting rows.
@@ -197,10 +203,7 @@ class StateFormat:
 
     def _check(self, state: bytes, of_key: str) -> _Sizes:
         if len(state) < _HEADER.size or state[:4] != _MAGIC:
-            raise CheckpointError(
-                f"The state{of_key} is not one that accous wrote ({len(state)} bytes): pass the bytes that step "
-                "returned, or None to start again."
-            )
+            raise _foreign(state, of_key)
         _, version, *counts, checksum, fingerprint = _HEADER.unpack_from(state)
         if version > VERSION:
             raise CheckpointError(
@@ -225,3 +228,10 @@ class StateFormat:
                 "or pass None to start again with this one."
             )
         return sizes
+
+
+def _foreign(state: bytes, of_key: str) -> CheckpointError:
+    return CheckpointError(
+        f"The state{of_key} is not one that accous wrote ({len(state)} bytes): pass the bytes that step returned, or "
+        "None to start again."
+    )

@@ -7,6 +7,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -18,6 +20,8 @@ __all__ = ["render_fleet"]
 _TONES = {"good": "good", "not verified": "none", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
 _LARGE_DRIFT = 0.2  # total variation, as for a drift event
 _MOST_COLUMNS = 12
+# Seconds since 1970: from 1990 until 2100.
+_FIRST_SECOND, _LAST_SECOND = 631_152_000.0, 4_102_444_800.0
 
 
 def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -31,6 +35,7 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
         What the page is about.
     """
     body = [_head(readings, name), _tiles(readings), _columns(readings), _table_section()]
+    moments = _Moments.of(readings)
     rows = [
         [
             str(each["key"]),
@@ -45,6 +50,7 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
             ", ".join(each["columns"]),
             each["rounds"],
             each["is_adapted"],
+            moments.said(each["since_time"]),
         ]
         for each in readings
     ]
@@ -57,6 +63,25 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
         "script": page_asset("fleet.js"),
     }
     return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], page_asset("page.html"))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """How times are shown: as dates if all of them lie in this age, and as the numbers that they are otherwise."""
+
+    are_dates: bool
+
+    @classmethod
+    def of(cls, readings: Sequence[Mapping[str, Any]]) -> _Moments:
+        times = [each["time"] for each in readings if not math.isnan(each["time"])]
+        return cls(bool(times) and min(times) >= _FIRST_SECOND and max(times) < _LAST_SECOND)
+
+    def said(self, seconds: float) -> str:
+        if math.isnan(seconds):
+            return ""
+        if not self.are_dates:
+            return f"{seconds:.10g}"
+        return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M}"
 
 
 def _head(readings: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -100,7 +125,8 @@ def _columns(readings: Sequence[Mapping[str, Any]]) -> str:
 def _table_section() -> str:
     return (
         '<section class="keys"><h2>Keys, worst first</h2><p class="note">The estimated error needs no labels. Drift is '
-        "the share of the reference's weight that has moved. “Since” is the round in which the last change was noticed."
+        "the share of the reference's weight that has moved. “Since” is the round in which the last change was "
+        "noticed, and the time of that round, in UTC if times are dates."
         '</p><p><label>Find <input id="find" type="search" placeholder="key, column or verdict"></label> '
         '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>verdict</th>'
         "<th>error now</th><th>fixed model</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"

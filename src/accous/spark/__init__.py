@@ -9,15 +9,17 @@ from accous.extras import import_extra
 
 if TYPE_CHECKING:
     from accous.spark.batch import adapt_table
+    from accous.spark.plain_errors import plain_errors
     from accous.spark.session import local_session
     from accous.spark.streaming import adapt_stream
 
-__all__ = ["adapt_stream", "adapt_table", "local_session"]
+__all__ = ["adapt_stream", "adapt_table", "local_session", "plain_errors"]
 
 _HOME_OF_NAME = {
     "adapt_stream": "accous.spark.streaming",
     "adapt_table": "accous.spark.batch",
     "local_session": "accous.spark.session",
+    "plain_errors": "accous.spark.plain_errors",
 }
 
 

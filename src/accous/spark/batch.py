@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from accous.keyed.bucket_step import BucketStep
+from accous.keyed.newest import newest_states
 from accous.keyed.shipped_model import ShippedModel
 from accous.parameters import require_integer
-from accous.spark.buckets import BUCKET, result_schema, with_bucket
+from accous.spark.buckets import BUCKET, in_buckets, known_states, result_schema
 
 __all__ = ["adapt_table"]
 
@@ -27,6 +28,7 @@ def adapt_table(
     resume: DataFrame | None = None,
     buckets: int = 64,
     trust_every: int | None = 64,
+    with_states: bool = True,
     is_last: bool = False,
     **settings: Any,
 ) -> DataFrame:
@@ -42,16 +44,20 @@ def adapt_table(
     key : str
         The column of the keys: string or bigint.
     time : str, optional
-        The column of the times; rows of a key are taken in their order.
+        The column of the times; rows of a key are taken in their order. Timestamps become seconds since 1970 in UTC,
+        whatever the session's time zone is.
     number : str, optional
         A column of integers that names the rows in the result.
     resume : DataFrame, optional
-        The result of an earlier call, or another table with the columns of the key and ``state``: the keys go on from
-        there. All keys of it are in the result, those without new rows too.
+        The result of an earlier call or of a stream, or another table with the columns of the key and ``state``: the
+        keys go on from their newest states. All keys of it are in the result, those without new rows too.
     buckets : int, default=64
         Into how many groups the keys are hashed. The rows of one bucket must fit into the memory of a worker.
     trust_every : int or None, default=64
-        How many rounds of a key lie between two rows of kind "trust".
+        Whether there is a row of kind "trust" for each key that has new rows. None leaves them out, which saves about
+        as much time as five rounds per key take. How many rounds lie between two of them matters in streams only.
+    with_states : bool, default=True
+        Whether the result has the states, so that another call can go on from them.
     is_last : bool, default=False
         Whether no more rows will come, so that none has to wait for rows that may be late.
     **settings
@@ -66,13 +72,14 @@ def adapt_table(
     """
     require_integer("buckets", buckets, at_least=1)
     shipped = ShippedModel(model, settings)
-    step = BucketStep(shipped, key, time, number, trust_every, with_states="all", is_last=is_last)
-    rows, schema = with_bucket(df, key, buckets), result_schema(df, key)
+    rows, seconds = in_buckets(df, key, time, buckets)
+    states = "all" if with_states else "none"
+    step = BucketStep(shipped, key, seconds, number, trust_every, states, is_batch=True, is_last=is_last)
+    schema = result_schema(df, key)
     if resume is None:
         return rows.groupBy(BUCKET).applyInArrow(_one_bucket(step), schema)
-    known = resume.select(key, "state").where("state is not null")
-    states = with_bucket(known, key, buckets)
-    return rows.groupBy(BUCKET).cogroup(states.groupBy(BUCKET)).applyInArrow(_two_tables(step), schema)
+    known = known_states(resume, key, buckets).groupBy(BUCKET)
+    return rows.groupBy(BUCKET).cogroup(known).applyInArrow(_two_tables(step), schema)
 
 
 def _one_bucket(step: BucketStep) -> Callable[[pa.Table], pa.Table]:
@@ -84,7 +91,7 @@ def _one_bucket(step: BucketStep) -> Callable[[pa.Table], pa.Table]:
 
 def _two_tables(step: BucketStep) -> Callable[[pa.Table, pa.Table], pa.Table]:
     def play(rows: pa.Table, known: pa.Table) -> pa.Table:
-        states = dict(zip(known.column(step.key).to_pylist(), known.column("state").to_pylist(), strict=True))
+        states = newest_states(zip(known.column(step.key).to_pylist(), known.column("state").to_pylist(), strict=True))
         return step(rows, states)[1]
 
     return play

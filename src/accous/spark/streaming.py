@@ -10,11 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
 
+from accous.exceptions import DataError
 from accous.keyed.bucket_step import BucketStep
+from accous.keyed.newest import newest_states
 from accous.keyed.pages import hash_key, pack_page, unpack_page
 from accous.keyed.shipped_model import ShippedModel
 from accous.parameters import require_integer
-from accous.spark.buckets import BUCKET, result_schema, with_bucket
+from accous.spark.buckets import BUCKET, in_buckets, known_states, result_schema
+from accous.spark.layouts import Layout, keep_layout
 from accous.spark.session import require_stream_settings
 
 __all__ = ["adapt_stream"]
@@ -40,34 +43,43 @@ class KeyPages(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take the rows of a bucket, write the pages of its keys, and return what there is to say."""
         del key, timerValues
-        table = pa.Table.from_pandas(pd.concat(rows, ignore_index=True), preserve_index=False)
-        names = {name for name in table.column(self._step.key).to_pylist() if name is not None}
-        numbers = sorted({hash_key(name) % self._n_pages for name in names})
-        pages = {number: self._read(number) for number in numbers}
+        frame = pd.concat(rows, ignore_index=True)
+        is_missing = frame[self._step.key].isna()
+        if is_missing.any():
+            row = int(is_missing.to_numpy().argmax())
+            raise DataError(f"The key is missing in row {row}: give every row a key, or leave such rows out.")
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        pages = self._pages_of(set(frame[self._step.key].tolist()))
         known = {name: state for page in pages.values() for name, state in page.items()}
         after, result = self._step(table, known)
-        for name, state in after.items():
-            pages[hash_key(name) % self._n_pages][name] = state
-        for number, page in pages.items():
-            self._pages.updateValue((number,), (pack_page(page),))
-        yield _to_pandas(result)
+        self._write(pages, after)
+        if result.num_rows:
+            # Columns stay Arrow's, so that Spark need not convert each value; it takes columns in one piece only.
+            yield result.combine_chunks().to_pandas(types_mapper=pd.ArrowDtype)
+
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
+        """Take over states that an earlier result had; Spark calls this in the first micro-batch only."""
+        del key, timerValues
+        pairs = list(zip(initialState[self._step.key].tolist(), initialState["state"].tolist(), strict=True))
+        pages = self._pages_of({name for name, _ in pairs})
+        # Spark may hand over the states of a bucket in several parts.
+        earlier = [(name, state) for page in pages.values() for name, state in page.items()]
+        self._write(pages, newest_states(pairs + earlier))
 
     def close(self) -> None:
         """Nothing is left open."""
 
+    def _pages_of(self, names: set[Any]) -> dict[int, dict[Any, bytes]]:
+        return {number: self._read(number) for number in sorted({hash_key(name) % self._n_pages for name in names})}
+
+    def _write(self, pages: dict[int, dict[Any, bytes]], after: dict[Any, bytes]) -> None:
+        for name, state in after.items():
+            pages[hash_key(name) % self._n_pages][name] = state
+        for number, page in pages.items():
+            self._pages.updateValue((number,), (pack_page(page),))
+
     def _read(self, number: int) -> dict[Any, bytes]:
         return unpack_page(self._pages.getValue((number,))[0]) if self._pages.containsKey((number,)) else {}
-
-
-def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    """Return a frame that Spark can convert back without loss: integers with gaps, and texts as objects."""
-    columns = {
-        name: pd.array(column.to_pylist(), dtype="Int64" if pa.types.is_integer(column.type) else object)
-        if not pa.types.is_floating(column.type)
-        else column.to_numpy()
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
-    return pd.DataFrame(columns)
 
 
 def adapt_stream(
@@ -80,6 +92,7 @@ def adapt_stream(
     checkpoint: str,
     output: str,
     number: str | None = None,
+    resume: DataFrame | None = None,
     buckets: int = 16,
     expected_keys: int = 10_000,
     keys_per_page: int = 32,
@@ -104,14 +117,21 @@ def adapt_stream(
         The column of the keys: string or bigint.
     time : str
         The column of the times. Spark hands over the rows of a micro-batch in any order; they are taken in this one.
+        Timestamps become seconds since 1970 in UTC, whatever the session's time zone is.
     checkpoint, output : str
         Folders on storage that all workers see.
     number : str, optional
         A column of integers that names the rows in the result.
+    resume : DataFrame, optional
+        The result of `adapt_table` or of another stream, or another table with the columns of the key and ``state``:
+        the keys go on from their newest states. Spark reads it in the first micro-batch; a stream that has begun
+        without it refuses it. Once the first micro-batch is over you may leave it out.
     buckets : int, default=16
-        Into how many groups the keys are hashed; at least the number of cores. It cannot change while a stream lives.
+        Into how many groups the keys are hashed; at least the number of cores. It cannot change while a stream lives:
+        another number is refused.
     expected_keys : int, default=10000
-        How many keys there will be, roughly: decides how many pages there are. It cannot change while a stream lives.
+        How many keys there will be, roughly: decides how many pages there are. It cannot change while a stream
+        lives, either.
     keys_per_page : int, default=32
         How many keys share a value of the state store.
     trust_every : int or None, default=64
@@ -126,17 +146,32 @@ def adapt_stream(
     Returns
     -------
     StreamingQuery
+
+    Raises
+    ------
+    CheckpointError
+        If the checkpoint belongs to a stream with another key, another model, or other numbers of buckets and pages.
     """
     for name, value in (("buckets", buckets), ("expected_keys", expected_keys), ("keys_per_page", keys_per_page)):
         require_integer(name, value, at_least=1)
     require_stream_settings(spark)
     shipped = ShippedModel(model, settings)
-    step = BucketStep(shipped, key, time, number, trust_every, with_states="new" if with_states else "none")
+    rows, seconds = in_buckets(df, key, time, buckets)
+    step = BucketStep(shipped, key, str(seconds), number, trust_every, with_states="new" if with_states else "none")
     n_pages = max(1, round(expected_keys / (buckets * keys_per_page)))
-    result = (
-        with_bucket(df, key, buckets)
-        .groupBy(BUCKET)
-        .transformWithStateInPandas(KeyPages(step, n_pages), result_schema(df, key), "Append", "None")
+    known = None if resume is None else known_states(resume, key, buckets).groupBy(BUCKET)
+    layout = Layout(
+        key=key,
+        buckets=buckets,
+        pages=n_pages,
+        expected_keys=expected_keys,
+        keys_per_page=keys_per_page,
+        fingerprint=shipped.unpack()[1].fingerprint.hex(),
+        is_resumed=resume is not None,
+    )
+    keep_layout(spark, checkpoint, layout)
+    result = rows.groupBy(BUCKET).transformWithStateInPandas(
+        KeyPages(step, n_pages), result_schema(df, key), "Append", "None", initialState=known
     )
     writer = (
         result.writeStream.format("parquet")

@@ -17,11 +17,11 @@
     body.replaceChildren(
       ...found.slice(0, n).map((row) => {
         const tr = document.createElement("tr");
-        const [key, verdict, tone, error, fixed, drift, effective, since, moving, columns, rounds, adapted] = row;
+        const [key, verdict, tone, error, fixed, drift, effective, since, moving, columns, rounds, adapted, when] = row;
         tr.append(
           cell(key), cell(verdict, tone), cell(percent(error)), cell(percent(fixed)), cell(percent(drift)),
           cell(effective === null ? "–" : Math.round(effective).toLocaleString("en")),
-          cell(since ? since.toLocaleString("en") + (moving ? ", moving" : "") : "–"),
+          cell(since ? (when ? `${when}, ` : "") + `round ${since.toLocaleString("en")}` + (moving ? ", moving" : "") : "–"),
           cell(columns || "–"), cell(rounds.toLocaleString("en")), cell(adapted ? "adapted" : "fixed"),
         );
         return tr;
