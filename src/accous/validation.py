@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _num_samples, validate_data
 
 from accous.arrays import FloatArray
@@ -23,7 +23,7 @@ _FEW_VALUES = 64
 # What to do about columns that cannot be read, by whoever reads them.
 _FEATURE_MAP = "pass the ratio estimator a transformer that {}: OnlineDensityRatio(feature_map=...)"
 _PIPELINE = (
-    "use a transformer that {} in both parts: AdaptiveClassifier(make_pipeline(transformer, classifier), "
+    "use a transformer that {{}} in both parts: {}(make_pipeline(transformer, {}), "
     "OnlineDensityRatio(feature_map=transformer))"
 )
 
@@ -118,8 +118,11 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "", advice: str = _F
 
 
 def _advice(estimator: BaseEstimator, verb: str) -> str:
-    """Say what to pass so that such columns can be read: the classifier needs more than a transformer of its ratio."""
-    return (_FEATURE_MAP if hasattr(estimator, "partial_fit") else _PIPELINE).format(verb)
+    """Say what to pass so that such columns can be read: a predictor needs more than a transformer of its ratio."""
+    if hasattr(estimator, "partial_fit"):
+        return _FEATURE_MAP.format(verb)
+    kind = "regressor" if is_regressor(estimator) else "classifier"
+    return _PIPELINE.format(f"Adaptive{kind.capitalize()}", kind).format(verb)
 
 
 def column_label(X: Any, column: int) -> str:
