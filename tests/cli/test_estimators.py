@@ -1,6 +1,7 @@
 """`accous fit --estimator`: what predicts, how a folder names it, and that a killed run goes on with the same bytes."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -131,6 +132,14 @@ def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
     assert "17 rounds old" in capsys.readouterr().out
     assert main(["report", *named, "-o", "report.html"]) == 0
     assert "17 rounds old" in (folder / "report.html").read_text()
+
+
+def test_fit_says_how_rarely_a_costly_predictor_is_refitted(folder, capsys):
+    fit = [each for each in FIT if each != "--quiet"]
+    assert main([*fit, "forest", "--unordered"]) == 0
+    assert re.search(r"Refits: at most one in [\d,]+ rounds, .*--refit-budget 0\.2\.", capsys.readouterr().err)
+    assert main([*fit, "linear", "--unordered", "--force"]) == 0
+    assert "Refits:" not in capsys.readouterr().err
 
 
 def test_auto_takes_trees_where_a_line_cannot_tell(folder, capsys):
