@@ -1,13 +1,13 @@
 """Errors of linear and boosted predictors on real streams, fixed and adapted, and of the one that ``auto`` takes.
 
 ``python -m benchmarks.estimators`` replays the streams of `benchmarks.real_stream_tables` in order of time, with
-references of 1,000 and 4,000 rows from the start and batches of 10: what ``accous fit --ordered --estimator linear`` and
-``boosting`` do with the file, each with its backtest. All rows are played and columns of times stay, which accous reads
-as hours and weekdays; ``--rows 12000`` thins the streams and leaves these out, as `benchmarks.real_streams` does, and
-writes no summary. ``auto`` is the choice that ``accous fit`` makes from those
-backtests. Its rule was chosen on the streams marked "chosen"; the others were only used to check it. ``--fixed`` leaves
-adaptation out, which takes a tenth of the time. Every run is kept in a file, and a second call goes on from there. The
-summary has all runs in the folder, those without adaptation where there is no other, and says of each what it has.
+references of 1,000 and 4,000 rows from the start and batches of 10: what ``accous fit --ordered --estimator linear``
+and ``boosting`` do with the file, each with its backtest. All rows are played and columns of times stay, which accous
+reads as hours and weekdays; ``--rows 12000`` thins the streams and leaves these out, as `benchmarks.real_streams` does,
+and writes no summary. ``auto`` is the choice that ``accous fit`` makes from those backtests. Its rule was chosen on the
+streams marked "chosen"; the others were only used to check it. ``--fixed`` leaves adaptation out, which takes a tenth
+of the time. Every run is kept in a file, and a second call goes on from there. The summary has all runs in the folder,
+those without adaptation where there is no other, and says of each what it has.
 """
 
 from __future__ import annotations

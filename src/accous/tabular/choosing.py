@@ -146,7 +146,7 @@ def _choose_in_time(linear: Trial, boosting: Trial) -> tuple[str, str]:
     errors = np.array([linear.errors_of_blocks, boosting.errors_of_blocks])
     leads = errors[1] - errors[0]
     lead, noise = leads.mean(), leads.std(ddof=1) / np.sqrt(len(leads))
-    if np.isclose(*errors.mean(axis=1), rtol=1e-9, atol=0.0):
+    if abs(lead) <= 1e-9 * errors.mean():
         return BOOSTING, "Neither is ahead on the reference, and boosting is the safer choice then."
     if lead < 0.0:
         return BOOSTING, "It is ahead on the reference."
