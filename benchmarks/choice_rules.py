@@ -64,8 +64,10 @@ def _read(folder: Path) -> list[dict[str, Any]]:
     runs = []
     for path in sorted(folder.glob(f"*-{LINEAR}-fixed.json")):
         other = path.with_name(path.name.replace(f"-{LINEAR}-", f"-{BOOSTING}-"))
-        pair = [json.loads(each.read_text()) if each.exists() else None for each in (path, other)]
-        if None not in pair:
+        if not other.exists():
+            continue
+        pair: list[dict[str, Any]] = [json.loads(each.read_text()) for each in (path, other)]
+        if all(pair):  # a stream that is too short leaves nothing
             blocks = [[block.mean() for block in np.array_split(cell["losses"], 4)] for cell in pair]
             errors = [100.0 * cell["errors"]["fixed"] for cell in pair]
             runs.append({"stream": pair[0]["stream"], "leads": np.subtract(blocks[1], blocks[0]), "errors": errors})

@@ -158,13 +158,15 @@ class AdaptiveModel(
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
-            if not isinstance(ratio, NoShift):
-                self._prepare_readings()
+            self._prepare_readings()
         return self
 
     def _prepare_readings(self) -> None:
-        """Make the fits that readings of a model with the user's estimator need, so that a reading makes none."""
-        if self.estimator is None:
+        """Make the fits that readings of a model with the user's estimator need, so that a reading makes none.
+
+        A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
+        """
+        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
             return
         try:
             self.fixed_.prepare()
