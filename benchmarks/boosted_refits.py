@@ -1,9 +1,10 @@
 """What cheaper refits of boosted trees keep of the gain of full ones, and what each costs.
 
 ``python -m benchmarks.boosted_refits`` plays the paper's Gaussian streams with the weights that accous estimates, and
-refits the predictor of ``--estimator boosting`` every 12 rounds in three ways: anew, anew from the middle tree on (the
-first half keeps its splits and gets new leaf values), and leaf values alone. All see the same weights and are scored on
-the same rows, the next 12 batches.
+refits the predictor of ``--estimator boosting`` every 12 rounds in four ways: anew, anew with early stopping, anew from
+the middle tree on (a warm start: the first half keeps its splits and gets new leaf values), and leaf values alone. All
+see the same weights and are scored on the same rows, the next 12 batches. It writes
+``benchmarks/results/boosted_refits.json``.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from accous.classifier.shrinkage import FIRST_STRENGTH, shrink
 from accous.openmp import one_openmp_thread_if_few
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
 from accous.tabular.named_estimators import make_estimator
+from benchmarks.record import write_results
 
 __all__ = ["main", "play"]
 
 SHIFTS = {"Lin": LinearShift(), "Squ": SquareShift(period=60), "Sin": SineShift(period=60)}
-WAYS = ("fixed", "anew", "half anew", "leaves")
+WAYS = ("fixed", "anew", "stopped early", "half anew", "leaves")
 ROUNDS_BETWEEN_REFITS = 12
 
 
@@ -61,6 +63,8 @@ def _refit(way: str, trees: Any, leaves: RevaluedTrees, data: tuple[Any, Any, An
     X, y, weights = data
     if way == "anew":
         return copy(trees).fit(X, y, sample_weight=weights)
+    if way == "stopped early":
+        return copy(trees).set_params(early_stopping=True).fit(X, y, sample_weight=weights)
     revalued = leaves.revalued(weights)
     if way == "leaves":
         return revalued
@@ -72,20 +76,29 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shifts", nargs="*", default=list(SHIFTS))
-    parser.add_argument("--seeds", nargs="*", type=int, default=[70, 71])
+    parser.add_argument("--seeds", nargs="*", type=int, default=[70, 71, 72])
+    parser.add_argument("--rounds", type=int, default=240)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"{'':8}" + "".join(f"{way:>12}" for way in WAYS) + f"{'share kept by leaves':>24}")
-    totals = []
+    print(f"{'':8}" + "".join(f"{way:>14}" for way in WAYS) + f"{'share kept by leaves':>24}")
+    totals, rows = [], []
     for shift in options.shifts:
         for seed in options.seeds:
-            found = play(shift, seed)
+            found = play(shift, seed, options.rounds)
             totals.append(found)
+            rows.append({"shift": shift, "seed": seed, "rounds": options.rounds, **_as_record(found)})
             errors = {way: 100.0 * error for way, (error, _) in found.items()}
             gain, of_leaves = errors["fixed"] - errors["anew"], errors["fixed"] - errors["leaves"]
             kept = f"{of_leaves / gain:.0%}" if gain > 0.0 else "nothing to keep"
-            print(f"{shift} {seed:4}" + "".join(f"{errors[way]:12.2f}" for way in WAYS) + f"{kept:>24}", flush=True)
-    print("seconds " + "".join(f"{np.mean([each[way][1] for each in totals]):12.4f}" for way in WAYS))
+            print(f"{shift} {seed:4}" + "".join(f"{errors[way]:14.2f}" for way in WAYS) + f"{kept:>24}", flush=True)
+    means = {way: np.mean([each[way] for each in totals], axis=0) for way in WAYS}
+    print("mean    " + "".join(f"{100.0 * means[way][0]:14.2f}" for way in WAYS))
+    print("seconds " + "".join(f"{means[way][1]:14.4f}" for way in WAYS))
+    print(write_results("boosted_refits", rows))
+
+
+def _as_record(found: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    return {way: {"error": error, "seconds": seconds} for way, (error, seconds) in found.items()}
 
 
 if __name__ == "__main__":

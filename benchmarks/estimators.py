@@ -1,10 +1,13 @@
 """Errors of linear and boosted predictors on real streams, fixed and adapted, and of the one that ``auto`` takes.
 
-``python -m benchmarks.estimators`` replays the streams of `benchmarks.real_stream_tables` in order of time, thinned to
-12,000 rows, with references of 1,000 and 4,000 rows from the start and batches of 10: what ``accous fit --estimator
-linear`` and ``boosting`` do, each with its backtest. ``auto`` is the choice that ``accous fit`` makes from those
-backtests. Its rule was chosen on the streams marked "chosen"; the others were only used to check it. ``--fixed`` leaves
-adaptation out, which takes a tenth of the time. Every run is kept in a file, and a second call goes on from there.
+``python -m benchmarks.estimators`` replays the streams of `benchmarks.real_stream_tables` in order of time, with
+references of 1,000 and 4,000 rows from the start and batches of 10: what ``accous fit --ordered --estimator linear``
+and ``boosting`` do with the file, each with its backtest. All rows are played and columns of times stay, which accous
+reads as hours and weekdays; ``--rows 12000`` thins the streams and leaves these out, as `benchmarks.real_streams` does,
+and writes no summary. ``auto`` is the choice that ``accous fit`` makes from those backtests. Its rule was chosen on the
+streams marked "chosen"; the others were only used to check it. ``--fixed`` leaves adaptation out, which takes a tenth
+of the time. Every run is kept in a file, and a second call goes on from there. The summary has all runs in the folder,
+those without adaptation where there is no other, and says of each what it has.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from accous.blas import one_blas_thread
 from accous.classifier.backtest import Backtest
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.openmp import one_openmp_thread_if_few
+from accous.ratio.no_shift import NoShift
 from accous.tabular.choosing import Trial, choose
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.fitting import ReferenceTable, cross_validate, replay
 from accous.tabular.named_estimators import BOOSTING, LINEAR, make_estimator
 from accous.tabular.order import RowOrder
+from accous.tabular.traps import leave_out_traps
 from benchmarks.real_stream_tables import STREAMS, read_stream
 
 __all__ = ["main", "play"]
@@ -42,10 +47,10 @@ BATCH_SIZE = 10
 
 
 def play(
-    stream: str, n_reference: int, name: str, most_rows: int = 12_000, *, adapts: bool = True
+    stream: str, n_reference: int, name: str, most_rows: int | None = None, *, adapts: bool = True
 ) -> dict[str, Any] | None:
     """Play a stream with one predictor; None if it is too short or starts with one class."""
-    rows, y = read_stream(stream, most_rows)
+    rows, y = read_stream(stream, most_rows, keeps_times=most_rows is None)
     n = n_reference
     if len(y) < n + 1_000 or len(np.unique(y[:n])) < 2:
         return None
@@ -53,14 +58,16 @@ def play(
     begin = time.process_time()
     with warnings.catch_warnings(), one_blas_thread(), one_openmp_thread_if_few(n):
         warnings.simplefilter("ignore")
-        encoder = ColumnEncoder.learn(frame[:n], Choices())
+        choices, _ = leave_out_traps(frame[:n], Choices(), has_order=True)
+        encoder = ColumnEncoder.learn(frame[:n], choices)
         X = encoder.encode(frame).X
-        reference = ReferenceTable(frame[:n], y[:n], encoder, X[:n], [], RowOrder("rows"), Choices(), [])
+        reference = ReferenceTable(frame[:n], y[:n], encoder, X[:n], [], RowOrder("rows"), choices, [])
         losses = cross_validate(reference, _maker(name), seed=0)
         found = None
         if adapts:
             found = replay(reference, _maker(name), batch_size=BATCH_SIZE, on_progress=lambda _: None)
-        model = _maker(name)(encoder).fit(X[:n], y[:n], order=found)
+        model = _maker(name)(encoder)
+        model = model.fit(X[:n], y[:n], order=found) if adapts else model.set_params(ratio=NoShift()).fit(X[:n], y[:n])
         seconds_to_fit = time.process_time() - begin
         fixed = model.predict_fixed(X[n:])
         used = fixed.copy()
@@ -75,6 +82,7 @@ def play(
     return {
         "stream": stream,
         "n_reference": n,
+        "n_rows": len(y),
         "estimator": name,
         "errors": {key: float((values != y[n:]).mean()) for key, values in errors.items()},
         "guard": model.rules_.guard.name,
@@ -96,13 +104,14 @@ def _maker(name: str) -> Callable[[ColumnEncoder], AdaptiveClassifier]:
     return make_model
 
 
-def _path(folder: Path, stream: str, n_reference: int, name: str, *, adapts: bool) -> Path:
-    return folder / f"{stream}-{n_reference}-{name}{'' if adapts else '-fixed'}.json"
+def _path(folder: Path, stream: str, n_reference: int, name: str, most_rows: int | None, *, adapts: bool) -> Path:
+    thinned = "" if most_rows is None else f"-of-{most_rows}"
+    return folder / f"{stream}-{n_reference}-{name}{thinned}{'' if adapts else '-fixed'}.json"
 
 
-def _play_and_keep(job: tuple[str, int, str, int, bool, Path]) -> str:
+def _play_and_keep(job: tuple[str, int, str, int | None, bool, Path]) -> str:
     stream, n_reference, name, most_rows, adapts, folder = job
-    path = _path(folder, stream, n_reference, name, adapts=adapts)
+    path = _path(folder, stream, n_reference, name, most_rows, adapts=adapts)
     if not path.exists():
         path.write_text(json.dumps(play(stream, n_reference, name, most_rows, adapts=adapts)))
     return path.name
@@ -116,7 +125,7 @@ def main() -> None:
     parser.add_argument("--streams", nargs="*", default=list(STREAMS))
     parser.add_argument("--references", nargs="*", type=int, default=[1_000, 4_000])
     parser.add_argument("--fixed", action="store_true", help="Leave adaptation out.")
-    parser.add_argument("--rows", type=int, default=12_000)
+    parser.add_argument("--rows", type=int, help="Thin longer streams to so many rows.")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -130,16 +139,20 @@ def main() -> None:
         for number, name in enumerate(pool.imap_unordered(_play_and_keep, jobs), 1):
             print(f"\r{number} of {len(jobs)}: {name:60}", end="", flush=True)
     print()
-    cells = [(stream, n) for n in options.references for stream in options.streams]
-    rows = [row for cell in cells if (row := _row(options.folder, *cell, adapts=not options.fixed)) is not None]
+    cells = [(stream, n) for n in (1_000, 4_000) for stream in STREAMS]
+    rows = [row for cell in cells if (row := _row(options.folder, *cell, options.rows)) is not None]
     _print(rows)
-    options.summary.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.rows is None:
+        options.summary.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def _row(folder: Path, stream: str, n_reference: int, *, adapts: bool) -> dict[str, Any] | None:
-    """Return the errors of one stream, and what ``auto`` makes of the trials."""
-    paths = [_path(folder, stream, n_reference, name, adapts=adapts) for name in NAMES]
-    if not all(path.exists() for path in paths):
+def _row(folder: Path, stream: str, n_reference: int, most_rows: int | None) -> dict[str, Any] | None:
+    """Return the errors of one stream, and what ``auto`` makes of the trials; with adaptation if that was played."""
+    for adapts in (True, False):
+        paths = [_path(folder, stream, n_reference, name, most_rows, adapts=adapts) for name in NAMES]
+        if all(path.exists() for path in paths):
+            break
+    else:
         return None
     linear, boosting = (json.loads(path.read_text()) for path in paths)
     if linear is None:
@@ -154,6 +167,8 @@ def _row(folder: Path, stream: str, n_reference: int, *, adapts: bool) -> dict[s
         "stream": stream,
         "is_chosen": STREAMS[stream].is_chosen,
         "n_reference": n_reference,
+        "n_rows": linear["n_rows"],
+        "is_adapted": adapts,
         **errors,
         "auto": auto,
         "chosen": choice.name,
@@ -172,11 +187,11 @@ def _trial(cell: dict[str, Any]) -> Trial:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    names = [f"{name} {key}" for name in NAMES for key in ("fixed", "adapted") if f"{name} {key}" in rows[0]] + ["auto"]
+    names = [f"{name} {key}" for name in NAMES for key in ("fixed", "adapted")] + ["auto"]
     print("| reference | stream | " + " | ".join(names) + " | takes | above the best | above the best fixed |")
     print("|---|---|" + "---|" * (len(names) + 3))
     for row in rows:
-        errors = " | ".join(f"{100.0 * row[name]:.1f}" for name in names)
+        errors = " | ".join(f"{100.0 * row[name]:.1f}" if name in row else "" for name in names)
         gaps = " | ".join(f"{100.0 * row[name]:+.1f}" for name in ("above_best", "above_best_fixed"))
         stream = row["stream"] + (" (chosen)" if row["is_chosen"] else "")
         print(f"| {row['n_reference']} | {stream} | {errors} | {row['chosen']} | {gaps} |")

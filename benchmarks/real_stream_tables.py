@@ -30,6 +30,8 @@ class Stream:
         Its column; empty for the data sets of this package.
     left_out : tuple of str
         Times, counters, and columns that its description names as leaks.
+    leaks : tuple of str
+        Those of them that are no features however time is read.
     is_chosen : bool
         Whether constants were chosen on it.
     is_split : bool
@@ -39,6 +41,7 @@ class Stream:
 
     label: str = ""
     left_out: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
     is_chosen: bool = False
     is_split: bool = False
 
@@ -46,10 +49,10 @@ class Stream:
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}
 STREAMS = {
     "hotel_bookings": Stream("is_canceled", ("arrival_date",), is_chosen=True),
-    "bank_marketing": Stream("y", ("row", "duration", "year_month"), is_chosen=True),
-    "occupancy": Stream("Occupancy", ("Date", "part"), is_chosen=True),
+    "bank_marketing": Stream("y", ("row", "duration", "year_month"), ("duration", "year_month"), is_chosen=True),
+    "occupancy": Stream("Occupancy", ("Date", "part"), ("part",), is_chosen=True),
     "birdstrikes": Stream("damage", ("Flight_Date",), is_chosen=True),
-    "online_shoppers": Stream("Revenue", ("month_no", "Month"), is_chosen=True),
+    "online_shoppers": Stream("Revenue", ("month_no", "Month"), ("Month",), is_chosen=True),
     "elec2": Stream("up", ("date",), is_chosen=True),
     "beijing_pm25": Stream("pm25", ("datetime",), is_chosen=True, is_split=True),
     "appliances_energy": Stream("Appliances", ("datetime",), is_chosen=True, is_split=True),
@@ -58,7 +61,7 @@ STREAMS = {
     "weather_aus": Stream("RainTomorrow", ("Date",)),
     "nyc_flights_2013": Stream("arr_late_15", ("sched_dep",)),
     "email_spam": Stream("spam", ("time",)),
-    "nsl_kdd": Stream("class", ("row", "part")),
+    "nsl_kdd": Stream("class", ("row", "part"), ("part",)),
     "room_occupancy_count": Stream("Room_Occupancy_Count", ("datetime",)),
     "noaa_weather": Stream("rain"),
     "bike_sharing_hour": Stream("cnt", ("datetime",), is_split=True),
@@ -67,18 +70,21 @@ STREAMS = {
 }
 
 
-def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
+def read_stream(name: str, most_rows: int | None, *, keeps_times: bool = False) -> tuple[Any, NDArray[Any]]:
     """Return rows and labels in order of time, thinned evenly to ``most_rows``.
 
     Parameters
     ----------
     name : str
         A key of `STREAMS`.
-    most_rows : int
+    most_rows : int, optional
+        None keeps all rows.
+    keeps_times : bool, default=False
+        Whether columns of times and counters stay, as in the file; leaks never do.
     """
     X: Any
     if STREAMS[name].label:
-        X, y = _read_table(name)
+        X, y = _read_table(name, keeps_times=keeps_times)
     else:
         dataset = getattr(datasets, f"load_{name}")()
         X, y = np.asarray(dataset.X, dtype=np.float64), np.asarray(dataset.y)
@@ -100,7 +106,7 @@ def read_number_stream(name: str, most_rows: int) -> tuple[pl.DataFrame, NDArray
         One of `number_streams`.
     most_rows : int
     """
-    frame, label = _read_frame(name)
+    frame, label = _read_frame(name, keeps_times=False)
     rows = _thinned(len(label), most_rows)
     return frame[rows.tolist()], label.cast(pl.Float64).to_numpy()[rows]
 
@@ -134,15 +140,17 @@ def read_times(name: str, most_rows: int, row_numbers: list[int]) -> list[str] |
     return [str(times[int(rows[number - 1])]) for number in row_numbers]
 
 
-def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
+def _thinned(n_rows: int, most_rows: int | None) -> NDArray[np.int64]:
+    if most_rows is None:
+        return np.arange(n_rows)
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most_rows)).astype(np.int64))
 
 
 @cache
-def _read_frame(name: str) -> tuple[pl.DataFrame, pl.Series]:
+def _read_frame(name: str, *, keeps_times: bool) -> tuple[pl.DataFrame, pl.Series]:
     """Return the features and the label as it is in the file."""
     stream, frame = STREAMS[name], _read_file(name)
-    return frame.drop(stream.label, *stream.left_out), frame[stream.label]
+    return frame.drop(stream.label, *(stream.leaks if keeps_times else stream.left_out)), frame[stream.label]
 
 
 @cache
@@ -152,8 +160,8 @@ def _read_file(name: str) -> pl.DataFrame:
 
 
 @cache
-def _read_table(name: str) -> tuple[pl.DataFrame, NDArray[Any]]:
-    frame, label = _read_frame(name)
+def _read_table(name: str, *, keeps_times: bool) -> tuple[pl.DataFrame, NDArray[Any]]:
+    frame, label = _read_frame(name, keeps_times=keeps_times)
     if STREAMS[name].is_split:
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)

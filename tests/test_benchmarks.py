@@ -10,7 +10,9 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.datasets import ImagePool
 from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
+from accous.tabular.choosing import Trial, choose
 from accous_bench.contenders import Contender
+from benchmarks.choice_rules import RULES
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.limit import measure, seed_numbers, shares, streams
 from benchmarks.limit import play as play_method
@@ -47,6 +49,14 @@ def test_the_rule_of_the_sweep_is_the_default(n_features: int, batch_size: int) 
         default.partial_fit(X[:batch_size] + 1.0)
     assert resolved(swept) == pytest.approx(resolved(default), rel=1e-12)
     np.testing.assert_allclose(swept.coef_, default.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_compared_rule_of_auto_is_that_of_auto(seed: int) -> None:
+    linear, boosting = (np.random.default_rng(seed).random((2, 200)) < 0.3).astype(float)
+    leads = np.array([(b - a).mean() for a, b in zip(np.split(linear, 4), np.split(boosting, 4), strict=True)])
+    chosen = choose(Trial("linear", linear, True, None), Trial("boosting", boosting, True, None)).name
+    assert (chosen == "linear") == RULES["linear if ahead by more than 1.5 (auto)"](leads)
 
 
 @pytest.mark.parametrize("loss", ["least_squares", "kl"])

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _num_samples, validate_data
 
 from accous.arrays import FloatArray
@@ -23,7 +23,7 @@ _FEW_VALUES = 64
 # What to do about columns that cannot be read, by whoever reads them.
 _FEATURE_MAP = "pass the ratio estimator a transformer that {}: OnlineDensityRatio(feature_map=...)"
 _PIPELINE = (
-    "use a transformer that {} in both parts: AdaptiveClassifier(make_pipeline(transformer, classifier), "
+    "use a transformer that {{}} in both parts: {}(make_pipeline(transformer, {}), "
     "OnlineDensityRatio(feature_map=transformer))"
 )
 
@@ -40,7 +40,7 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
         _require_no_images(X)
         X = X if reset else select_columns(estimator, X, any_order=False)
         rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
-    require_finite(rows, X, advice=_advice(estimator, "imputes"))
+    require_finite(rows, X, reader=estimator)
     if reset:
         _require_moderate(rows, X)
     return rows
@@ -95,8 +95,8 @@ def _copy_by_column(frame: Any) -> Any:
     return by_column
 
 
-def require_finite(rows: FloatArray, X: Any, *, what: str = "", advice: str = _FEATURE_MAP.format("imputes")) -> None:
-    """Raise a DataError that names the first row and column with NaN or infinity, and ends with this advice."""
+def require_finite(rows: FloatArray, X: Any, *, what: str = "", reader: BaseEstimator | None = None) -> None:
+    """Raise a DataError that names the first row and column with NaN or infinity, with advice for who reads them."""
     # The sum is nearly always finite and costs a fraction of the elementwise test. It may overflow, so the elementwise
     # test follows. For a few values, Python's own sum is faster than numpy's, and it never warns.
     if rows.size <= _FEW_VALUES:
@@ -112,14 +112,18 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "", advice: str = _F
     is_bad = ~is_finite
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
+    advice = _advice(reader, "imputes")
     raise DataError(
         f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or {advice}."
     )
 
 
-def _advice(estimator: BaseEstimator, verb: str) -> str:
-    """Say what to pass so that such columns can be read: the classifier needs more than a transformer of its ratio."""
-    return (_FEATURE_MAP if hasattr(estimator, "partial_fit") else _PIPELINE).format(verb)
+def _advice(estimator: BaseEstimator | None, verb: str) -> str:
+    """Say what to pass so that such columns can be read: a predictor needs more than a transformer of its ratio."""
+    if estimator is None or hasattr(estimator, "partial_fit"):
+        return _FEATURE_MAP.format(verb)
+    kind = "regressor" if is_regressor(estimator) else "classifier"
+    return _PIPELINE.format(f"Adaptive{kind.capitalize()}", kind).format(verb)
 
 
 def column_label(X: Any, column: int) -> str:

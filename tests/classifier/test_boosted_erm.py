@@ -60,6 +60,15 @@ def test_with_the_weights_of_the_fit_the_values_are_those_of_scikit_learn(kind):
 
 
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "numbers"])
+@pytest.mark.parametrize("fraction", [0.25, None])
+def test_rows_that_early_stopping_held_back_count_for_no_leaf(kind, fraction):
+    fitted, X, y, weights = fit_trees(kind, early_stopping=True, validation_fraction=fraction)
+    assert fitted.do_early_stopping_
+    again = RevaluedTrees(fitted, X, y).revalued(weights)
+    np.testing.assert_allclose(again._raw_predict(X), fitted._raw_predict(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "numbers"])
 def test_with_other_weights_the_values_are_newton_steps_in_the_same_leaves(kind):
     fitted, X, y, weights = fit_trees(kind, l2_regularization=1.5)
     other = np.roll(weights, 31)

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
 from tests.classifiers import labelled_rows
 
@@ -129,11 +129,12 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("frame", UNREADABLE.values(), ids=UNREADABLE)
-def test_the_advice_is_about_the_part_that_fails(frame: pd.DataFrame) -> None:
+@pytest.mark.parametrize(("model", "kind"), [(AdaptiveClassifier(), "classifier"), (AdaptiveRegressor(), "regressor")])
+def test_the_advice_is_about_the_part_that_fails(model: Any, kind: str, frame: pd.DataFrame) -> None:
     """A transformer of the ratio does not help the built-in regression; it does help a pipeline's ratio."""
     with pytest.raises(
-        DataError, match=r"Column 'height' .*AdaptiveClassifier\(make_pipeline\(transformer, classifier\)"
+        DataError, match=rf"Column 'height' .*{type(model).__name__}\(make_pipeline\(transformer, {kind}\)"
     ):
-        AdaptiveClassifier().fit(frame, NUMBERS)
+        model.fit(frame, NUMBERS)
     with pytest.raises(DataError, match=r"Column 'height' .*pass the ratio estimator a transformer"):
         OnlineDensityRatio().fit(frame)

@@ -77,7 +77,7 @@ def test_frames_are_compared_on_the_weighted_reference():
     assert model._disagreement(model.state_) == pytest.approx(expected)
 
 
-def test_the_halves_are_fitted_once_and_only_when_asked():
+def test_the_halves_are_fitted_once_by_fit():
     fits = []
 
     class Counted(DecisionTreeClassifier):
@@ -85,11 +85,12 @@ def test_the_halves_are_fitted_once_and_only_when_asked():
             fits.append(len(X))
             return super().fit(X, y, sample_weight)
 
-    model = played(AdaptiveClassifier(Counted(max_depth=3)).fit(*rows(300), order=True))
-    before = fits.count(150)
-    for _ in range(3):
-        model._disagreement(model.state_)
-    assert fits.count(150) - before == 2
+    model = AdaptiveClassifier(Counted(max_depth=3)).fit(*rows(300), order=True)
+    assert fits[-2:] == [150, 150]
+    n_fits = len(fits)
+    model.adapt(rows(10, seed=5)[0])
+    assert np.isfinite([model._disagreement(model.state_) for _ in range(3)]).all()
+    assert len(fits) == n_fits
 
 
 def test_base_weights_count_in_the_halves():

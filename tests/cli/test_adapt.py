@@ -93,8 +93,9 @@ def test_labels_are_scored_and_never_learned_from(capsys):
     assert totals["n_wrong_fixed"] == round(300 * record["error_fixed"])
 
 
-def test_other_labels_change_no_prediction(tmp_path, fitted):
+def test_other_labels_change_no_prediction(tmp_path, fitted, capsys):
     assert main([*ADAPT, "--label", "label"]) == 0
+    assert "Is this the column of the labels?" not in capsys.readouterr().err
     first = (tmp_path / "predictions.csv").read_bytes()
     for name, content in fitted["files"].items():
         (tmp_path / "model" / name).write_bytes(content)
@@ -104,6 +105,10 @@ def test_other_labels_change_no_prediction(tmp_path, fitted):
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
     assert (tmp_path / "predictions.csv").read_bytes() == first
     assert load_table_model("model").job.n_wrong >= 299
+    assert (
+        "--label label: 100% of the first 300 labels are none that the model knows ('no', 'yes') and count as errors; "
+        "the first is 'unheard of'. Is this the column of the labels?"
+    ) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("column", ["colour", "id"])

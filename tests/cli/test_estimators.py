@@ -1,6 +1,8 @@
 """`accous fit --estimator`: what predicts, how a folder names it, and that a killed run goes on with the same bytes."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,20 @@ from accous import AdaptiveClassifier
 from accous.cli import main
 from tests.cli.tables import write_tables
 from tests.cli.test_kill import compare, run_well
+from tests.cli.test_numbers import tables as number_tables
 
 MY_MODELS = """
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 
 def make():
     return GaussianNB(var_smoothing=1e-6)
+
+
+def unseeded():
+    return RandomForestClassifier(5)
 
 
 def without_probabilities():
@@ -51,6 +59,42 @@ def test_killed_and_run_again_the_bytes_are_the_same(forks, folder, name):
     predictions = pl.read_csv(folder / "predictions.csv")
     assert predictions.height == 120
     assert predictions["p_yes"].is_between(0.0, 1.0).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["linear", pytest.param("boosting", marks=pytest.mark.slow), pytest.param("forest", marks=pytest.mark.slow)]
+)
+def test_numbers_too(forks, folder, name):
+    for part, frame in zip(("reference", "stream"), number_tables(), strict=True):
+        frame.write_csv(folder / f"{part}.csv")
+    fit = ["fit", "reference.csv", "--target", "minutes", "-o", "model", "--ordered", "--quiet", "--estimator", name]
+    run_well(forks, folder, fit)
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--batch-size", "2", "--label", "minutes"]
+    assert compare(forks, folder, arguments, n_kills=3, share=0.8) > 0
+    predictions = pl.read_csv(folder / "predictions.csv")
+    assert (predictions["low"] < predictions["high"]).all()
+
+
+def test_a_forest_that_your_function_did_not_seed_predicts_the_same_every_time(folder):
+    name = ["--estimator", "cli_models:unseeded", "--quiet"]
+    assert main([*FIT, name[1], "--unordered"]) == 0
+    for output in ("one.csv", "two.csv"):
+        assert main(["predict", "model", "stream.csv", "-o", output, *name]) == 0
+    assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
+
+
+def test_other_parameters_than_those_of_the_fit_are_refused(folder, capsys, monkeypatch):
+    name = ["--estimator", "cli_models:make"]
+    assert main([*FIT, name[1], "--unordered"]) == 0
+    (folder / "cli_models.py").write_text(MY_MODELS.replace("1e-6", "0.00001"))
+    monkeypatch.delitem(sys.modules, "cli_models")
+    for command in (["adapt", "model", "stream.csv", "-o", "p.csv"], ["predict", "model", "stream.csv", "-o", "p.csv"]):
+        assert main([*command, *name]) == 1
+        assert "same class and parameters" in " ".join(capsys.readouterr().err.split())
+    assert not Path("p.csv").exists()
+    (folder / "cli_models.py").write_text(MY_MODELS)
+    monkeypatch.delitem(sys.modules, "cli_models")
+    assert main(["adapt", "model", "stream.csv", "-o", "p.csv", *name]) == 0
 
 
 def test_your_own_code_is_named_again_and_never_by_the_folder(folder, capsys):
@@ -90,6 +134,14 @@ def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
     assert "17 rounds old" in capsys.readouterr().out
     assert main(["report", *named, "-o", "report.html"]) == 0
     assert "17 rounds old" in (folder / "report.html").read_text()
+
+
+def test_fit_says_how_rarely_a_costly_predictor_is_refitted(folder, capsys):
+    fit = [each for each in FIT if each != "--quiet"]
+    assert main([*fit, "forest", "--unordered"]) == 0
+    assert re.search(r"Refits: at most one in [\d,]+ rounds, .*--refit-budget 0\.2\.", capsys.readouterr().err)
+    assert main([*fit, "linear", "--unordered", "--force"]) == 0
+    assert "Refits:" not in capsys.readouterr().err
 
 
 def test_auto_takes_trees_where_a_line_cannot_tell(folder, capsys):

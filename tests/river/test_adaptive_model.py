@@ -10,21 +10,22 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
-from accous import AdaptiveClassifier
+from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.exceptions import DataError, ParameterError
-from accous.streams import GaussianStream, SquareShift
+from accous.streams import GaussianRegressionStream, GaussianStream, SquareShift
 from tests.needs import RIVER
 
 river = pytest.importorskip("river", reason=RIVER)
 
 from river import checks, compose, evaluate, metrics, preprocessing  # noqa: E402
 
-from accous.river import AdaptiveModel  # noqa: E402
+from accous.river import AdaptiveModel, AdaptiveRegressionModel  # noqa: E402
 
 NAMES = ["a", "b", "c"]
 CHECKED = {
     "default": AdaptiveModel(n_reference=50),
     "pipeline": AdaptiveModel(AdaptiveClassifier(GaussianNB()), n_reference=40),
+    "numbers": AdaptiveRegressionModel(n_reference=50),
 }
 
 
@@ -39,7 +40,8 @@ def named_checks() -> list[Any]:
         for check in checks.yield_checks(model):
             kind = check.__name__
             counts[kind] += 1
-            is_slow = counts[kind] > 1 or (name == "pipeline" and kind != "check_learn_one")
+            is_repeated = name == "pipeline" and kind != "check_learn_one"
+            is_slow = counts[kind] > 1 or is_repeated or (name != "default" and kind == "check_bounded_memory_growth")
             marks = [pytest.mark.slow] if is_slow else []
             found.append(pytest.param(model, check, id=f"{name}-{kind}-{counts[kind]}", marks=marks))
     return found
@@ -196,3 +198,40 @@ def test_an_estimator_without_probabilities_predicts_labels() -> None:
 def test_a_wrong_size_is_refused(n_reference: Any) -> None:
     with pytest.raises(ParameterError, match="n_reference"):
         AdaptiveModel(n_reference=n_reference)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"), [(AdaptiveModel, AdaptiveRegressor()), (AdaptiveRegressionModel, AdaptiveClassifier())]
+)
+def test_a_model_of_the_other_kind_is_refused(wanted: Any, given: Any) -> None:
+    with pytest.raises(ParameterError, match="AdaptiveModel is for classes, AdaptiveRegressionModel for numbers"):
+        wanted(given)
+
+
+def numbers(n_rows: int) -> list[tuple[dict[str, float], float]]:
+    stream = GaussianRegressionStream(SquareShift(period=40), n_features=3, n_rounds=n_rows, random_state=0)
+    return [(dict(zip(NAMES, batch.X[0].tolist(), strict=True)), float(batch.y[0])) for batch in stream]
+
+
+def test_numbers_are_predicted_by_their_mean_and_then_by_the_regressor() -> None:
+    data = numbers(120)
+    model = AdaptiveRegressionModel(n_reference=80)
+    assert model.predict_one(data[0][0]) == 0.0
+    expected = AdaptiveRegressor().fit(as_array(data[:80]), np.array([y for _, y in data[:80]]))
+    for number, (x, y) in enumerate(data):
+        if number == 2:
+            assert model.predict_one(x) == pytest.approx((data[0][1] + data[1][1]) / 2)
+        if number >= 80:
+            assert model.predict_one(x) == expected.predict(as_array([(x, y)]))[0]
+            expected.adapt(as_array([(x, y)]))
+        model.learn_one(x, y)
+    assert model.fitted.n_rounds_ == model.fitted.measured_.n_labelled == 40
+
+
+def test_equal_numbers_are_no_reference() -> None:
+    model = AdaptiveRegressionModel(n_reference=5)
+    for number in range(9):
+        model.learn_one({"a": float(number)}, 1.0)
+    assert model.fitted is None
+    model.learn_one({"a": 1.0}, 2.0)
+    assert model.fitted is not None

@@ -11,7 +11,7 @@ class NoRiver:
 sys.meta_path.insert(0, NoRiver)
 import accous
 from accous.exceptions import MissingExtraError
-assert dir(accous.river) == ["AdaptiveModel"]
+assert dir(accous.river) == ["AdaptiveModel", "AdaptiveRegressionModel"]
 try:
     accous.river.AdaptiveModel
 except MissingExtraError as error:

@@ -30,6 +30,20 @@ def test_categories_reach_the_trees_as_categories():
     assert boosting.categorical_features == [True, False]
 
 
+def test_what_your_function_leaves_unseeded_gets_the_seed(tmp_path, monkeypatch):
+    (tmp_path / "unseeded_models.py").write_text(
+        "from sklearn.ensemble import RandomForestClassifier\n"
+        "from sklearn.ensemble import VotingClassifier\n\n\n"
+        "def make():\n"
+        "    parts = [('a', RandomForestClassifier(3)), ('b', RandomForestClassifier(3, random_state=5))]\n"
+        "    return VotingClassifier(parts)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = make_estimator("unseeded_models:make", kind="classifier", seed=11, blocks=()).get_params()
+    assert (found["a__random_state"], found["b__random_state"]) == (11, 5)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -51,8 +51,10 @@ from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
+from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
+from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.turns import TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
@@ -156,7 +158,23 @@ class AdaptiveModel(
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
+            self._prepare_readings()
         return self
+
+    def _prepare_readings(self) -> None:
+        """Make the fits that readings of a model with the user's estimator need, so that a reading makes none.
+
+        A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
+        """
+        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
+            return
+        try:
+            self.fixed_.prepare()
+        except ValueError:
+            # The user's estimator could not be fitted on a part: who reads its risk sees the error.
+            return
+        if self.halves_ is not None:
+            self.halves_.prepare()
 
     def _limit_refits(self, rows: Any, X: Any) -> None:
         """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
@@ -168,7 +186,8 @@ class AdaptiveModel(
         rules, state = replace(self.rules_, refit=_NEVER), self.state_
 
         def play() -> None:
-            state.estimator.predict(read)
+            with one_openmp_thread_if_few(len(some)):
+                state.estimator.predict(read)
             play_round(rules, state, read, batch, len(some))
 
         refit = seconds_of(lambda: self.erm_.fit(self.base_weight_, state.estimator), n_times=1)

@@ -13,6 +13,7 @@ from accous.classifier.task import Task
 from accous.diagnostics.audits import Audit
 from accous.exceptions import DataError
 from accous.named_columns import select_columns
+from accous.openmp import one_openmp_thread_if_few
 from accous.validation import count_rows
 
 __all__ = ["Auditing"]
@@ -62,7 +63,9 @@ class Auditing:
                 raise DataError(
                     f"audit needs more {self.task_.too_few} in the reference, because it fits without some rows."
                 )
-            errors = self.task_.errors_on(truths, np.asarray(self._predictor(state).predict(rows)))
+            with one_openmp_thread_if_few(count_rows(rows)):
+                predicted = np.asarray(self._predictor(state).predict(rows))
+            errors = self.task_.errors_on(truths, predicted)
             of_rows, of_reference = self._audit_features(state, rows, X)
             return self.task_.audit((errors, of_rows), (reference_errors, of_reference), self.base_weight_)
 

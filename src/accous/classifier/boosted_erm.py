@@ -96,7 +96,9 @@ class BoostedErm(ForeignErm):
             return None if scores is None else scores[:, 0]
         return (scores[:, 0] > 0.0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
-    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
+    def cross_fitted_probabilities(
+        self, weights: FloatArray, fitted: Any, *, is_quick: bool = False
+    ) -> FloatArray | None:
         """Return the probabilities from the same fits."""
         scores = self._cross_fitted_scores(weights)
         if scores is None:

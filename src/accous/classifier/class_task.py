@@ -132,7 +132,14 @@ class ClassTask:
 
     def losses_of_fit(self, erm: Any, weights: FloatArray, fitted: Any) -> FloatArray | None:
         """Return one minus the probability of each row's own class."""
-        probabilities = erm.cross_fitted_probabilities(weights, fitted)
+        return self._score(erm.cross_fitted_probabilities(weights, fitted))
+
+    def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> FloatArray | None:
+        """Return the same losses, from quick fits if they are slow."""
+        quickly = {"is_quick": is_quick} if erm.is_slow_to_cross_fit else {}
+        return self._score(erm.cross_fitted_probabilities(weights, fitted, **quickly))
+
+    def _score(self, probabilities: FloatArray | None) -> FloatArray | None:
         return None if probabilities is None else 1.0 - probabilities[np.arange(len(self)), self.labels]
 
     def audit(

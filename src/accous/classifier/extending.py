@@ -53,6 +53,8 @@ class Extending:
 
         def _verify_again(self) -> None: ...
 
+        def _prepare_readings(self) -> None: ...
+
         def _split_in_halves(self) -> None: ...
 
         def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
@@ -127,6 +129,7 @@ class Extending:
             self._split_in_halves()
             self._verify_again()
             self._fit_again(ratio.on_reference(_take(of_ratio, kept)))
+            self._prepare_readings()
         return self
 
     def _fit_again(self, ratio: RatioEstimator) -> None:

@@ -68,9 +68,21 @@ class FixedModel:
             self._errors[name] = None if answers is None else self._task.errors(answers)
         return self._errors[name]
 
+    def scores(self) -> FloatArray | None:
+        """Score of each reference row by a fit without it, for sets of classes; None as for the errors."""
+        if "scores" not in self._errors:
+            self._errors["scores"] = self._task.set_scores(self._erm, self._weights, self.estimator, is_quick=False)
+        return self._errors["scores"]
+
+    def prepare(self) -> None:
+        """Compute now what reading needs, where it takes fits that are slow."""
+        if self._erm.is_slow_to_cross_fit:
+            self.errors()
+            self.scores()
+
     @property
     def known_errors(self) -> dict[str, NDArray[Any] | None]:
-        """The errors that have been computed so far, for files."""
+        """The errors and scores that have been computed so far, for files."""
         return self._errors
 
     @cached_property
@@ -118,12 +130,15 @@ class Check:
     answers : array of shape (n_reference,), optional
         What the adapted predictor of that time answered for each row when fitted without it. Kept where such fits are
         slow, so that the risk can be read at once.
+    scores : array of shape (n_reference,), optional
+        Of those fits, for sets of classes.
     """
 
     veto: Veto
     strength: float
     weights: FloatArray | None
     answers: NDArray[Any] | None = None
+    scores: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

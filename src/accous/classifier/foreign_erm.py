@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,13 @@ _SUCH_AS = {
 }
 
 
+class _FoldAnswers(NamedTuple):
+    """Answers for each row from a fit without it, and its probabilities if the estimator has some."""
+
+    answers: NDArray[Any]
+    probabilities: FloatArray | None
+
+
 class ForeignErm:
     """Any classifier or regressor, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
 
@@ -46,6 +53,7 @@ class ForeignErm:
     def __init__(self, estimator: Any, X: Any, task: Task) -> None:
         require_sample_weight(estimator, task.kind)
         self._estimator, self._X, self._y, self._task = estimator, X, task.truths, task
+        self._kept: tuple[bool, FloatArray, _FoldAnswers | None] | None = None
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
         """Fit a fresh clone on the whole reference."""
@@ -53,21 +61,40 @@ class ForeignErm:
 
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
         """Return predictions from stratified folds: five, or two if ``is_quick``."""
+        found = self._answers_of_folds(weights, is_quick=is_quick)
+        return None if found is None else found.answers
+
+    def cross_fitted_probabilities(
+        self, weights: FloatArray, fitted: Any, *, is_quick: bool = False
+    ) -> FloatArray | None:
+        """Return probabilities from the same fits; None also if the estimator has none."""
+        found = self._answers_of_folds(weights, is_quick=is_quick)
+        return None if found is None else found.probabilities
+
+    def _answers_of_folds(self, weights: FloatArray, *, is_quick: bool) -> _FoldAnswers | None:
+        """Return what fits without each row answer, once for classes and probabilities under the same weights."""
+        kept = self._kept
+        if kept is None or kept[0] is not is_quick or not np.array_equal(kept[1], weights):
+            kept = self._kept = is_quick, weights, self._fit_folds(weights, N_QUICK_FOLDS if is_quick else N_FOLDS)
+        return kept[2]
+
+    def _fit_folds(self, weights: FloatArray, n_folds: int) -> _FoldAnswers | None:
+        shares: list[FloatArray] = []
 
         def predict_rest(rows: IntArray, rest: IntArray) -> NDArray[Any]:
             part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
-            return self._task.answers(part.predict(_safe_indexing(self._X, rest)))
+            X = _safe_indexing(self._X, rest)
+            with one_openmp_thread_if_few(len(rest)):
+                if hasattr(part, "predict_proba"):
+                    # Every fold holds all classes, so the columns are the classes.
+                    shares.append(np.column_stack((rest, part.predict_proba(X))))
+                return self._task.answers(part.predict(X))
 
-        return by_folds(self._task.strata, N_QUICK_FOLDS if is_quick else N_FOLDS, predict_rest)
-
-    def cross_fitted_probabilities(self, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Return probabilities from stratified folds; every fold holds all classes, so the columns are the classes."""
-
-        def predict_rest(rows: IntArray, rest: IntArray) -> FloatArray:
-            part = self._fit_clone(_safe_indexing(self._X, rows), self._y[rows], weights[rows])
-            return np.asarray(part.predict_proba(_safe_indexing(self._X, rest)), dtype=np.float64)
-
-        return by_folds(self._task.strata, N_FOLDS, predict_rest)
+        answers = by_folds(self._task.strata, n_folds, predict_rest)
+        if answers is None:
+            return None
+        all_shares = np.concatenate(shares) if shares else None
+        return _FoldAnswers(answers, None if all_shares is None else all_shares[all_shares[:, 0].argsort(), 1:])
 
     def _fit_clone(self, X: Any, y: NDArray[Any], weights: FloatArray | None) -> Any:
         estimator = clone(self._estimator)

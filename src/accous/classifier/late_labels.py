@@ -20,6 +20,7 @@ from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError
 from accous.named_columns import select_columns
+from accous.openmp import one_openmp_thread_if_few
 from accous.validation import count_rows
 
 __all__ = ["LateLabelling"]
@@ -132,8 +133,10 @@ class LateLabelling:
             self.state_ = replace(self.state_, late_labels=labels, cache=kept)
 
     def _late_errors(self, predictor: Any, rows: Any, late: LateTruths, predicted: Any, name: str) -> NDArray[Any]:
-        found = np.asarray(predictor.predict(rows)) if predicted is None else predicted
-        return self.task_.late_errors(late, found, name)
+        if predicted is None:
+            with one_openmp_thread_if_few(count_rows(rows)):
+                predicted = np.asarray(predictor.predict(rows))
+        return self.task_.late_errors(late, predicted, name)
 
     def _estimates(self, state: Any, estimated: Any, n_rows: int) -> FloatArray:
         if estimated is None:

@@ -128,6 +128,9 @@ class NumberTask:
         answers = erm.cross_fitted(weights, fitted)
         return None if answers is None else self.losses(self.errors(answers))
 
+    def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> None:
+        """Return nothing: intervals are made of residuals."""
+
     def audit(
         self,
         labelled: tuple[NDArray[Any], FloatArray],

@@ -11,9 +11,11 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.class_task import ClassTask
 from accous.classifier.erm import WeightedErm
+from accous.classifier.fallback import FixedModel
 from accous.diagnostics.sets import conformal_sets
 from accous.exceptions import DataError, ParameterError
 from accous.named_columns import select_columns
+from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import require_share
 from accous.validation import count_rows
 
@@ -27,7 +29,7 @@ class PredictingSets:
     erm_: WeightedErm
     task_: ClassTask
     classes_: NDArray[Any]
-    base_weight_: FloatArray
+    fixed_: FixedModel
 
     if TYPE_CHECKING:
 
@@ -36,6 +38,8 @@ class PredictingSets:
         def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
 
         def _predictor(self, state: Any) -> Any: ...
+
+        def _is_fixed(self, state: Any) -> bool: ...
 
         def _row_weights(self, state: Any, X: Any) -> FloatArray: ...
 
@@ -68,15 +72,17 @@ class PredictingSets:
             return np.empty((0, len(self.classes_)), dtype=bool)
         with one_blas_thread():
             scores = self._reference_scores(state)
-            row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            with one_openmp_thread_if_few(count_rows(rows)):
+                row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
             return conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
 
     def _reference_scores(self, state: Any) -> FloatArray:
-        """One minus the probability of each reference row's own label, from a fit without the row."""
-        is_fixed = state.fallback.veto.is_held
-        weights = self.base_weight_ if is_fixed else state.fitted_weights
+        """One minus the probability of each reference row's own label, from a fit without the row.
+
+        Where such fits are slow, they are those of the last comparison with the fixed predictor.
+        """
         if "scores" not in state.cache:
-            found = self.task_.losses_of_fit(self.erm_, weights, self._predictor(state))
+            found = self._find_scores(state)
             if found is None:
                 raise DataError(
                     f"predict_set needs more {self.task_.too_few} in the reference, because it fits without some rows."
@@ -84,3 +90,11 @@ class PredictingSets:
             state.cache["scores"] = found
         scores: FloatArray = state.cache["scores"]
         return scores
+
+    def _find_scores(self, state: Any) -> FloatArray | None:
+        if self._is_fixed(state):
+            return self.fixed_.scores()
+        compared: FloatArray | None = state.fallback.check.scores
+        if compared is not None:
+            return compared
+        return self.task_.set_scores(self.erm_, state.fitted_weights, self._predictor(state), is_quick=False)

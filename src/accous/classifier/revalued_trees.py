@@ -60,6 +60,7 @@ class RevaluedTrees:
         self._n_scores = int(fitted.n_trees_per_iteration_)
         self._n_nodes = max(len(tree.nodes) for step in fitted._predictors for tree in step)
         self._leaves = self.leaves_of(X)
+        self._is_held = _rows_held_for_stopping(fitted, targets)
         if hasattr(fitted, "classes_"):
             self._loss = BINOMIAL if self._n_scores == 1 else MULTINOMIAL
         else:
@@ -88,7 +89,12 @@ class RevaluedTrees:
         return np.ascontiguousarray(np.stack(parts))
 
     def values(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the score before the first tree and the values of all leaves, under these weights of the rows."""
+        """Return the score before the first tree and the values of all leaves, under these weights of the rows.
+
+        Rows that early stopping held back count for no leaf, as in the fit.
+        """
+        if self._is_held is not None:
+            weights = np.where(self._is_held, 0.0, weights)
         start = self._start(weights)
         scores = np.tile(start, (len(weights), 1))
         values = np.empty((*self._leaves.shape[:2], self._n_nodes))
@@ -125,6 +131,26 @@ class RevaluedTrees:
             for number, step in enumerate(self.fitted._predictors[first : first + len(values)])
         ]
         return twin
+
+
+def _rows_held_for_stopping(fitted: Any, targets: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Return which rows the fit held back to decide when to stop; None if it held none back.
+
+    scikit-learn does not say, so this repeats its split: from 10,000 rows on it stops early by default.
+    """
+    if not fitted.do_early_stopping_ or fitted.validation_fraction is None:
+        return None
+    from sklearn.model_selection import train_test_split
+
+    _, held = train_test_split(
+        np.arange(len(targets)),
+        test_size=fitted.validation_fraction,
+        stratify=targets if hasattr(fitted, "classes_") else None,
+        random_state=fitted._random_seed,
+    )
+    is_held = np.zeros(len(targets), dtype=bool)
+    is_held[held] = True
+    return is_held
 
 
 def _revalue(tree: Any, values: FloatArray) -> Any:

@@ -215,4 +215,7 @@ def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray,
     answers = rules.erm.cross_fitted(fit.weights, fit.estimator, is_quick=True)
     excess = compare(rules.fixed, rules.task, weights, answers)
     veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
-    return fit, Check(veto, strength, weights, answers if rules.erm.is_slow_to_cross_fit else None)
+    if not rules.erm.is_slow_to_cross_fit:
+        return fit, Check(veto, strength, weights)
+    scores = rules.task.set_scores(rules.erm, fit.weights, fit.estimator, is_quick=True)
+    return fit, Check(veto, strength, weights, answers, scores)

@@ -116,6 +116,9 @@ class Task(Protocol):
     def losses_of_fit(self, erm: Any, weights: FloatArray, fitted: Any) -> FloatArray | None:
         """Return the losses of fits without each row that tell two fits apart best; None if no row can be left out."""
 
+    def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> FloatArray | None:
+        """Return the scores by which sets of classes are predicted; None if there are none, as for numbers."""
+
     def audit(
         self,
         labelled: tuple[NDArray[Any], FloatArray],

@@ -14,6 +14,8 @@ from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.erm import ErmRecipe
 from accous.classifier.task import Task
+from accous.openmp import one_openmp_thread_if_few
+from accous.validation import count_rows
 
 __all__ = ["ReferenceParts", "TimeHalves"]
 
@@ -81,6 +83,10 @@ class TimeHalves:
     def _differences_on_reference(self) -> FloatArray | None:
         return self._differences(self._parts.X)
 
+    def prepare(self) -> bool:
+        """Fit the predictors now, and return whether that was possible."""
+        return self._predictors is not None
+
     @property
     def takes_numbers(self) -> bool:
         """Whether the predictors take rows as arrays of numbers, in the form in which recent rows are kept."""
@@ -107,6 +113,6 @@ class TimeHalves:
     def _differences(self, rows: Any) -> FloatArray | None:
         if self._predictors is None:
             return None
-        with one_blas_thread():
+        with one_blas_thread(), one_openmp_thread_if_few(count_rows(rows)):
             first, second = (np.asarray(predictor.predict(rows)) for predictor in self._predictors)
         return self._parts.task.losses(self._parts.task.errors_on(first, second))

@@ -34,6 +34,8 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
         if as_json:
             typer.echo(json.dumps(job.summary(), indent=2))
         return 0
+    if job.doubt is not None:
+        remarks.print(job.doubt, markup=False, soft_wrap=True)
     if job.abandoned is not None:
         text = f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
         remarks.print(text, markup=False, soft_wrap=True)

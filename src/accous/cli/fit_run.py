@@ -44,6 +44,11 @@ def run_fit(request: FitRequest, remarks: Console, *, as_json: bool) -> int:
     _print_reference(job.reference, settings)
     _print_choice(job)
     print_backtest(found, is_ordered=job.is_ordered)
+    if n_rounds := table_model.model.rounds_between_refits_:
+        text = (
+            f"Refits: at most one in {n_rounds:,} rounds, which keeps them to --refit-budget {request.refit_budget:g}."
+        )
+        remarks.print(text, soft_wrap=True, markup=False)
     where = request.folder
     remarks.print(f"Model: {where}. Next: accous adapt {where} STREAM -o predictions.csv", soft_wrap=True, markup=False)
     return 0

@@ -19,7 +19,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
-from accous.tabular.known_labels import require_known_labels
+from accous.tabular.known_labels import check_labels
 from accous.tabular.predictions import output_columns, output_schema
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader
@@ -45,6 +45,8 @@ class AdaptJob:
         Rows that the job had predicted when it was begun here.
     abandoned : str or None
         The stream of an unfinished run whose place this job takes, because that run has no results.
+    doubt : str or None
+        A remark if many of the labels to score with are none that the model knows, after `begin`.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -56,6 +58,7 @@ class AdaptJob:
         self._kept: list[str] = []
         self.n_rows_before = 0
         self.abandoned: str | None = None
+        self.doubt: str | None = None
 
     @property
     def record(self) -> Job:
@@ -72,7 +75,7 @@ class AdaptJob:
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
         if self._label is not None and request.stream != STDIN:
             table, label = self._open()
-            require_known_labels(table, label or "", request.label or "", table_model.kind)
+            self.doubt = check_labels(table, label or "", request.label or "", table_model.kind)
         before, spec = table_model.job, request.spec(self._kept)
         if new_classes := table_model.settings.get("new_classes"):
             # The predictions have columns for them: a file that lacks these is not continued.

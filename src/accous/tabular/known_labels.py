@@ -5,20 +5,23 @@ from __future__ import annotations
 import polars as pl
 
 from accous.exceptions import ParameterError
+from accous.parameters import listed
 from accous.tabular.formats.chunks import Position, TableReader
 from accous.tabular.formats.labelled import LabelledTable
 from accous.tabular.formats.values import to_texts
 from accous.tabular.label_kinds import LabelKind
 
-__all__ = ["require_known_labels"]
+__all__ = ["check_labels"]
 
 _FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
+_LARGEST_SHARE = 0.2  # of labels that the model does not know; with more, they may be those of something else
 
 
-def require_known_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> None:
-    """Raise a ParameterError if no label in the first rows can be one of the model; close the table.
+def check_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> str | None:
+    """Raise a ParameterError if no label in the first rows can be one of the model, and return a remark if many cannot.
 
-    Rows without a label do not count. A new class among known ones is no error, nor are one or two labels of new ones.
+    Closes the table. Rows without a label do not count. A new class among known ones is no error, nor are one or two
+    labels of new ones.
 
     Parameters
     ----------
@@ -40,6 +43,14 @@ def require_known_labels(table: TableReader, column: str, label: str, kind: Labe
             f"--label {label}: none of the first {len(labels):,} labels {stranger.replace('reference', 'model')}; the "
             f"first is {labels[0]!r}. Give the column of the labels."
         )
+    odd = labels.filter(~kind.is_possible(labels))
+    if len(odd) < _FEWEST_LABELS or len(odd) <= _LARGEST_SHARE * len(labels):
+        return None
+    counted = f" ({listed(kind.names)}) and count as errors" if kind.names else ""
+    return (
+        f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are none that the model "
+        f"knows{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
+    )
 
 
 def _first_labels(table: TableReader, column: str) -> pl.Series:

@@ -79,8 +79,11 @@ class LabelKind(Protocol):
     def new_values(self, texts: pl.Series) -> NDArray[Any]:
         """Return labels as ``extend`` takes them."""
 
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels can be one of the model."""
+
     def stranger(self, texts: pl.Series) -> str | None:
-        """Say why none of these labels can be one of the model, if that is so; there is at least one."""
+        """Say what none of these labels is, if no one can be one of the model; there is at least one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +178,13 @@ class ClassKind:
             odd = next(name for name in names if not name.removeprefix("-").isdecimal())
             raise DataError(f"The classes of the model are whole numbers, and the label {odd!r} is none.") from None
 
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels are classes."""
+        return texts.is_in(self.names)
+
     def stranger(self, texts: pl.Series) -> str | None:
         """Say if no label is a class."""
-        if texts.is_in(self.names).any():
+        if self.is_possible(texts).any():
             return None
         return f"is a class of the reference ({listed(self.names)})"
 
@@ -256,9 +263,13 @@ class NumberKind:
         """Return numbers."""
         return self.values(texts)
 
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels are numbers."""
+        return pl.Series(np.isfinite(self.true_answers(texts)))
+
     def stranger(self, texts: pl.Series) -> str | None:
         """Say if no label is a number."""
-        return None if np.isfinite(self.true_answers(texts)).any() else "is a number, which the model predicts"
+        return None if self.is_possible(texts).any() else "is a number, which the model predicts"
 
 
 def kind_of(model: Any) -> LabelKind:

@@ -36,6 +36,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
         estimator.
     kind : {"classifier", "regressor"}
     seed : int
+        For every ``random_state``; those that a function of the user's has set are kept.
     blocks : tuple
         What the features are; see `accous.tabular.columns.plain_columns.blocks_of`.
 
@@ -46,7 +47,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     RandomForestRegressor(min_samples_leaf=5, random_state=0)
     """
     if is_own_code(name):
-        return _import_factory(name)()
+        return _seeded(_import_factory(name)(), seed)
     if name not in NAMES:
         raise ParameterError(
             f"--estimator must be one of {', '.join(NAMES)} or MODULE:NAME, got {name!r}{did_you_mean(name, NAMES)}."
@@ -68,6 +69,16 @@ def _make_boosting(cls: type[Any], seed: int, blocks: tuple[Block, ...]) -> Any:
     categories = is_category(blocks)
     boosting = cls(**_BOOSTING, categorical_features=categories if any(categories) else None, random_state=seed)
     return make_pipeline(PlainColumns(blocks), boosting)
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """Set every random_state that is None, also of parts, so that a folder gives the same predictions every time."""
+    unset = [
+        name
+        for name, value in estimator.get_params(deep=True).items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    ]
+    return estimator.set_params(**dict.fromkeys(unset, seed)) if unset else estimator
 
 
 def _import_factory(name: str) -> Callable[[], Any]:
