@@ -67,7 +67,7 @@ STREAMS = {
 }
 
 
-def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
+def read_stream(name: str, most_rows: int, keeps: tuple[str, ...] = ()) -> tuple[Any, NDArray[Any]]:
     """Return rows and labels in order of time, thinned evenly to ``most_rows``.
 
     Parameters
@@ -75,10 +75,12 @@ def read_stream(name: str, most_rows: int) -> tuple[Any, NDArray[Any]]:
     name : str
         A key of `STREAMS`.
     most_rows : int
+    keeps : tuple of str
+        Columns that stay among the features although the stream leaves them out.
     """
     X: Any
     if STREAMS[name].label:
-        X, y = _read_table(name)
+        X, y = _read_table(name, keeps)
     else:
         dataset = getattr(datasets, f"load_{name}")()
         X, y = np.asarray(dataset.X, dtype=np.float64), np.asarray(dataset.y)
@@ -139,10 +141,11 @@ def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
 
 
 @cache
-def _read_frame(name: str) -> tuple[pl.DataFrame, pl.Series]:
+def _read_frame(name: str, keeps: tuple[str, ...] = ()) -> tuple[pl.DataFrame, pl.Series]:
     """Return the features and the label as it is in the file."""
     stream, frame = STREAMS[name], _read_file(name)
-    return frame.drop(stream.label, *stream.left_out), frame[stream.label]
+    left_out = [column for column in stream.left_out if column not in keeps]
+    return frame.drop(stream.label, *left_out), frame[stream.label]
 
 
 @cache
@@ -152,8 +155,8 @@ def _read_file(name: str) -> pl.DataFrame:
 
 
 @cache
-def _read_table(name: str) -> tuple[pl.DataFrame, NDArray[Any]]:
-    frame, label = _read_frame(name)
+def _read_table(name: str, keeps: tuple[str, ...]) -> tuple[pl.DataFrame, NDArray[Any]]:
+    frame, label = _read_frame(name, keeps)
     if STREAMS[name].is_split:
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
