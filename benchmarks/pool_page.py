@@ -1,7 +1,8 @@
 """Write the tables of docs/pool.md again from the kept results: ``python -m benchmarks.pool_page``.
 
 A comment above a table says which rows it shows: a part of ``benchmarks/results/pool.json``, then settings of the runs.
-``match`` is a text that is in the name of the case, and ``seeds`` is written as on the command line::
+``match`` is a text that is in the name of the case, and ``seeds`` is written as on the command line; other settings may
+have several values with commas between them::
 
     <!-- pool.json: gaussian n_rounds=1000 seeds=80 match=Squ -->
 
@@ -55,9 +56,9 @@ def _table(words: Sequence[str], results: dict[str, list[Row]]) -> str:
 def _has(row: Row, name: str, value: str) -> bool:
     if name == "match":
         return value in row["case"]
-    if name == "arms":
-        return value in row["errors"]
-    return bool(row[name] == seed_numbers(value) if name == "seeds" else str(row[name]) == value)
+    if name == "seeds":
+        return bool(row["seeds"] == seed_numbers(value))
+    return str(row.get(name)) in value.split(",")
 
 
 def _cost_table(rows: Sequence[dict[str, Any]]) -> str:
