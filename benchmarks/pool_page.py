@@ -58,7 +58,9 @@ def _has(row: Row, name: str, value: str) -> bool:
         return value in row["case"]
     if name == "seeds":
         return bool(row["seeds"] == seed_numbers(value))
-    return str(row.get(name)) in value.split(",")
+    # Columns that were kept are a list: "none" or their names.
+    found = row.get(name)
+    return (",".join(found) or "none" if isinstance(found, list) else str(found)) in value.split(",")
 
 
 def _cost_table(rows: Sequence[dict[str, Any]]) -> str:

@@ -91,6 +91,7 @@ POLICIES: dict[str, Policy] = {
     "veto, ensemble if better by both weights": milder(0.0, 0),
     "veto, ensemble if better by 1 standard error": milder(1.0, 0),
     "veto, ensemble if better by the pool's weights": milder(0.0, 1),
+    "the same, by 1 - p(y) in place of errors": milder(0.0, 2),
 }
 
 
@@ -137,7 +138,7 @@ def stream_table(rows: Sequence[dict[str, Any]]) -> str:
     orders[", order known"] = "the guard of the backtest (default with an order)"
     heads = [f"{head}{order}" for order in orders for head in (*NAMES, "difference")]
     lines = [f"| | {FIX} | {' | '.join(heads)} |", "|---|" + "---:|" * (1 + len(heads))]
-    for row in rows:
+    for row in sorted(rows, key=lambda row: str(row["case"])):
         cells = [f"{row['errors'][FIX]:.2f}"]
         for policy in orders.values():
             errors = [row["errors"][f"{name}: {policy}"] for name in NAMES]

@@ -28,6 +28,7 @@ NAMES = {"ensemble": FALLBACK, "pool": DEFAULT}
 COUNTERS = {"elec2": ("date",), "nsl_kdd": ("row",), "bank_marketing": ("row",), "online_shoppers": ("month_no",)}
 BATCH_SIZE = 10
 ROUNDS_BETWEEN_COVERAGES = 50
+UNKNOWN = (float("nan"),) * 3
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,10 @@ class Replay:
         Wrong predictions of the fixed predictor.
     outside : array of shape (n_rounds,)
         Share of the recent rows outside the reference, from the latest look, every 50 rounds; NaN before the first.
-    between : array of shape (n_rounds, 2)
+    between : array of shape (n_rounds, 3)
         Pool minus ensemble at the latest check, in units of the standard error of the difference: cross-fitted error
-        on the reference under the mean of both weights, and under the pool's. NaN before the first check.
+        on the reference under the mean of both weights and under the pool's, and the mean of 1 - p(y) under the pool's.
+        NaN before the first check.
     arms : dict of OfArm
     """
 
@@ -106,7 +108,7 @@ def _follow(models: dict[str, AdaptiveClassifier], X: FloatArray, y: NDArray[Any
     """Return what is known before each round, and what came out of it."""
     found: dict[str, dict[str, list[Any]]] = {"both": {key: [] for key in ("n_rows", "fixed", "outside", "between")}}
     found |= {name: {key: [] for key in ("wrong", "excess", "standard_error")} for name in models}
-    outside, between = float("nan"), (float("nan"), float("nan"))
+    outside, between = float("nan"), UNKNOWN
     pool = models["pool"]
     for number, start in enumerate(range(0, len(y), BATCH_SIZE)):
         rows, labels = X[start : start + BATCH_SIZE], y[start : start + BATCH_SIZE]
@@ -133,19 +135,21 @@ def _append(lists: dict[str, list[Any]], values: tuple[Any, ...]) -> None:
         each.append(value)
 
 
-def _compare(models: dict[str, AdaptiveClassifier]) -> tuple[float, float]:
-    """Return the standardised difference between the arms' cross-fitted errors, by both weights and by the pool's."""
+def _compare(models: dict[str, AdaptiveClassifier]) -> tuple[float, ...]:
+    """Return the standardised differences between the arms' cross-fitted losses."""
     states = {name: model.state_ for name, model in models.items()}
     rules = models["pool"].rules_
-    losses = {}
+    errors, losses = {}, {}
     for name, state in states.items():
         answers = rules.erm.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
-        if answers is None:
-            return float("nan"), float("nan")
-        losses[name] = rules.task.losses(rules.task.errors(answers))
+        losses[name] = rules.task.losses_of_fit(rules.erm, state.fitted_weights, state.estimator)
+        if answers is None or losses[name] is None:
+            return UNKNOWN
+        errors[name] = rules.task.losses(rules.task.errors(answers))
     weights = states["pool"].weights
+    mean = 0.5 * (weights + states["ensemble"].weights)
     scores = []
-    for each in (0.5 * (weights + states["ensemble"].weights), weights):
-        difference, standard_error = loss_difference(losses["pool"], losses["ensemble"], each)
+    for found, by in ((errors, mean), (errors, weights), (losses, weights)):
+        difference, standard_error = loss_difference(found["pool"], found["ensemble"], by)
         scores.append(difference / max(standard_error, 1e-12))
-    return scores[0], scores[1]
+    return tuple(scores)

@@ -28,7 +28,7 @@ def of_arm(wrong: list[float], *, unexplained: float = 0.0, guard: str = "lenien
 def made_up(**of_pool: object) -> Replay:
     """Four rounds of ten rows: no check yet, a gain, a loss of one and one of two standard errors."""
     arms = {"ensemble": of_arm([5.0, 5.0, 5.0, 5.0]), "pool": of_arm([1.0, 2.0, 3.0, 4.0], **of_pool)}
-    between = np.array([[NAN, NAN], [0.5, -1.0], [2.0, 1.0], [-1.0, 0.5]])
+    between = np.array([[NAN] * 3, [0.5, -1.0, 1.0], [2.0, 1.0, -1.0], [-1.0, 0.5, 1.0]])
     return Replay(np.full(4, 10.0), np.full(4, 10.0), np.array([NAN, 0.1, 0.5, 0.1]), between, arms)
 
 
@@ -45,6 +45,7 @@ def made_up(**of_pool: object) -> Replay:
         ("veto, ensemble if better by both weights", [1, 5, 5, 10]),
         ("veto, ensemble if better by 1 standard error", [1, 2, 5, 10]),
         ("veto, ensemble if better by the pool's weights", [1, 2, 5, 10]),
+        ("the same, by 1 - p(y) in place of errors", [1, 5, 3, 10]),
     ],
 )
 def test_a_policy_chooses_who_predicts(policy: str, expected: list[int]) -> None:
