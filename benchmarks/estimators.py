@@ -50,7 +50,7 @@ def play(
     stream: str, n_reference: int, name: str, most_rows: int | None = None, *, adapts: bool = True
 ) -> dict[str, Any] | None:
     """Play a stream with one predictor; None if it is too short or starts with one class."""
-    rows, y = read_stream(stream, most_rows, keeps_times=most_rows is None)
+    rows, y = read_stream(stream, most_rows, STREAMS[stream].times if most_rows is None else ())
     n = n_reference
     if len(y) < n + 1_000 or len(np.unique(y[:n])) < 2:
         return None

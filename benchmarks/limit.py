@@ -6,6 +6,9 @@ infers alpha from past rows (`accous_bench.limit`).
 
 Every seventh round is scored. Squ and Sin repeat after a multiple of the square root of the number of rounds: choose a
 number with no factor in common with it, so that the scored rounds are spread over the whole wave.
+
+The risks of each shift are written to ``benchmarks/results/limit.json``, in place of an earlier run with the same
+seeds, rounds and rows a round.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from accous.streams import GaussianStream
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
 from accous_bench.protocols import fit_on, rounds
+from benchmarks.record import keep_row
 
-__all__ = ["FIX", "MOVING", "Shares", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
+__all__ = ["FIX", "MOVING", "Shares", "main", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
 
 FIX, ACCOUS = "FIX", "Accous"
 METHODS = (FIX, ACCOUS, LIMIT, ORACLE)
@@ -123,18 +127,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=seed_numbers, default="0-4", help="first and last seed (default 0-4)")
     parser.add_argument("--rounds", type=int, default=10_000, help="rounds of each stream (default 10000)")
     parser.add_argument("--batch-size", type=int, default=1, help="rows in each batch (default 1)")
+    parser.add_argument("--shifts", nargs="*", choices=MOVING, default=MOVING, help="shifts (default: all)")
     parser.add_argument("--score-every", type=int, default=7, help="rounds between two scorings (default 7)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     given = parser.parse_args()
-    risks = measure(
-        METHODS,
-        MOVING,
-        given.seeds,
-        n_rounds=given.rounds,
-        batch_size=given.batch_size,
-        score_every=given.score_every,
-        n_jobs=given.jobs,
-    )
+    settings = {"seeds": given.seeds, "n_rounds": given.rounds, "batch_size": given.batch_size}
+    risks: dict[str, dict[str, float]] = {}
+    for shift in given.shifts:
+        risks |= measure(
+            METHODS,
+            [shift],
+            given.seeds,
+            n_rounds=given.rounds,
+            batch_size=given.batch_size,
+            score_every=given.score_every,
+            n_jobs=given.jobs,
+        )
+        keep_row("limit", shift, settings | {"score_every": given.score_every, "risks": risks[shift]})
     title = f"{given.rounds} rounds, N_t = {given.batch_size}, {len(given.seeds)} seeds"
     Console().print(share_table(risks, title))
 

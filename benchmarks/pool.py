@@ -10,13 +10,12 @@
 - images: features of a frozen network (needs the extra ``deep`` and the images)
 
 Tables and streams need ``ACCOUS_DATA``. Every case is written to ``benchmarks/results/pool.json`` as soon as it is
-finished, in place of an earlier one with the same name.
+finished, in place of an earlier run of the same case with the same seeds, rounds and arms.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -31,7 +30,7 @@ from benchmarks.pool_cases import Case, GaussianCase, ImageCase, RegimeCase, Str
 from benchmarks.pool_regimes import KINDS
 from benchmarks.problems import data_folder
 from benchmarks.real_stream_tables import STREAMS
-from benchmarks.record import FOLDER, write_results
+from benchmarks.record import keep_row
 
 __all__ = ["PARTS", "cases_of", "main", "markdown", "measure"]
 
@@ -131,15 +130,6 @@ def _cell(row: Row, name: str, bound: str | None) -> str:
     return f"{errors[name]:.2f} ({100.0 * (errors[FIX] - errors[name]) / gap:.0f})"
 
 
-def keep(part: str, row: Row) -> list[Row]:
-    """Write a row to the file of results, and return all rows of the part."""
-    path = FOLDER / "pool.json"
-    rows: dict[str, list[Row]] = json.loads(path.read_text())["rows"] if path.exists() else {}
-    rows[part] = [one for one in rows.get(part, []) if one["case"] != row["case"]] + [row]
-    write_results("pool", rows)
-    return rows[part]
-
-
 def main() -> None:
     """Measure, keep and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -162,7 +152,7 @@ def main() -> None:
             row = measure(case, arms, seed_numbers(options.seeds or SEEDS[part]), options.jobs)
             rows.append(row)
             if not options.quick:
-                keep(part, row)
+                keep_row("pool", part, row)
         if rows:
             print(f"\n{part}: error in % (share of the way from FIX to the bound, %)\n\n{markdown(rows)}\n", flush=True)
 

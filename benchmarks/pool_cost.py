@@ -14,8 +14,8 @@ import numpy as np
 
 from accous.blas import one_blas_thread
 from accous.streams import GaussianStream, SquareShift
-from benchmarks.pool import keep
 from benchmarks.pool_arms import ARMS, DEFAULT, FALLBACK
+from benchmarks.record import keep_row
 
 __all__ = ["measure_cost"]
 
@@ -32,7 +32,7 @@ def main() -> None:
     for sizes in SIZES[:1] if options.small else SIZES:
         found = measure_cost(*sizes, options.rounds)
         case = "N_0 = {:,}, d = {}, N_t = {}".format(*sizes)
-        keep("cost", {"case": case, "microseconds": found})
+        keep_row("pool", "cost", {"case": case, "n_rounds": options.rounds, "microseconds": found})
         print(f"{case}: default / ensemble with fallback = {found[DEFAULT.name] / found[FALLBACK.name]:.2f}")
         for name, microseconds in found.items():
             print(f"  {name}: {microseconds:.0f} microseconds")

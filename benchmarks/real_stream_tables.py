@@ -42,6 +42,11 @@ class Stream:
     label: str = ""
     left_out: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Columns that the stream leaves out although they do not leak: times and counters."""
+        return tuple(column for column in self.left_out if column not in self.leaks)
     is_chosen: bool = False
     is_split: bool = False
 
@@ -70,7 +75,7 @@ STREAMS = {
 }
 
 
-def read_stream(name: str, most_rows: int | None, *, keeps_times: bool = False) -> tuple[Any, NDArray[Any]]:
+def read_stream(name: str, most_rows: int | None, keeps: tuple[str, ...] = ()) -> tuple[Any, NDArray[Any]]:
     """Return rows and labels in order of time, thinned evenly to ``most_rows``.
 
     Parameters
@@ -79,12 +84,12 @@ def read_stream(name: str, most_rows: int | None, *, keeps_times: bool = False) 
         A key of `STREAMS`.
     most_rows : int, optional
         None keeps all rows.
-    keeps_times : bool, default=False
-        Whether columns of times and counters stay, as in the file; leaks never do.
+    keeps : tuple of str
+        Columns that stay among the features although the stream leaves them out.
     """
     X: Any
     if STREAMS[name].label:
-        X, y = _read_table(name, keeps_times=keeps_times)
+        X, y = _read_table(name, keeps)
     else:
         dataset = getattr(datasets, f"load_{name}")()
         X, y = np.asarray(dataset.X, dtype=np.float64), np.asarray(dataset.y)
@@ -106,7 +111,7 @@ def read_number_stream(name: str, most_rows: int) -> tuple[pl.DataFrame, NDArray
         One of `number_streams`.
     most_rows : int
     """
-    frame, label = _read_frame(name, keeps_times=False)
+    frame, label = _read_frame(name)
     rows = _thinned(len(label), most_rows)
     return frame[rows.tolist()], label.cast(pl.Float64).to_numpy()[rows]
 
@@ -147,10 +152,11 @@ def _thinned(n_rows: int, most_rows: int | None) -> NDArray[np.int64]:
 
 
 @cache
-def _read_frame(name: str, *, keeps_times: bool) -> tuple[pl.DataFrame, pl.Series]:
+def _read_frame(name: str, keeps: tuple[str, ...] = ()) -> tuple[pl.DataFrame, pl.Series]:
     """Return the features and the label as it is in the file."""
     stream, frame = STREAMS[name], _read_file(name)
-    return frame.drop(stream.label, *(stream.leaks if keeps_times else stream.left_out)), frame[stream.label]
+    left_out = [column for column in stream.left_out if column not in keeps]
+    return frame.drop(stream.label, *left_out), frame[stream.label]
 
 
 @cache
@@ -160,8 +166,8 @@ def _read_file(name: str) -> pl.DataFrame:
 
 
 @cache
-def _read_table(name: str, *, keeps_times: bool) -> tuple[pl.DataFrame, NDArray[Any]]:
-    frame, label = _read_frame(name, keeps_times=keeps_times)
+def _read_table(name: str, keeps: tuple[str, ...]) -> tuple[pl.DataFrame, NDArray[Any]]:
+    frame, label = _read_frame(name, keeps)
     if STREAMS[name].is_split:
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)

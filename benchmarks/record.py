@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accous_bench.provenance import machine, versions
+from accous_bench.provenance import commit, machine, versions
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -17,3 +17,32 @@ def write_results(name: str, rows: Any) -> Path:
     path = FOLDER / f"{name}.json"
     path.write_text(json.dumps({"measured_with": {**versions(), "machine": machine()}, "rows": rows}, indent=1) + "\n")
     return path.relative_to(FOLDER.parent.parent)
+
+
+def keep_row(name: str, part: str, row: dict[str, Any]) -> None:
+    """Add a row to a part of ``benchmarks/results/<name>.json``, in place of an earlier run of the same.
+
+    Two rows are the same run if they differ in measured values only: a run with other seeds, rounds or contenders is
+    a row of its own. Each row names the commit it was measured with, because a file grows over several.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file.
+    part : str
+        Name of the list of rows in it.
+    row : dict
+        Settings, and dictionaries of measured values by contender.
+    """
+    path = FOLDER / f"{name}.json"
+    rows: dict[str, list[dict[str, Any]]] = json.loads(path.read_text())["rows"] if path.exists() else {}
+    others = [one for one in rows.get(part, []) if run_of(one) != run_of(row)]
+    rows[part] = [*others, row | {"commit": commit()}]
+    write_results(name, rows)
+
+
+def run_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what makes a row a run of its own: its settings, and the names of what was measured."""
+    return {
+        name: sorted(value) if isinstance(value, dict) else value for name, value in row.items() if name != "commit"
+    }

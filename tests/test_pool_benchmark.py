@@ -12,11 +12,12 @@ from accous.classifier.shrinkage import shrink
 from accous.core.pool import support
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import get_contender
-from benchmarks import pool
+from benchmarks import limit, pool
 from benchmarks.limit import play
 from benchmarks.pool_arms import ARMS, DEFAULT, ENSEMBLE, FALLBACK, constants
 from benchmarks.pool_cases import GaussianCase, RegimeCase, StreamCase, TableCase
 from benchmarks.pool_regimes import KINDS, RegimeStream
+from benchmarks.record import keep_row
 
 CONSTANTS = (shrinkage.STRENGTHS, fallback.FIRST_STRENGTH, support._NO_HOLD, support._FULL_HOLD)
 OPTIONS = argparse.Namespace(rounds=60, full=False, quick=True, match="")
@@ -131,13 +132,32 @@ def test_tables_and_streams_are_predicted_first(data_folder: Path, monkeypatch: 
     assert of_stream["FIX"] == of_stream[DEFAULT.name]
 
 
-def test_rows_are_kept_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_replaces_only_a_run_of_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.record.FOLDER", tmp_path / "benchmarks" / "results")
-    monkeypatch.setattr("benchmarks.pool.FOLDER", tmp_path / "benchmarks" / "results")
     (tmp_path / "benchmarks").mkdir()
-    pool.keep("regimes", {"case": "a", "errors": {"FIX": 1.0}})
-    pool.keep("tables", {"case": "b", "errors": {"FIX": 2.0}})
-    rows = pool.keep("regimes", {"case": "a", "errors": {"FIX": 3.0}})
-    assert [row["errors"]["FIX"] for row in rows] == [3.0]
+    run = {"case": "a", "n_rounds": 10, "seeds": [0], "errors": {"FIX": 1.0}}
+    keep_row("pool", "regimes", run)
+    keep_row("pool", "tables", run)
+    for other in ({"n_rounds": 20}, {"seeds": [1]}, {"errors": {"FIX": 1.0, "mine": 2.0}}, {"errors": {"FIX": 3.0}}):
+        keep_row("pool", "regimes", run | other)
     stored = json.loads((tmp_path / "benchmarks" / "results" / "pool.json").read_text())["rows"]
     assert list(stored) == ["regimes", "tables"]
+    assert [(row["n_rounds"], row["seeds"], row["errors"]) for row in stored["regimes"]] == [
+        (20, [0], {"FIX": 1.0}),
+        (10, [1], {"FIX": 1.0}),
+        (10, [0], {"FIX": 1.0, "mine": 2.0}),
+        (10, [0], {"FIX": 3.0}),
+    ]
+    assert all("commit" in row for row in stored["regimes"])
+
+
+def test_the_limit_keeps_its_risks_by_shift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.record.FOLDER", tmp_path / "benchmarks" / "results")
+    (tmp_path / "benchmarks").mkdir()
+    for seeds in ("3", "4"):
+        options = ["--seeds", seeds, "--rounds", "28", "--shifts", "Squ", "--jobs", "1"]
+        monkeypatch.setattr("sys.argv", ["limit", *options])
+        limit.main()
+    stored = json.loads((tmp_path / "benchmarks" / "results" / "limit.json").read_text())["rows"]
+    assert [row["seeds"] for row in stored["Squ"]] == [[3], [4]]
+    assert set(stored["Squ"][0]["risks"]) == {"FIX", "Accous", "limit", "oracle"}
