@@ -23,6 +23,7 @@ extensions = [
     "mathml",
     "outside_links",
     "python_reference",
+    "scroll_boxes",
 ]
 exclude_patterns = ["_ext"]
 templates_path = ["_templates"]
