@@ -12,13 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from accous_bench.reporting.aggregate import Aggregates
+from accous_bench.reporting.cells import make_panels, split_regret
 from accous_bench.reporting.document import Block, Bullets, Code, Heading, Paragraph, Picture
 from accous_bench.reporting.figures import Figures, draw_figures
+from accous_bench.reporting.outcomes import Outcome
 from accous_bench.reporting.render_markdown import markdown
 from accous_bench.reporting.report import provenance_lines, read_inputs, report_blocks
+from benchmarks.missing_runs import missing_lines
 from benchmarks.readings_page import readings_blocks
 from benchmarks.run_commands import run_commands
 from benchmarks.theory_page import theory_blocks
+from benchmarks.unmatched import unmatched_blocks
 
 __all__ = ["results_blocks", "write_page"]
 
@@ -75,10 +79,11 @@ def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Seque
         Paragraph(_INTRODUCTION),
         *_section("In five sentences", summary),
         Heading("How it was made", 2),
-        Bullets([*provenance_lines(aggregates), *remarks]),
+        Bullets([*provenance_lines(aggregates), *remarks, *missing_lines(*_runs_and_specs(aggregates, paths))]),
         Code(_commands(aggregates, paths)),
     ]
-    return opening + [_in_docs(block) for block in rest]
+    for_tables, _ = split_regret(aggregates.outcomes)
+    return opening + unmatched_blocks(make_panels(for_tables)) + [_in_docs(block) for block in rest]
 
 
 def _section(title: str, sentences: list[str]) -> list[Block]:
@@ -92,7 +97,7 @@ def _hand_written() -> tuple[list[str], list[str]]:
 
 
 def _commands(aggregates: Aggregates, paths: Sequence[Path]) -> list[str]:
-    specs = aggregates.provenance.get("specs", [])
+    outcomes, specs = _runs_and_specs(aggregates, paths)
     reports = [
         line
         for spec in specs
@@ -102,8 +107,13 @@ def _commands(aggregates: Aggregates, paths: Sequence[Path]) -> list[str]:
         )
     ]
     names = " ".join(f"benchmarks/results/{path.name}" for path in paths)
-    outcomes = [outcome for path in paths for outcome in read_inputs([path]).outcomes]
     return [*run_commands(outcomes), *reports, f"python -m benchmarks.results_page {names}"]
+
+
+def _runs_and_specs(aggregates: Aggregates, paths: Sequence[Path]) -> tuple[list[Outcome], list[str]]:
+    """Return all runs, those of the spec figures included, and the specs they come from."""
+    runs = [outcome for path in paths for outcome in read_inputs([path]).outcomes]
+    return runs, aggregates.provenance.get("specs", [])
 
 
 def _in_docs(block: Block) -> Block:

@@ -46,11 +46,12 @@ class Found:
         """Return a quantile of the times."""
         return float(np.quantile(self.times, share))
 
-    def joined(self, other: Found) -> Found:
-        """Return both as one."""
-        n_own, n_other = len(self.times), len(other.times)
-        cpu = (self.cpu * n_own + other.cpu * n_other) / (n_own + n_other)
-        return Found(np.concatenate((self.times, other.times)), 0.5 * (self.rate + other.rate), cpu)
+    @classmethod
+    def of_all(cls, parts: list[Found]) -> Found:
+        """Return measurements of the same length as one."""
+        counts = [len(part.times) for part in parts]
+        cpu = sum(part.cpu * count for part, count in zip(parts, counts, strict=True)) / sum(counts)
+        return cls(np.concatenate([part.times for part in parts]), sum(part.rate for part in parts) / len(parts), cpu)
 
 
 class _Connection:

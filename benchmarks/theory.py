@@ -1,6 +1,6 @@
 """The theory, measured: regret with the theorem's parameters, excess risk against T, cost of learners against log t.
 
-``python -m benchmarks.theory`` takes about five minutes of one core and writes ``benchmarks/results/theory.json``;
+``python -m benchmarks.theory`` takes about ten minutes of one core and writes ``benchmarks/results/theory.json``;
 `benchmarks.results_page` draws it. The regret with the default parameters is the spec ``regret``.
 """
 
@@ -114,7 +114,7 @@ def learner_costs(n_rounds: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure everything and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default 3)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default 5)")
     parser.add_argument("--rounds", type=int, nargs="+", default=LENGTHS, help="lengths of the streams")
     parser.add_argument("--long", type=int, default=16_384, help="rounds of the stream that is timed (default 16384)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")

@@ -18,14 +18,16 @@ from accous.deep.precomputed import embeddings_of
 from accous.deep.reduction import fit_reduction
 from accous.exceptions import DataError
 from accous.streams import MixtureStream, OrderedStream
+from accous_bench.image_references import PartOfReference, tuned_features
 from accous_bench.problem import ALPHA_0, MIXED, NATURAL, SHIFTS, TUNED, Problem, Setting
 
 __all__ = ["IMAGE_PROBLEMS"]
 
 N_REFERENCE = 2000
+BACKBONE = "efficientnet_lite0"
 N_COMPONENTS = 512  # the width of the paper's features
 PATIENCE = "images are embedded, which takes minutes the first time"
-TUNED_PATIENCE = "the backbone is trained on the reference of every seed, which takes minutes each time"
+TUNED_PATIENCE = "the backbone is trained on the reference of every seed, once per fold, which takes minutes each time"
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
 
 _LOADERS: dict[str, Callable[[], Any]] = {
@@ -61,24 +63,34 @@ def _all_images(name: str) -> NDArray[np.uint8]:
 
 
 @cache
-def _embeddings(name: str) -> NDArray[np.float32]:
-    """Return the frozen backbone's features of all images; they are computed once and then read from the cache."""
-    return embeddings_of(_all_images(name), cache=True)
+def _embeddings(name: str, backbone: str = BACKBONE) -> NDArray[np.float32]:
+    """Return a frozen backbone's features of all images; they are computed once and then read from the cache."""
+    return embeddings_of(_all_images(name), backbone, cache=True)
 
 
-def _features(name: str, reference: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
-    """Return features of all images, fitted on the reference; with ``fine_tune``, the backbone is trained on it too."""
-    n_components = options.get("n_components", N_COMPONENTS)
-    backbone = BackboneFeatures(n_components=n_components, random_state=seed)
+def _features(
+    name: str, labelled: IntArray, labels: IntArray, seed: int, options: dict[str, Any]
+) -> tuple[FloatArray, IntArray]:
+    """Return features of all images, fitted on the labelled ones, and which of these are the reference.
+
+    With ``fine_tune``, the backbone is trained on labelled images too.
+    """
+    n_components, network = options.get("n_components", N_COMPONENTS), options.get("backbone", BACKBONE)
+    backbone = BackboneFeatures(network, n_components=n_components, random_state=seed)
     if options.get("fine_tune"):
-        images = _all_images(name)
-        return backbone.set_params(fine_tune=True).fit(images[reference], labels).transform(images)
-    embeddings = _embeddings(name)
-    return fit_reduction(embeddings[reference], n_components, backbone.max_norm, seed).transform(embeddings)
+        cross_fit = options.get("cross_fit", backbone.cross_fit)
+        return tuned_features(
+            backbone.set_params(fine_tune=True, cross_fit=cross_fit), _all_images(name), labelled, labels
+        )
+    embeddings = _embeddings(name, network)
+    reduction = fit_reduction(embeddings[labelled], n_components, backbone.max_norm, seed)
+    return reduction.transform(embeddings), np.arange(len(labelled))
 
 
 @lru_cache(maxsize=2)  # the runs of a seed follow each other, whatever their shifts and contenders
-def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
+def _mixed_features(
+    name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]
+) -> tuple[FloatArray, IntArray]:
     places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
     rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
@@ -110,17 +122,21 @@ def _mixture(
 def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
     """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
 
-    def make(setting: Setting) -> MixtureStream:
+    def make(setting: Setting) -> MixtureStream | PartOfReference:
         options = dict(setting.options)
         n_reference = options.pop("n_reference", default_reference)
-        features = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
-        return _mixture(name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed)
+        features, indices = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
+        stream = _mixture(
+            name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed
+        )
+        return stream if len(indices) == n_reference else PartOfReference(stream, indices)
 
-    return Problem(name, title, MIXED, make, ("n_reference", "n_components"), lambda: _embeddings(name), PATIENCE)
+    options = ("n_reference", "n_components", "backbone")
+    return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
 
 
 def _tuned(frozen: Problem) -> Problem:
-    """Make the same streams, with a backbone trained on each seed's reference first, as in the paper."""
+    """Make the same streams, with a backbone trained on each seed's labelled images first, as in the paper."""
 
     def make(setting: Setting) -> Any:
         return frozen.make(replace(setting, options={**setting.options, "fine_tune": True}))
@@ -130,6 +146,7 @@ def _tuned(frozen: Problem) -> Problem:
         name=frozen.name + TUNED,
         title=f"{frozen.title}, tuned backbone",
         make=make,
+        options=(*frozen.options, "cross_fit"),
         prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # report missing data before any run starts
         patience=TUNED_PATIENCE,
     )
@@ -156,8 +173,9 @@ def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) ->
     if not 2 <= n_first < len(kept):
         raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
     labels = portraits.labels[kept]
-    features = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
-    return features[kept], labels, n_first
+    features, indices = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
+    used = np.concatenate((indices, np.arange(n_first, len(kept))))  # without portraits that only the backbone has seen
+    return features[kept[used]], labels[used], len(indices)
 
 
 _FROZEN = (
@@ -167,7 +185,7 @@ _FROZEN = (
     _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
     Problem(
         "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
-        ("share", "n_components"), lambda: _embeddings("yearbook"), PATIENCE,
+        ("share", "n_components", "backbone"), lambda: _embeddings("yearbook"), PATIENCE,
     ),
 )  # fmt: skip
 IMAGE_PROBLEMS = (*_FROZEN, *map(_tuned, _FROZEN))

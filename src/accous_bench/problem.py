@@ -14,7 +14,7 @@ __all__ = ["ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUN
 
 ALPHA_0 = 0.9
 NATURAL = "natural"
-DESCRIBED = "_described"  # ends the names of tables whose reference is one part, as the paper describes
+DESCRIBED = "_described"  # ends the names of tables whose reference is one part (paper, "Experiment Setup", Datasets)
 TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
 _MIXING: dict[str, Shift] = {
     "Lin": LinearShift(),

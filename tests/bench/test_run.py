@@ -23,7 +23,7 @@ from accous_bench.oracle import Oracle
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.protocols import PROTOCOLS
 from accous_bench.run import Measures, Run, play
-from accous_bench.scores import RoundScores, expected_excess_loss, scored_rounds
+from accous_bench.scores import RoundScores, expected_excess_loss, observed_loss, scored_rounds
 from tests.budgets import rest_slow
 from tests.needs import needs_data
 
@@ -48,7 +48,8 @@ def test_a_run_agrees_with_the_obvious_loop() -> None:
     for batch in stream:
         n_wrong += int((model.predict(batch.X) != batch.y).sum())
         risks.append(stream.risk(model.estimator_, batch.alpha))
-        losses.append(model.ratio_.score_loss(batch.X))
+        on_reference, on_batch = (model.ratio_.predict_ratio(rows) for rows in (X, batch.X))
+        losses.append(0.5 * (np.log(1 + on_reference).mean() + np.log(1 + 1 / on_batch).mean()))
         ratio_errors.append(np.abs(model.ratio_.reference_ratio_ - stream.true_ratio(X, batch.alpha)).mean())
         sizes.append(model.effective_sample_size_)
         model.adapt(batch.X)
@@ -57,6 +58,24 @@ def test_a_run_agrees_with_the_obvious_loop() -> None:
     assert row["estimator_loss"] == pytest.approx(np.mean(losses), rel=1e-12)
     assert row["ratio_error"] == pytest.approx(np.mean(ratio_errors), rel=1e-12)
     assert row["effective_sample_size"] == pytest.approx(np.mean(sizes), rel=1e-12)
+
+
+def test_the_recorded_loss_is_that_of_the_ratio_in_use() -> None:
+    pooled, ensemble = (play(make_run(name, n_rounds=150)) for name in ("Accous", "Accous (ensemble only)"))
+    assert pooled["curve"]["estimator_loss"] != ensemble["curve"]["estimator_loss"]
+
+
+@pytest.mark.parametrize("name", ["OLRE", "LR", "FIX"])
+def test_without_a_pool_the_observed_loss_is_that_of_the_estimator(name: str) -> None:
+    stream = GaussianStream(SHIFTS["Squ"], n_features=3, n_reference=80, n_rounds=20, batch_size=3, random_state=1)
+    model = get_contender(name)(1).fit(*stream.reference())
+    for batch in stream:
+        ratio = model.ratio_
+        # In these rounds no ratio reaches the bound, which the loss of theta does not know.
+        assert observed_loss(ratio.reference_ratio_, ratio.predict_ratio(batch.X), 100.0) == pytest.approx(
+            ratio.score_loss(batch.X), rel=1e-9
+        )
+        model.adapt(batch.X)
 
 
 class Spy:

@@ -29,9 +29,8 @@ def test_one_seed_comes_after_the_other(write_spec: WriteSpec) -> None:
     assert seeds == sorted(seeds)
 
 
-@pytest.mark.parametrize("name", ["figures", "natural", "regret", "smoke", "table1", "table2", "table3", "weights"])
+@pytest.mark.parametrize("name", spec_names())
 def test_the_specs_that_come_along_are_valid(name: str) -> None:
-    assert name in spec_names()
     assert read_spec(find_spec(name)).runs()
 
 
@@ -40,7 +39,22 @@ def test_table3_is_the_papers() -> None:
     assert spec.rounds == (10_000,)
     assert spec.batch_sizes == (1, 5)
     assert spec.seeds == (0, 1, 2, 3, 4)
-    assert set(spec.contenders) >= {*contenders.PAPER_CONTENDERS, "oracle"}
+    assert set(spec.contenders) >= {*contenders.PAPER_CONTENDERS, "KLIEP (cv)", "uLSIF (cv)", "oracle"}
+
+
+def test_the_published_geometry_has_the_contenders_of_table3() -> None:
+    published, table3 = (read_spec(find_spec(name)) for name in ("gaussian_published", "table3"))
+    assert published.datasets == ("gaussian_published",)
+    for key in ("contenders", "shifts", "batch_sizes", "seeds"):
+        assert getattr(published, key) == getattr(table3, key)
+    assert published.parameters["Accous (literal)"]["ratio__horizon"] == published.rounds[0]
+
+
+@pytest.mark.parametrize("name", [name for name in spec_names() if name != "smoke"])
+def test_every_measurement_has_five_seeds_and_predicts_first(name: str) -> None:
+    spec = read_spec(find_spec(name))
+    assert spec.seeds == (0, 1, 2, 3, 4)
+    assert spec.protocol == "predict_first"
 
 
 @pytest.mark.parametrize(

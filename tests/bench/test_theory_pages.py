@@ -1,4 +1,4 @@
-"""The scripts behind the theory's figures and the search over readings, at a small size."""
+"""The scripts behind the theory's figures, at a small size."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from accous_bench.reporting.regret import exponent_with_logs
-from benchmarks.readings import CONTENDERS, SHIFTS, Reading, distance_and_order, errors_of
-from benchmarks.readings_page import readings_blocks
 from benchmarks.theory import excess_risks, learner_costs, theorem_regrets
-from benchmarks.theory_page import theory_blocks
+from benchmarks.theory_page import theory_blocks, verdict
 
 
 def test_the_bounds_logarithms_make_its_slope_steeper() -> None:
@@ -43,26 +41,39 @@ def test_theory_is_measured_and_drawn(tmp_path: Path) -> None:
     assert theory_blocks(tmp_path / "missing.json") == ([], {})
 
 
-def test_a_reading_is_compared_with_the_paper(tmp_path: Path) -> None:
-    plain, scaled = (
-        errors_of(Reading(is_scaled=is_scaled), "FIX", "Squ", 5, 40, seed=0) for is_scaled in (False, True)
-    )
-    assert 20.0 < plain < 50.0
-    assert 5.0 < scaled < 60.0
-    paper = {("FIX", "Lin", 1): 32.85}
-    errors = {
-        (name, shift, size): 30.0 + CONTENDERS.index(name) for name in CONTENDERS for shift in SHIFTS for size in (1, 5)
+def words_on(tmp_path: Path, regret: float, risk: float, milliseconds: list[float]) -> list[str]:
+    """Return the verdicts on regrets and risks that grow with known powers of T, but for a factor by seed."""
+    lengths, seeds = [500, 1000, 2000, 4000], [0, 1, 2]
+    jitter = np.random.default_rng(0).normal(1.0, 0.01, (len(lengths), len(seeds)))
+
+    def powers(p: float) -> list[list[float]]:
+        return (np.array(lengths, dtype=float)[:, None] ** p * jitter).tolist()
+
+    rows = {
+        "lengths": lengths,
+        "seeds": seeds,
+        "cost": {"round": [64, 128, 256, 512], "n_learners": [5.0, 6.0, 7.0, 8.0], "milliseconds": milliseconds},
+        "excess_risk": {shift: powers(risk) for shift in ("Lin", "Squ")},
+        "theorem_regret": {path: powers(regret) for path in ("fixed path", "growing path")},
     }
-    distance, order = distance_and_order(errors | paper)
-    assert 0.0 < distance < 10.0
-    assert -1.0 <= order <= 1.0
-    readings = [
-        {"angle": 75.0, "protocol": protocol, "C": 1.0, "is_scaled": False, "distance": 3.0, "order": order}
-        for protocol in ("predict_first", "batch_first")
-    ]
-    file = tmp_path / "readings.json"
-    file.write_text(json.dumps({"rows": {"n_rounds": 40, "n_seeds": 1, "readings": readings}}))
-    _heading, paragraph, table = readings_blocks(file)
-    assert "learning first gives a rank correlation of" in paragraph.text
-    assert len(table.rows) == 2
-    assert readings_blocks(tmp_path / "missing.json") == []
+    file = tmp_path / "theory.json"
+    file.write_text(json.dumps({"rows": rows}))
+    blocks, _ = theory_blocks(file)
+    return [block.caption for block in blocks if hasattr(block, "caption")]
+
+
+def test_verdicts_turn_with_the_numbers(tmp_path: Path) -> None:
+    regret, risk, cost = words_on(tmp_path, regret=0.4, risk=-0.5, milliseconds=[0.05, 0.06, 0.07, 0.08])
+    assert "it grows like T^0.4" in regret
+    assert "above" not in regret
+    assert risk.count("within the bound") == 2
+    assert "so a round costs O(log t), as claimed" in cost
+    regret, risk, cost = words_on(tmp_path, regret=0.99, risk=-0.1, milliseconds=[0.05, 0.02, 0.2, 0.9])
+    assert regret.count("above the bound") == 2
+    assert risk.count("above the bound") == 2
+    assert "as claimed" not in cost
+
+
+@pytest.mark.parametrize(("exponent", "words"), [(0.5, "within"), (0.7, "above"), (0.61, "not distinguishable from")])
+def test_a_verdict_knows_its_error(exponent: float, words: str) -> None:
+    assert verdict(exponent, 0.01, 0.6) == words

@@ -25,7 +25,7 @@ class Client:
     rows: list[dict[str, Any]]
     place: "Place"
     acknowledged: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sent: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    sent: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     errors: list[BaseException] = field(default_factory=list)
 
     def run(self, is_over: threading.Event) -> None:
@@ -38,15 +38,13 @@ class Client:
 
     def _send_next(self, http: httpx.Client) -> None:
         key = f"c{self.number}-{len(self.sent)}"
-        start = (7 * self.number + 3 * len(self.sent)) % (len(self.rows) - 3)
-        batch = self.rows[start : start + 1 + len(self.sent) % 3]
-        self.sent[key] = batch
+        path, content = self.sent[key] = self._next(key)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
                 answer = http.post(
-                    f"{self.place.address}/v1/step",
-                    content=json.dumps({"rows": batch}),
+                    f"{self.place.address}{path}",
+                    content=json.dumps(content),
                     headers={**JSON, "idempotency-key": key},
                 )
             except httpx.TransportError:
@@ -57,6 +55,22 @@ class Client:
                 return
             assert answer.status_code in (429, 503), answer.text
         raise AssertionError(f"{key} was never acknowledged")
+
+    def _next(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Steps with ids, labels by these, batches to learn from, steps with keys, labels by these: in turns."""
+        turn, start = len(self.sent) % 5, (7 * self.number + 3 * len(self.sent)) % (len(self.rows) - 3)
+        rows = self.rows[start : start + 1 + len(self.sent) % 3]
+        label = "yes" if len(self.sent) % 2 else "no"
+        if turn == 1:
+            ids = self.acknowledged[f"c{self.number}-{len(self.sent) - 1}"]["ids"]
+            return "/v1/labels", {"labels": [{"id": each, "label": label} for each in ids]}
+        if turn == 3:
+            named = [row | {"order": f"{name}-{place}"} for place, row in enumerate(rows)]
+            return "/v1/step", {"rows": named, "key": "order"}
+        if turn == 4:
+            before = self.sent[f"c{self.number}-{len(self.sent) - 1}"][1]["rows"]
+            return "/v1/labels", {"labels": [{"key": row["order"], "label": label, "row": row} for row in before]}
+        return "/v1/adapt" if turn == 2 else "/v1/step", {"rows": rows}
 
 
 class Place:

@@ -106,6 +106,45 @@ def serving(forks: ForkServer, folder: Path, *options: Any, **how: Any) -> Itera
         yield server
 
 
+@contextmanager
+def held(forks: ForkServer, folder: Path, limits: str = "") -> Iterator[tuple[httpx.Client, Forked]]:
+    """A server whose learner has to wait for its turn until you send SIGUSR1; with limits that have no option."""
+    code = f"""
+import signal, sys, threading
+from accous.service import limits, serving
+from pathlib import Path
+
+signal.signal(signal.SIGUSR1, lambda *_: is_free.set())
+is_free = threading.Event()
+
+def hold(turn, is_held):
+    with turn:
+        is_held.set()
+        is_free.wait()
+
+def on_ready(owned, addresses):
+    is_held = threading.Event()
+    threading.Thread(target=hold, args=(owned.table_model.turn(), is_held), daemon=True).start()
+    is_held.wait()
+    print("Serving on", addresses[0], flush=True)
+
+serving.serve(serving.Settings(model=Path(sys.argv[1]), port=0, limits=limits.Limits({limits})), on_ready)
+"""
+    with forks.start(code, folder, kind="code") as process:
+        address = process.stdout.readline().decode().split()[-1]
+        with httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False) as client:
+            yield client, process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def metric(server: Server | httpx.Client, name: str) -> float:
+    """Return a number from the metrics."""
+    client = server if isinstance(server, httpx.Client) else server.client
+    lines = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+
 def content_of(folder: Path) -> tuple[bytes, ...]:
     """Everything that a saved model knows, but for its place in the log and how it was saved, as bytes."""
     model, attached, progress = load_with(folder)

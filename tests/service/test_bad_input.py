@@ -28,9 +28,12 @@ def error_of(answer: httpx.Response) -> str:
     assert 400 <= answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/json"
     error = answer.json()["error"]
-    assert error["message"].endswith(".")
     assert "Traceback" not in answer.text
     assert "accous/" not in answer.text
+    if answer.request.url.path.startswith("/v2/"):  # the shape of the Open Inference Protocol
+        assert error.endswith(".")
+        return "malformed_json" if answer.status_code == 400 else "invalid"
+    assert error["message"].endswith(".")
     return error["code"]
 
 
@@ -41,7 +44,7 @@ MALFORMED = {
     "nan": b'{"rows": [{"x0": NaN}]}',
     "infinity": b'{"rows": [{"x0": Infinity}]}',
     "latin": '{"rows": [{"colour": "grün"}]}'.encode("latin-1"),
-    "deep": b'{"rows": ' + b"[" * 100_000,
+    "deep": b'{"rows": ' + b"[" * 5_000,
     "nul": b"\x00" * 100,
     "surrogate": b'{"rows": [{"colour": "\\ud800"}]}',
 }
@@ -249,31 +252,66 @@ def test_a_client_that_leaves_in_the_middle_disturbs_nobody(server, mixed):
     assert server.post("/v1/predict", {"rows": mixed.rows[:1]}).status_code == 200
 
 
-def test_a_socket_that_is_half_closed_is_answered(server, mixed):
-    content = json.dumps({"rows": mixed.rows[:2]}).encode()
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
-        head = "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-        raw.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-        answer = raw.recv(1 << 16)
+def half_closed(port: int, *requests: bytes) -> bytes:
+    """Send requests, say that no more will come, and read until the server closes too."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as raw:
+        raw.sendall(b"".join(requests))
         raw.shutdown(socket.SHUT_WR)
-    assert answer.startswith(b"HTTP/1.1 200")
+        return raw.makefile("rb").read()
 
 
-def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
-    """With limits of a second: a head and a body that never end."""
-    code = """
+def test_a_socket_that_is_half_closed_is_answered(forks, numbers, tmp_path):
+    content = json.dumps({"rows": numbers.rows[:2]}).encode()
+    head = "POST /v1/step HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+    with serving(forks, numbers.copy(tmp_path / "model")) as server:
+        for first in (1, 3):
+            answer = half_closed(server.port, request, request)
+            assert answer.count(b"HTTP/1.1 200") == 2
+            assert b'"round":%d' % first in answer
+            assert b'"round":%d' % (first + 1) in answer
+        # A request that is not all there gets no answer, and a stream ends: both connections close.
+        assert half_closed(server.port, request[:-5]) == b""
+        assert half_closed(server.port, b"GET /v1/ev") == b""
+        assert server.client.get("/readyz").json()["rounds"] == 4
+
+
+def test_beyond_the_connections_the_refusal_has_our_shape(forks, numbers, tmp_path):
+    with limited(forks, numbers.copy(tmp_path / "model"), "connections=3") as port, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+        refused = httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"]["code"] == "too_many_connections"
+        stack.close()
+
+        def is_welcome() -> bool:
+            return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE).status_code == 200
+
+        wait_for(is_welcome, "room for a connection")
+
+
+@contextlib.contextmanager
+def limited(forks, folder, limits: str):
+    """A server with limits that have no option; yields its port."""
+    code = f"""
 import sys
 from accous.service import limits, serving
 from pathlib import Path
-patient = limits.Limits(head_seconds=0.5, body_seconds=0.5)
 serving.serve(
-    serving.Settings(model=Path(sys.argv[1]), port=0, limits=patient),
+    serving.Settings(model=Path(sys.argv[1]), port=0, limits=limits.Limits({limits})),
     lambda _, addresses: print("Serving on", addresses[0], flush=True),
 )
 """
-    folder = mixed.copy(tmp_path / "model")
     with forks.start(code, folder, kind="code") as process:
-        port = int(process.stdout.readline().decode().rpartition(":")[2])
+        yield int(process.stdout.readline().decode().rpartition(":")[2])
+        process.send_signal(15)
+        assert process.wait() == 0
+
+
+def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
+    """With limits of half a second: a head and a body that never end."""
+    with limited(forks, mixed.copy(tmp_path / "model"), "head_seconds=0.5, body_seconds=0.5") as port:
         post = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         heads = (b"", b"GET / HTTP/1.1\r\nHost: loc", post + b"Content-Length: 9\r\n\r\n{")
         answers: dict[bytes, bytes] = {}
@@ -291,8 +329,6 @@ serving.serve(
             thread.join()
         for head in heads:
             assert answers[head].startswith(b"HTTP/1.1 408"), head
-        process.send_signal(15)
-        assert process.wait() == 0
 
 
 def test_back_pressure_asks_clients_to_come_back(forks, numbers, tmp_path):

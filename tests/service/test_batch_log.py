@@ -1,9 +1,15 @@
 """The log on a real file: what was synced is read back, a torn end is cut off, damage before it is refused."""
 
+import hashlib
+import struct
+
+import msgspec
 import pytest
 
 from accous.exceptions import CheckpointError
 from accous.service.batch_log import BatchLog, Record, open_log
+
+HEAD = 59  # bytes before the first group
 
 
 def record(number: int) -> Record:
@@ -75,14 +81,59 @@ def test_a_hole_of_zeros_at_the_end_is_cut_off(path):
     assert len(path.read_bytes()) == n_bytes
 
 
-def test_damage_before_the_last_group_is_refused(path):
+@pytest.mark.parametrize("bit", [1, 0x40])
+def test_damage_before_the_last_group_is_refused_wherever_it_is(path, bit):
+    """In lengths, numbers, checks and payloads of two groups: nothing is cut, and the file stays as it is."""
     filled(path, 2, 3)
-    content = bytearray(path.read_bytes())
-    content[100] ^= 4
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="is damaged at byte 59"):
-        open_log(path)
-    assert path.read_bytes() == bytes(content)
+    n_bytes = len(path.read_bytes())
+    filled(path, 2, 3, 1)
+    whole = path.read_bytes()
+    for place in range(HEAD, n_bytes):
+        content = bytearray(whole)
+        content[place] ^= bit
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"is damaged at byte .* restore the folder from a copy"):
+            open_log(path)
+        assert path.read_bytes() == bytes(content)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_cut_off_is_kept_beside_the_log(path):
+    filled(path, 2, 3)
+    path.write_bytes(path.read_bytes() + b"half a group")
+    opened = open_log(path)
+    opened.log.close()
+    assert opened.cut == path.with_name("batches.log.cut-after-5")
+    assert opened.cut.read_bytes() == b"half a group"
+
+
+def test_a_request_that_looks_like_a_group_does_not_stop_a_start(path):
+    """A client may send the bytes of a group: in a torn last group, they are not taken for one that follows."""
+    log = BatchLog.create(path)
+    log.append([record(1)])
+    head = struct.pack("<IQ", 4, 9)
+    forged = head + hashlib.blake2b(head + b"abcd", digest_size=16).digest() + b"abcd"
+    log.append([Record("step", "text/csv", b"x" * 50 + forged + b"y" * 50)])
+    log.close()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert len(open_log(path).records) == 1
+
+
+def test_a_log_of_the_first_version_is_read_and_goes_on(path):
+    payload = msgspec.msgpack.encode([record(1)])
+    head = struct.pack("<IQ", len(payload), 7)
+    file = b"accous batch log 1\n" + bytes(range(16)) + struct.pack("<Q", 7)
+    check = [hashlib.blake2b(part, digest_size=16).digest() for part in (file, head + payload)]
+    path.write_bytes(file + check[0] + head + check[1] + payload)
+    opened = open_log(path)
+    assert opened.records == [(8, record(1))]
+    assert opened.log.append([record(2)]) == 9
+    opened.log.close()
+    again = open_log(path)
+    assert [number for number, _ in again.records] == [8, 9]
+    again.log.restart()
+    assert again.log.append([record(3)]) == 10
+    assert [number for number, _ in open_log(path).records] == [10]
 
 
 def test_another_file_is_refused(path):

@@ -7,7 +7,13 @@ import httpx
 import polars as pl
 import pytest
 
+from accous.service.batches import BatchReader
 from accous.service.bodies import CONTENT_TYPES
+from accous.service.gate import Gate
+from accous.service.limits import Limits
+from accous.service.metrics import Metrics
+from accous.service.service import Served, Service
+from accous.service.tokens import Tokens
 from accous.tabular.folder import load_table_model
 from accous.tabular.summary import summarize_table_model
 from tests.service.servers import content_of, played_alone, serving
@@ -136,6 +142,31 @@ def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
     wrong = sum(one != other for one, other in pairs) / 40
     # Younger labels count a little more: the exact mean differs by less than this.
     assert state["measured_error"] == pytest.approx(wrong, abs=0.02)
+
+
+def test_predict_keeps_nothing_and_says_so(server, numbers):
+    """Labels by a key would find nothing later: the request is refused, not half done."""
+    rows = [row | {"order": number} for number, row in enumerate(numbers.rows[:2])]
+    refused = server.post("/v1/predict", {"rows": rows, "key": "order"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "key_not_kept")
+    content = pl.DataFrame(rows).write_csv()
+    headers = {"content-type": "text/csv"}
+    assert server.client.post("/v1/predict?key=order", content=content, headers=headers).status_code == 422
+
+
+def test_sets_are_of_the_round_of_the_predictions(numbers, monkeypatch):
+    """Rounds are learned between the two: sets, probabilities and the round still belong together."""
+    table_model = load_table_model(numbers.folder)
+    reader, metrics = BatchReader(table_model, Limits()), Metrics()
+    served = Served(table_model, reader)
+    service = Service(name="m", served=lambda: served, limits=Limits(), gate=Gate(Tokens()), metrics=metrics)
+    batch = reader.read_rows(numbers.rows[:200], include=("sets", "probabilities"), alpha=0.3)
+    before = service.predicted(served, batch)
+    far = pl.DataFrame([row | {"x0": row["x0"] + 3.0} for row in numbers.rows[:20]])
+    monkeypatch.setattr(metrics.predicted_rows, "inc", lambda _: [table_model.step(far) for _ in range(12)])
+    assert service.predicted(served, batch) == before
+    monkeypatch.undo()
+    assert service.predicted(served, batch)["sets"] != before["sets"]
 
 
 def test_ids_of_another_model_and_mistyped_ones_are_not_counted(server, numbers):

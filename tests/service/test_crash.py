@@ -1,33 +1,72 @@
 """Kills at random moments: nothing acknowledged is lost, nothing counts twice, the bits are those of one process."""
 
+import contextlib
+import json
 import resource
 import shutil
 import signal
+import socket
 import struct
-import threading
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from accous.service.batch_log import open_log
-from accous.tabular.folder import load_table_model
+from accous.service.batch_log import Record, open_log
+from accous.service.batches import BatchReader
+from accous.service.carrying_out import Executor
+from accous.service.kept import Kept
+from accous.service.limits import Limits
+from accous.tabular.folder import load_table_model, save_table_model
+from tests.service.conftest import Fitted
 from tests.service.crashes import crash
-from tests.service.servers import content_of, played_alone, serving
+from tests.service.servers import content_of, metric, serving
+from tests.waiting import PATIENCE, wait_for
+
+
+def place_of(path: str, answer: dict) -> tuple[int, bool, int]:
+    """Where a request comes in the order in which all were carried out: labels were counted after a round."""
+    return answer["round"], path == "/v1/labels", answer.get("labelled_rows", 0)
+
+
+class Alone:
+    """The same model in this process, without any service."""
+
+    def __init__(self, fitted: Fitted, folder: Path) -> None:
+        self.folder = fitted.copy(folder)
+        self.table_model, self._kept = load_table_model(folder), Kept()
+        self._executor = Executor(self.table_model, BatchReader(self.table_model, Limits()), self._kept)
+
+    def play(self, path: str, content: dict) -> dict:
+        """Play a round, or count labels; return what the service must have answered."""
+        if path == "/v1/labels":
+            record = Record("labels", "application/json", json.dumps(content).encode())
+            return json.loads(self._executor.carry_out(0, record, self._executor.parse(record)).body)
+        frame = self.table_model.step(pl.DataFrame(content["rows"]))
+        number, predictions = self.table_model.model.n_rounds_, frame["prediction"].to_list()
+        if "key" in content:
+            self._kept.keep_predictions([row["order"] for row in content["rows"]], predictions, number)
+        return {"round": number, "rows": frame.height} if path == "/v1/adapt" else {"predictions": predictions}
+
+    def content(self) -> tuple[bytes, ...]:
+        save_table_model(self.table_model, self.folder)
+        return content_of(self.folder)
 
 
 def check(clients, numbers, folder, alone_folder) -> None:
-    """All batches, in the order of their rounds, played in one process, give the same bits and the same answers."""
-    sent = {key: rows for client in clients for key, rows in client.sent.items()}
+    """All requests, in their order, played in one process, give the same bits and the same answers."""
+    sent = {key: request for client in clients for key, request in client.sent.items()}
     answers = {key: answer for client in clients for key, answer in client.acknowledged.items()}
     assert answers.keys() == sent.keys()
-    in_order = sorted(answers, key=lambda key: answers[key]["round"])
-    assert [answers[key]["round"] for key in in_order] == list(range(1, len(in_order) + 1))
-    alone, content = played_alone(numbers.folder, alone_folder, [sent[key] for key in in_order])
-    assert alone.model.n_rounds_ == len(in_order)
-    assert content_of(folder) == content
-    again = load_table_model(numbers.folder)
+    in_order = sorted(answers, key=lambda key: place_of(sent[key][0], answers[key]))
+    alone = Alone(numbers, alone_folder)
     for key in in_order:
-        assert again.step(pl.DataFrame(sent[key]))["prediction"].to_list() == answers[key]["predictions"]
+        expected = alone.play(*sent[key])
+        assert {name: answers[key][name] for name in expected} == expected, key
+    rounds = [answers[key]["round"] for key in in_order if sent[key][0] != "/v1/labels"]
+    assert rounds == list(range(1, len(rounds) + 1))
+    assert {path for path, _ in sent.values()} == {"/v1/step", "/v1/adapt", "/v1/labels"}
+    assert content_of(folder) == alone.content()
 
 
 @pytest.mark.parametrize(
@@ -131,21 +170,18 @@ def test_damage_before_the_end_of_the_log_stops_the_start(forks, model, numbers)
 
 
 def test_a_signal_ends_it_after_all_answers(forks, model, numbers):
-    answers: list[int] = []
-    with serving(forks, model) as server:
-        rows = numbers.rows[:50]
-
-        def send() -> None:
-            answers.append(server.step(rows)["round"])
-
-        threads = [threading.Thread(target=send) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    """Batches that the learner works on when the signal comes are learned from, answered and saved."""
+    content = json.dumps({"rows": (numbers.rows * 10)[:6_000]}).encode()
+    head = b"POST /v1/adapt HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with serving(forks, model) as server, contextlib.ExitStack() as stack:
+        raws = []
+        for _ in range(6):
+            raws.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)))
+            raws[-1].sendall(head % len(content) + content)
+        wait_for(lambda: metric(server, "accous_log_sync_seconds_count") >= 1, "batch in the log")
         server.process.send_signal(signal.SIGTERM)
+        answers = [raw.makefile("rb").read() for raw in raws]
         assert server.process.wait() == 0
-    assert sorted(answers) == list(range(1, 9))
-    table_model = load_table_model(model)
-    assert table_model.model.n_rounds_ == 8
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers), answers
+    assert load_table_model(model).model.n_rounds_ == 6
     assert open_log(model / "service" / "batches.log").records == []

@@ -73,18 +73,33 @@ def test_an_id_that_cannot_be_known_starts_anew(followed, last):
 def test_ids_go_on_after_a_crash_and_nobody_misses_anything(forks, model, numbers):
     with serving(forks, model) as server:
         events = readings(server)
+        first = next(events)
         step(server, numbers.rows, 0, 4)
         last = next(event for event in events if event["data"].get("rounds") == 4)
         server.kill()
         with pytest.raises(httpx.TransportError):
             list(events)
     with serving(forks, model) as server:
-        events = readings(server, last["id"])
-        # Nothing was missed: the first reading is the one that the reader has seen, or a reset says to look anew.
+        behind, new, events = readings(server, first["id"]), readings(server), readings(server, last["id"])
+        # Who missed events that are gone is told to look anew; who is new gets the latest reading.
+        assert next(behind)["event"] == "reset"
+        assert next(new)["data"]["rounds"] == 4
         step(server, numbers.rows, 4, 2)
-        found = next(event for event in events if event["event"] == "reading" and event["data"]["rounds"] == 6)
-        assert int(found["id"].split(".")[0]) == 6
-        events.close()
+        # Who had seen everything gets nothing twice, and no reset: what follows is new.
+        found = next(events)
+        assert (found["event"], found["data"]["rounds"] > 4) == ("reading", True)
+        assert tuple(map(int, found["id"].split("."))) > tuple(map(int, last["id"].split(".")))
+        for each in (behind, new, events):
+            each.close()
+
+
+def test_the_head_of_the_stream_ends(followed):
+    """A checker of addresses asks for the head only: the connection is free again, and nobody counts as a reader."""
+    for _ in range(2):
+        answer = followed.client.head("/v1/events")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "accous_event_streams 0.0" in followed.client.get("/metrics").text
 
 
 def test_an_orderly_end_ends_the_streams(forks, model):

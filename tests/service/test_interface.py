@@ -1,5 +1,6 @@
 """The description of the interface: its examples work, and whatever it allows gets an answer that it describes."""
 
+import html
 import re
 
 import pytest
@@ -25,15 +26,57 @@ def test_every_example_works(server, interface):
     for path, methods in interface["paths"].items():
         for method, operation in methods.items():
             for kind, content in operation.get("requestBody", {"content": {}})["content"].items():
-                if "example" in content:
-                    example = content["example"]
-                    sent = {"content": example} if isinstance(example, str) else {"json": example}
-                    answer = server.client.request(method, path, headers={"content-type": kind}, **sent)
-                    assert answer.status_code == 200, (path, answer.text)
-                    n_tried += 1
+                example = content.get("example") or fetched(server, content["examples"])
+                sent = {"content": example} if isinstance(example, (str, bytes)) else {"json": example}
+                answer = server.client.request(method, path, headers={"content-type": kind}, **sent)
+                assert answer.status_code == 200, (path, answer.text)
+                if kind == "application/json":
+                    assert_like(answer.json(), answer_of(operation)["example"])
+                n_tried += 1
             if method == "get" and path != "/v1/events":
-                assert server.client.get(path).status_code == 200, path
-    assert n_tried == 9
+                answer = server.client.get(path)
+                assert answer.status_code == 200, path
+                if answer.headers["content-type"] == "application/json":
+                    assert_like(answer.json(), answer_of(operation)["example"])
+            assert all("example" in each for each in operation["responses"]["200"]["content"].values()), path
+    assert n_tried == 12
+
+
+def fetched(server, examples) -> bytes:
+    """An example that JSON cannot hold, from where the description says."""
+    (one,) = examples.values()
+    return server.client.get(one["externalValue"]).content
+
+
+def answer_of(operation):
+    return operation["responses"]["200"]["content"]["application/json"]
+
+
+def assert_like(answer, example) -> None:
+    """The same names, and the same kinds of values."""
+    assert answer.keys() == example.keys()
+    for name, value in example.items():
+        kinds = {int, float} if type(value) in (int, float) else {type(value)}
+        assert None in (value, answer[name]) or type(answer[name]) in kinds, name
+
+
+def test_the_commands_of_the_page_have_the_token_that_they_need(forks, numbers, tmp_path):
+    (tmp_path / "tokens").write_text(f"read: {'r' * 30}\n")
+    with serving(forks, numbers.copy(tmp_path / "model"), "--token-file", tmp_path / "tokens") as server:
+        page = server.client.get("/docs", headers={"authorization": f"Bearer {'r' * 30}"}).text
+    commands = [html.unescape(each) for each in re.findall(r"<pre>(.*?)</pre>", page, flags=re.DOTALL)]
+    is_open = [command.split()[1].endswith(("/healthz", "/readyz", "/ready", "/v2")) for command in commands]
+    has_token = ['-H "Authorization: Bearer $TOKEN"' in command for command in commands]
+    assert has_token == [not each for each in is_open]
+
+
+def test_what_the_address_may_say_is_described(interface):
+    def named(path: str) -> set[str]:
+        return {each["name"] for each in interface["paths"][path]["post"]["parameters"]}
+
+    assert named("/v1/predict") == {"include", "alpha"}
+    assert named("/v1/step") == {"Idempotency-Key", "include", "alpha", "key"}
+    assert named("/v1/adapt") == {"Idempotency-Key", "key"}
 
 
 def test_the_page_shows_every_endpoint_with_a_command(server, interface):

@@ -59,6 +59,7 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
         page.wait_for(lambda: page.run("return document.querySelectorAll('#chart-error circle').length") >= 1, "a dot")
         server.kill()
         page.wait_for(lambda: "does not answer" in page.text("#link-text"), "the news that the server is away")
+        assert "rounds a second" not in page.text("#tiles")
     with serving(forks, folder, "--port", port) as server:
         page.wait_for(lambda: page.text("#link-text") == "Live", "the connection")
         feed(server, far, 0, 4)
@@ -112,6 +113,27 @@ def test_it_speaks_to_keyboards_and_screen_readers(fed, page):
     page.driver.switch_to.active_element.send_keys(Keys.ENTER)
     wait_for(lambda: page.run("return document.querySelectorAll('#numbers-error td').length") > 3, "numbers")
     assert "%" in page.text("#numbers-error")
+
+
+def test_a_token_that_is_no_longer_known_leads_to_the_login(forks, numbers, tmp_path, page):
+    """The server starts again with other tokens: the open page asks for one instead of trying for ever."""
+    folder, tokens = numbers.copy(tmp_path / "model"), tmp_path / "tokens"
+    tokens.write_text(f"read: {'a' * 30}\n")
+    with serving(forks, folder, "--token-file", tokens) as server:
+        port = server.port
+        page.open(server.address)
+        page.driver.find_element("id", "token").send_keys("a" * 30)
+        page.driver.find_element("tag name", "button").click()
+        page.wait_for(lambda: page.text("#link-text") == "Live", "the stream of events")
+        server.kill()
+    tokens.write_text(f"read: {'b' * 30}\n")
+    with serving(forks, folder, "--token-file", tokens, "--port", port):
+        page.wait_for(lambda: page.run("return !!document.querySelector('#token')"), "the login")
+        shoot(page, "login")
+        page.driver.find_element("id", "token").send_keys("b" * 30)
+        page.driver.find_element("tag name", "button").click()
+        page.wait_for(lambda: page.text("#link-text") == "Live", "the stream of events")
+        page.open("about:blank")
 
 
 def test_a_token_opens_it(forks, numbers, tmp_path, page):

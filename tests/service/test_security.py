@@ -6,6 +6,7 @@ import socket
 import httpx
 import pytest
 
+from tests.docs_pages import DOCS
 from tests.service.servers import JSON, serving
 from tests.waiting import PATIENCE
 
@@ -178,3 +179,12 @@ def test_head_is_get_without_a_body(unguarded):
     answer = unguarded.client.head("/healthz")
     assert (answer.status_code, answer.content) == (200, b"")
     assert int(answer.headers["content-length"]) > 0
+
+
+def test_behind_a_proxy_on_a_port_of_its_own_the_login_works(guarded):
+    """The proxy must pass the port on, as the guide says: the browser names it as the page's origin."""
+    form = {"content-type": "application/x-www-form-urlencoded", "origin": "https://models.example:8443"}
+    for host, status in (("models.example:8443", 303), ("models.example", 403)):
+        answer = guarded.client.post("/login", content=f"token={READ}", headers=form | {"host": host})
+        assert answer.status_code == status
+    assert "proxy_set_header Host $http_host;" in (DOCS / "service.md").read_text()

@@ -1,33 +1,59 @@
 """Many requests at once: predictions do not wait for learning, and a key counts once however often it comes."""
 
 import json
+import signal
 import threading
 
 import httpx
 
-from tests.service.servers import JSON, serving
-from tests.waiting import PATIENCE
+from tests.service.servers import JSON, held, metric, serving
+from tests.waiting import PATIENCE, wait_for
+
+
+def post(client: httpx.Client, path: str, rows: list) -> httpx.Response:
+    return client.post(path, content=json.dumps({"rows": rows}), headers=JSON)
 
 
 def test_predictions_do_not_wait_for_the_learner(forks, numbers, tmp_path):
-    large, small = json.dumps({"rows": numbers.rows[:400]}), json.dumps({"rows": numbers.rows[:1]})
-    n_batches, rounds = 24, []
-    with serving(forks, numbers.copy(tmp_path / "model")) as server:
+    """A round is under way and cannot end: predictions are answered, from the round before."""
+    answers = []
+    with held(forks, numbers.copy(tmp_path / "model")) as (client, process):
+        learning = threading.Thread(target=lambda: answers.append(post(client, "/v1/step", numbers.rows[:2])))
+        learning.start()
+        wait_for(lambda: metric(client, "accous_log_sync_seconds_count") == 1, "batch in the log")
+        for include in ([], ["ids", "probabilities", "ratio", "sets"]):
+            content = json.dumps({"rows": numbers.rows[:2], "include": include})
+            assert client.post("/v1/predict", content=content, headers=JSON).json()["round"] == 0
+        large = (numbers.rows * 4)[:2_000]
+        assert post(client, "/v1/predict", large).json()["round"] == 0  # in a thread
+        assert client.get("/v1/state").json()["rounds"] == 0
+        assert answers == []
+        process.send_signal(signal.SIGUSR1)
+        learning.join()
+        assert answers[0].json()["round"] == 1
+        assert post(client, "/v1/predict", numbers.rows[:2]).json()["round"] == 1
+
+
+def test_batches_wait_up_to_a_number_of_bytes(forks, numbers, tmp_path):
+    """The learner is held: one batch is with it, one waits, and that is all the memory that batches may take."""
+    answers, rows = [], numbers.rows[:300]
+    with held(forks, numbers.copy(tmp_path / "model"), "queue_bytes=10_000") as (client, process):
 
         def learn() -> None:
-            with httpx.Client(base_url=server.address, timeout=PATIENCE, trust_env=False) as client:
-                assert client.post("/v1/adapt", content=large, headers=JSON).status_code == 200
+            answers.append(post(client, "/v1/adapt", rows))
 
-        threads = [threading.Thread(target=learn) for _ in range(n_batches)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            rounds.append(server.client.post("/v1/predict", content=small, headers=JSON).json()["round"])
+        threads = [threading.Thread(target=learn) for _ in range(2)]
+        threads[0].start()
+        wait_for(lambda: metric(client, "accous_log_sync_seconds_count") == 1, "batch in the log")
+        threads[1].start()
+        wait_for(lambda: metric(client, "accous_queue_depth") == 1, "batch in the queue")
+        refused = post(client, "/v1/adapt", rows)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
+        process.send_signal(signal.SIGUSR1)
         for thread in threads:
             thread.join()
-    # Answers came from many rounds in between, in their order: each read one of them while others were learned.
-    assert rounds == sorted(rounds)
-    assert len({number for number in rounds if number < n_batches}) > 1
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert post(client, "/v1/adapt", rows).status_code == 200
 
 
 def test_the_same_key_at_the_same_time_counts_once(forks, numbers, tmp_path):

@@ -82,6 +82,30 @@ class RoundLog(NamedTuple):
             return RoundLog(self.blocks, waiting, last, is_moved)
         return RoundLog((*self.blocks, np.array(waiting))[-_MOST_BLOCKS:], (), last, is_moved)
 
+    def noting(self, n_ago: int, risk: Any) -> RoundLog:
+        """Return the log with the error that was estimated after a round, read when others have followed.
+
+        Parameters
+        ----------
+        n_ago : int
+            Rounds since then; 0 is the last one. A round that is no longer kept is left out.
+        risk : RiskEstimate
+        """
+        cache = {"wide_risk": risk}
+        if n_ago == 0:
+            return self._replace(last=None if self.last is None else _with_error(self.last, cache))
+        if n_ago <= len(self.waiting):
+            place = len(self.waiting) - n_ago
+            row = _with_error(self.waiting[place], cache)
+            return self._replace(waiting=(*self.waiting[:place], row, *self.waiting[place + 1 :]))
+        place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.waiting))
+        if place < 0:
+            return self
+        number, row_number = divmod(place, _BLOCK_ROUNDS)
+        block = self.blocks[number].copy()  # earlier states share it
+        block[row_number] = _with_error(tuple(block[row_number].tolist()), cache)
+        return self._replace(blocks=(*self.blocks[:number], block, *self.blocks[number + 1 :]))
+
     def rows(self, cache: dict[str, Any]) -> FloatArray:
         """Return all that is kept as one array, with what was read after the last round."""
         last = () if self.last is None else (_with_error(self.last, cache),)

@@ -26,9 +26,16 @@ Embeddings = NDArray[np.float32]
 
 
 def embed(
-    backbone: Backbone, rows: Rows, *, batch_size: int, n_workers: int, cache: EmbeddingCache | None, bar: LateBar
+    backbone: Backbone,
+    rows: Rows,
+    *,
+    indices: IntArray,
+    batch_size: int,
+    n_workers: int,
+    cache: EmbeddingCache | None,
+    bar: LateBar,
 ) -> Embeddings:
-    """Return the backbone's features of all rows, shape (n, d).
+    """Return the backbone's features of the rows at these places, shape (n, d).
 
     Mini-batches are cut in the order of the rows, so the number of workers does not change the result.
 
@@ -38,10 +45,10 @@ def embed(
         If features are not finite.
     """
     cache, identity = _usable(cache, backbone)
-    pieces = np.split(np.arange(len(rows)), np.arange(batch_size, len(rows), batch_size))
+    pieces = np.split(indices, np.arange(batch_size, len(indices), batch_size))
 
-    def work(indices: IntArray) -> Embeddings:
-        return _embed_piece(backbone, rows, indices, cache, identity)
+    def work(piece: IntArray) -> Embeddings:
+        return _embed_piece(backbone, rows, piece, cache, identity)
 
     found: list[Embeddings] = []
     with one_torch_thread(), ThreadPoolExecutor(n_workers, initializer=_set_for_this_thread, initargs=(1,)) as pool:
@@ -86,16 +93,16 @@ def _embed_piece(
         with torch.inference_mode():
             output = backbone(backbone.preparation.prepare(piece))
         embeddings = np.ascontiguousarray(output.float().cpu().numpy())
-        _require_finite(embeddings, int(indices[0]))
+        _require_finite(embeddings, indices)
         if cache is not None:
             cache.write(key, embeddings)
     return embeddings
 
 
-def _require_finite(embeddings: Embeddings, first_row: int) -> None:
+def _require_finite(embeddings: Embeddings, indices: IntArray) -> None:
     is_bad = ~np.isfinite(embeddings).all(axis=1)
     if is_bad.any():
-        row = first_row + int(is_bad.argmax())
+        row = int(indices[is_bad.argmax()])
         raise DataError(
             f"The backbone's features of row {row} are not finite: look for NaN or very large values in that row."
         )

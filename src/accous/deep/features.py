@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, IntArray
 from accous.deep.precomputed import check_embedding_parameters, embed_rows
 from accous.deep.reduction import Reduction, fit_reduction
 from accous.deep.rows import ArrayRows, Rows, read_rows
+from accous.deep.shapes import require_values, shape_and_columns, table_of
 from accous.exceptions import DataError, ParameterError
 from accous.extras import import_extra
 from accous.parameters import require_integer, require_number
@@ -54,7 +56,15 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     max_norm : float, default=5.0
         The bound b.
     fine_tune : bool, default=False
-        Train the backbone on the labelled reference before freezing it. ``fit`` then needs y.
+        Train the backbone on the labelled rows before freezing it. ``fit`` then needs y.
+    cross_fit : int, "hold_out" or "none", default=5
+        How fine-tuning keeps reference rows from being described by a network that has seen them. A number trains that
+        many networks, each without one fold of the rows. ``fit_transform`` describes a row of the reference by the
+        network that has not seen it, and ``transform`` describes fresh rows by the mean of all networks.
+        ``"hold_out"`` trains one network on some rows; the others, ``reference_indices_``, are your reference.
+        ``"none"`` trains on all rows, and the ratio mistakes for drift what the network has learned by heart.
+    hold_out_share : float, default=0.5
+        Share of every class that ``"hold_out"`` keeps as reference.
     max_epochs : int, default=20
     patience : int, default=3
         Fine-tuning stops after this many epochs without a smaller validation loss, or after ``max_epochs``. The
@@ -84,8 +94,10 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Width of the features.
     row_shape_ : tuple of int or None
         Shape of the reference's rows, which all rows must have; None with an image size.
-    validation_losses_ : list of float
-        The loss after each epoch of fine-tuning; empty without fine-tuning.
+    reference_indices_ : array of int
+        The rows given to ``fit`` that are the reference: all, or those that a hold-out has kept.
+    validation_losses_ : list of list of float
+        For each network that was trained, the loss after each epoch; empty without fine-tuning.
 
     Notes
     -----
@@ -93,6 +105,10 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     last axis of an array has neither one nor three entries, but the second has, the array is read as
     (n, channels, h, w). Integers are pixel values from 0 to 255. So are floats, unless all floats of the reference are
     at most 2: then white is 1.
+
+    With folds, ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)``, as with scikit-learn's ``TargetEncoder``: the
+    latter asks networks that have seen the rows. Copies of a row in another fold, such as frames of one film, undo the
+    separation.
 
     Rows are embedded in mini-batches. Their size decides in which order a network adds up its sums, so the features of
     a row may differ between calls in the last bits of single precision.
@@ -107,7 +123,8 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     backbone_: Any
     reduction_: Reduction
     row_shape_: tuple[int, ...] | None
-    validation_losses_: list[float]
+    reference_indices_: IntArray
+    validation_losses_: list[list[float]]
 
     def __init__(
         self,
@@ -117,6 +134,8 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_components: int | None = 512,
         max_norm: float = 5.0,
         fine_tune: bool = False,
+        cross_fit: int | str = 5,
+        hold_out_share: float = 0.5,
         max_epochs: int = 20,
         patience: int = 3,
         learning_rate: float = 1e-3,
@@ -132,6 +151,8 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_components = n_components
         self.max_norm = max_norm
         self.fine_tune = fine_tune
+        self.cross_fit = cross_fit
+        self.hold_out_share = hold_out_share
         self.max_epochs = max_epochs
         self.patience = patience
         self.learning_rate = learning_rate
@@ -155,7 +176,16 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """Return ``fit(X, y).transform(X)``, with one pass through the backbone."""
+        """Fit, and return the features of the reference.
+
+        Without fine-tuning they are those of ``fit(X, y).transform(X)``, with one pass through the backbone. With folds
+        they are from networks that have not seen the row.
+        """
+        if self.fine_tune and self.cross_fit == "hold_out":
+            raise ParameterError(
+                'fit_transform gives features of all rows, but cross_fit="hold_out" trains on some of them: call '
+                "fit(X, y), and transform the rows at reference_indices_; or choose a number of folds."
+            )
         embeddings = self._fit(X, y)
         return self.reduction_.transform(embeddings)
 
@@ -200,20 +230,18 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         backbones = import_extra("accous.deep.backbones", type(self).__name__)
         rows = read_rows(X)
         if isinstance(rows, ArrayRows):
-            _require_values(rows)
+            require_values(rows)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        backbone = backbones.load_backbone(self.backbone, self.image_size, rows)
-        losses = self._tune(backbone, rows, y, seed) if self.fine_tune else []
-        backbone = backbone.frozen()
-        embeddings = self._embed(backbone, rows)
-        reduction = fit_reduction(embeddings, self.n_components, float(self.max_norm), seed)
-        shape, columns = _shape_and_columns(X, rows, is_prepared=backbone.preparation.image_size is not None)
+        learned = self._learn(lambda: backbones.load_backbone(self.backbone, self.image_size, rows), rows, y, seed)
+        reduction = fit_reduction(learned.embeddings, self.n_components, float(self.max_norm), seed)
+        is_prepared = learned.backbone.preparation.image_size is not None
+        shape, columns = shape_and_columns(X, rows, is_prepared=is_prepared)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.__dict__.update(columns)
-        self.row_shape_ = shape
-        self.backbone_, self.reduction_, self.validation_losses_ = backbone, reduction, losses
-        return embeddings
+        self.row_shape_, self.reference_indices_ = shape, learned.reference_indices
+        self.backbone_, self.reduction_, self.validation_losses_ = learned.backbone, reduction, learned.losses
+        return learned.embeddings
 
     def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
         """Raise an error for rows whose shape or columns differ from the reference's."""
@@ -222,7 +250,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         found = rows.array.shape[1:]
         if len(shape) == len(found) == 1:
             try:
-                validate_data(self, _table_of(X, rows), reset=False, skip_check_array=True)
+                validate_data(self, table_of(X, rows), reset=False, skip_check_array=True)
             except ValueError as error:
                 raise DataError(str(error)) from None
         elif found != shape:
@@ -231,18 +259,30 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "image_size for images."
             )
 
-    def _tune(self, backbone: Any, rows: Rows, y: Any, seed: int) -> list[float]:
-        training = import_extra("accous.deep.fine_tuning", type(self).__name__)
-        tuning = training.Tuning(
+    def _learn(self, load: Any, rows: Rows, y: Any, seed: int) -> Any:
+        """Return a `CrossFitted`: the backbone, trained as ``cross_fit`` says if it is to be trained."""
+        cross_fitting = import_extra("accous.deep.cross_fitting", type(self).__name__)
+        if not self.fine_tune:
+            frozen = load().frozen()
+            return cross_fitting.CrossFitted(frozen, np.arange(len(rows)), self._embed(frozen, rows), [])
+        fine_tuning = import_extra("accous.deep.fine_tuning", type(self).__name__)
+        tuning = fine_tuning.Tuning(
             self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size
         )
-        labels = training.read_labels(y, len(rows))
-        return training.fine_tune(backbone, rows, labels, tuning, seed=seed, verbose=bool(self.verbose))
+        labels = fine_tuning.read_labels(y, len(rows))
+        return cross_fitting.cross_fit(
+            self.cross_fit,
+            load,
+            cross_fitting.Training(rows, labels, tuning, seed, bool(self.verbose)),
+            lambda backbone, indices: self._embed(backbone, rows, indices),
+            hold_out_share=self.hold_out_share,
+        )
 
-    def _embed(self, backbone: Any, rows: Rows) -> Any:
+    def _embed(self, backbone: Any, rows: Rows, indices: IntArray | None = None) -> Any:
         return embed_rows(
             backbone,
             rows,
+            indices=indices,
             batch_size=self.batch_size,
             cache=self.cache,
             n_jobs=self.n_jobs,
@@ -258,27 +298,8 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             require_integer(name, getattr(self, name), at_least=1)
         for name in ("max_norm", "learning_rate"):
             require_number(name, getattr(self, name))
-        if require_number("validation_share", self.validation_share) >= 1:
-            raise ParameterError(f"validation_share must be below 1, got {self.validation_share!r}.")
-
-
-def _require_values(rows: ArrayRows) -> None:
-    if rows.array.size == 0:
-        raise DataError(
-            f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
-        )
-
-
-def _shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
-    """Return the shape that all rows must have, and what scikit-learn stores about a table's columns."""
-    if not isinstance(rows, ArrayRows) or is_prepared:
-        return None, {}
-    seen = BaseEstimator()  # stands in for the estimator, which must not change if the table is refused
-    if rows.array.ndim == 2:
-        validate_data(seen, _table_of(X, rows), reset=True, skip_check_array=True)
-    return rows.array.shape[1:], dict(vars(seen))
-
-
-def _table_of(X: Any, rows: ArrayRows) -> Any:
-    """Return what scikit-learn reads widths and names from."""
-    return X if hasattr(X, "columns") else rows.array
+        for name in ("validation_share", "hold_out_share"):
+            if require_number(name, getattr(self, name)) >= 1:
+                raise ParameterError(f"{name} must be below 1, got {getattr(self, name)!r}.")
+        if self.cross_fit not in ("none", "hold_out"):
+            require_integer("cross_fit", self.cross_fit, at_least=2, or_else=', "hold_out" or "none"')

@@ -1,4 +1,4 @@
-r"""Train a backbone on the labelled reference, under a linear head that is discarded afterwards.
+r"""Train a backbone on labelled rows, under a linear head that is discarded afterwards.
 
 With e(x) the backbone's features, rows i and labels y_i,
 
@@ -50,14 +50,16 @@ class Tuning:
 
 
 def fine_tune(
-    backbone: Backbone, rows: Rows, labels: IntArray, tuning: Tuning, *, seed: int, verbose: bool
+    backbone: Backbone, rows: Rows, labels: IntArray, tuning: Tuning, *, indices: IntArray, seed: int, verbose: bool
 ) -> list[float]:
-    """Train the backbone's module in place; return the validation loss after each epoch.
+    """Train the backbone's module in place on the rows at these places; return the validation loss after each epoch.
 
     Everything runs on one thread and from one seed, so the same seed gives the same bits.
     """
     generator = np.random.default_rng(seed)
-    validation_indices, training_indices = set_aside(labels, tuning.validation_share, generator)
+    validation_indices, training_indices = (
+        indices[places] for places in set_aside(labels[indices], tuning.validation_share, generator)
+    )
     n_steps = math.ceil(len(training_indices) / tuning.batch_size)
     losses: list[float] = []
     best: dict[str, Any] = {}
@@ -68,9 +70,9 @@ def fine_tune(
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
             _set_training(backbone.module)
             # Pieces of nearly the same size: a last piece of one row would have no variance for a normalisation to use.
-            for indices in np.array_split(generator.permutation(training_indices), n_steps):
+            for piece in np.array_split(generator.permutation(training_indices), n_steps):
                 optimizer.zero_grad()
-                head.mean_loss(indices).backward()
+                head.mean_loss(piece).backward()
                 optimizer.step()
                 bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
@@ -94,16 +96,16 @@ def read_labels(y: Any, n_rows: int) -> IntArray:
 
 
 def set_aside(labels: IntArray, share: float, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Return the rows for validation (a share of every class with at least two rows) and the rows for training."""
-    validating: list[IntArray] = []
+    """Return the rows that are set aside (a share of every class with at least two rows) and the others."""
+    parts: list[IntArray] = []
     for label in np.unique(labels):
         indices = generator.permutation(np.flatnonzero(labels == label))
-        n_validating = min(max(1, round(share * len(indices))), len(indices) - 1)
-        validating.append(indices[:n_validating])
-    validation_indices = np.sort(np.concatenate(validating))
-    if len(validation_indices) == 0:
+        n_aside = min(max(1, round(share * len(indices))), len(indices) - 1)
+        parts.append(indices[:n_aside])
+    aside_indices = np.sort(np.concatenate(parts))
+    if len(aside_indices) == 0:
         raise DataError("Fine-tuning sets rows aside: at least one class must have two rows or more.")
-    return validation_indices, np.setdiff1d(np.arange(len(labels)), validation_indices)
+    return aside_indices, np.setdiff1d(np.arange(len(labels)), aside_indices)
 
 
 class _Head:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.arrays import IntArray
 from accous.deep.cache import open_cache
 from accous.deep.progress import LateBar
 from accous.deep.rows import Rows, read_rows
@@ -53,14 +54,27 @@ def embeddings_of(
 
 
 def embed_rows(
-    frozen: Any, rows: Rows, *, batch_size: int, cache: Any, n_jobs: int | None, verbose: bool, user: str
+    frozen: Any,
+    rows: Rows,
+    *,
+    indices: IntArray | None = None,
+    batch_size: int,
+    cache: Any,
+    n_jobs: int | None,
+    verbose: bool,
+    user: str,
 ) -> NDArray[np.float32]:
-    """Return a frozen backbone's features of rows, with a progress bar; errors about PyTorch name ``user``."""
+    """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar.
+
+    Errors about PyTorch name ``user``.
+    """
     embedding = import_extra("accous.deep.embedding", user)
-    with LateBar("embedding", len(rows), verbose=bool(verbose)) as bar:
+    indices = np.arange(len(rows)) if indices is None else indices
+    with LateBar("embedding", len(indices), verbose=bool(verbose)) as bar:
         embeddings: NDArray[np.float32] = embedding.embed(
             frozen,
             rows,
+            indices=indices,
             batch_size=batch_size,
             n_workers=embedding.count_workers(n_jobs),
             cache=open_cache(cache),

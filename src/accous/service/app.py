@@ -51,7 +51,7 @@ class App:
         began = time.perf_counter()
         call = Call(scope, receive, self._service.limits)
         route, answer = await self._answer(call)
-        if route is not None and route.is_stream and answer is None:
+        if route is not None and route.is_stream and answer is None and call.method == "GET":
             await stream_events(self._service, call, send, _HEADERS)
             return
         if answer is None:  # nobody is there
@@ -70,16 +70,19 @@ class App:
                 self._service.gate.require_same_origin(call)
             if route.scope is not None:
                 self._service.gate.require(call, route.scope, accepts_cookie=route.accepts_cookie)
-            return route, None if route.is_stream else await route.endpoint(call)
+            # Only GET opens a stream: who asks for its head gets a head that ends.
+            is_open = route.is_stream and call.method == "GET"
+            return route, None if is_open else await route.endpoint(call)
         except Refusal as refusal:
-            return route, refusal.answer
+            return route, refusal.answer_at(call.path)
         except ClientGone:
             return route, None
         except asyncio.CancelledError:
             raise
         except Exception:
             LOGGER.exception("%s %s failed", call.method, call.path)
-            return route, Refusal(500, "failed", "The service made a mistake; its log says which.").answer
+            failure = Refusal(500, "failed", "The service made a mistake; its log says which.")
+            return route, failure.answer_at(call.path)
 
     def _note(self, route: Route | None, status: int, seconds: float) -> None:
         name, metrics = "other" if route is None else route.name, self._service.metrics

@@ -1,7 +1,8 @@
 """The log of batches: append-only groups of records, each with its length and checksum, synced before it counts.
 
 A group is what one sync makes durable. Only the last group can be incomplete after a crash, and nobody was told that it
-counts: it is cut off. A group that is damaged before the last one is another matter, and refused.
+counts: it is cut off, and what was cut off is kept beside the log. A group that is damaged before the last one is
+another matter, and refused: after damage, the rest of the file is searched for a group that is whole.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ import hashlib
 import os
 import secrets
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from accous.checkpoint.files import write_atomically
 from accous.exceptions import CheckpointError
 
 __all__ = ["BatchLog", "LogError", "Record", "open_log"]
 
-_MAGIC = b"accous batch log 1\n"
+_MAGIC = b"accous batch log 2\n"
+# Its groups have checks without the log's name: the bytes of a request could look like a group.
+_FIRST_MAGIC = b"accous batch log 1\n"
 _HEAD = struct.Struct("<16sQ")  # the log's own name, and the number of records before this file
 _GROUP = struct.Struct("<IQ")  # bytes of the group, and the number of records before it
 _CHECK_BYTES = 16
 _START = len(_MAGIC) + _HEAD.size + _CHECK_BYTES
+_MOST_RECORDS = 1 << 48  # more than there will ever be
 
 
 class LogError(OSError):
@@ -69,11 +74,14 @@ class Opened:
         Counted from 1 over the whole life of the log.
     n_cut : int
         Bytes of an incomplete last group, which were cut off.
+    cut : Path, optional
+        Where they are kept.
     """
 
     log: BatchLog
     records: list[tuple[int, Record]]
     n_cut: int
+    cut: Path | None = None
 
 
 class BatchLog:
@@ -88,10 +96,12 @@ class BatchLog:
         Records that it ever had.
     n_bytes : int
         Length of the file.
+    key : bytes
+        Of the checks of groups.
     """
 
-    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int) -> None:
-        self._path, self.name, self.n_records, self.n_bytes = path, name, n_records, n_bytes
+    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int, key: bytes) -> None:
+        self._path, self.name, self.n_records, self.n_bytes, self._key = path, name, n_records, n_bytes, key
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         self.is_broken = False
 
@@ -101,7 +111,7 @@ class BatchLog:
         name = secrets.token_hex(16) if name is None else name
         head = _MAGIC + _HEAD.pack(bytes.fromhex(name), n_records)
         write_atomically(path.parent, lambda stream: stream.write(head + _check(head)), name=path.name)
-        return cls(path, name, n_records, _START)
+        return cls(path, name, n_records, _START, bytes.fromhex(name))
 
     @property
     def is_empty(self) -> bool:
@@ -118,7 +128,7 @@ class BatchLog:
         """
         payload = msgspec.msgpack.encode(records)
         head = _GROUP.pack(len(payload), self.n_records)
-        content = memoryview(b"".join((head, _check(head, payload), payload)))
+        content = memoryview(b"".join((head, _check(head, payload, key=self._key), payload)))
         if self.is_broken:
             raise LogError("the log could not be repaired after an error of the disk")
         try:
@@ -136,7 +146,8 @@ class BatchLog:
         """Drop the records: the model contains them."""
         fresh = BatchLog.create(self._path, self.name, self.n_records)
         os.close(self._descriptor)
-        self._descriptor, self.n_bytes, self.is_broken = fresh._descriptor, fresh.n_bytes, False
+        self._descriptor, self._key = fresh._descriptor, fresh._key
+        self.n_bytes, self.is_broken = fresh.n_bytes, False
 
     def close(self) -> None:
         """Close the file."""
@@ -152,7 +163,7 @@ class BatchLog:
 
 
 def open_log(path: Path) -> Opened:
-    """Open a log and read its records; an incomplete last group is cut off.
+    """Open a log and read its records; an incomplete last group is cut off, and kept in a file of its own.
 
     Raises
     ------
@@ -160,45 +171,78 @@ def open_log(path: Path) -> Opened:
         If the file is not a log, or damaged before its last group.
     """
     content = path.read_bytes()
-    head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
-    if not content.startswith(_MAGIC) or check != _check(head):
-        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
-    name, n_records = _HEAD.unpack_from(content, len(_MAGIC))
+    name, n_before, key = _read_head(path, content)
     records: list[tuple[int, Record]] = []
-    end = _START
-    for start, stop, first, payload in _groups(content):
-        if first != n_records or payload is None:
-            if any(group is not None for *_, group in _groups(content, stop)):
-                raise CheckpointError(
-                    f"{path} is damaged at byte {start:,}, and what follows is not: restore the folder from a copy."
-                )
-            break
+    n_records, end = n_before, _START
+    while (payload := _group_at(content, end, n_records, key)) is not None:
         for record in msgspec.msgpack.decode(payload, type=list[Record]):
             n_records += 1
             records.append((n_records, record))
-        end = stop
+        end += _GROUP.size + _CHECK_BYTES + len(payload)
     n_cut = len(content) - end
-    if n_cut:
-        with path.open("r+b") as file:
-            file.truncate(end)
-            os.fsync(file.fileno())
-    return Opened(BatchLog(path, name.hex(), n_records, end), records, n_cut)
+    if n_cut and _has_group_after(content, end, key):
+        raise CheckpointError(
+            f"{path} is damaged at byte {end:,}, and what follows is not: restore the folder from a copy."
+        )
+    cut = _cut_off(path, content, end, n_records) if n_cut else None
+    return Opened(BatchLog(path, name, n_records, end, key), records, n_cut, cut)
 
 
-def _groups(content: bytes, start: int = _START) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """Yield where each group starts and ends, the records before it, and its payload; None if that is not whole."""
-    while start + _GROUP.size + _CHECK_BYTES <= len(content):
-        head = content[start : start + _GROUP.size]
-        length, first = _GROUP.unpack(head)
-        inside = start + _GROUP.size + _CHECK_BYTES
-        stop, payload = inside + length, content[inside : inside + length]
-        is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload)
-        yield start, stop, first, payload if is_whole else None
-        start = stop
+def _read_head(path: Path, content: bytes) -> tuple[str, int, bytes]:
+    """Return the log's name, the number of records before this file, and the key of its checks."""
+    head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
+    if not content.startswith((_MAGIC, _FIRST_MAGIC)) or check != _check(head):
+        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
+    name, n_records = _HEAD.unpack_from(content, len(_MAGIC))
+    return name.hex(), n_records, name if content.startswith(_MAGIC) else b""
 
 
-def _check(*parts: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=_CHECK_BYTES)
+def _group_at(content: bytes, start: int, first: int | None, key: bytes) -> bytes | None:
+    """Return the payload of the group that starts here; None if there is none that is whole.
+
+    Parameters
+    ----------
+    content : bytes
+        Of the file.
+    start : int
+    first : int, optional
+        Records before it; None: any number.
+    key : bytes
+    """
+    inside = start + _GROUP.size + _CHECK_BYTES
+    if inside > len(content):
+        return None
+    head = content[start : start + _GROUP.size]
+    length, n_before = _GROUP.unpack(head)
+    payload = content[inside : inside + length]
+    is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload, key=key)
+    return payload if is_whole and first in (None, n_before) else None
+
+
+def _has_group_after(content: bytes, start: int, key: bytes) -> bool:
+    """Whether a whole group begins anywhere behind a place; its length cannot be trusted to say where."""
+    n_places = len(content) - start - _GROUP.size - _CHECK_BYTES
+    if n_places <= 0:
+        return False
+    # Read at every byte, not at every fourth: a view costs no memory.
+    lengths = np.ndarray((n_places,), "<u4", content, offset=start, strides=(1,))
+    n_before = np.ndarray((n_places,), "<u8", content, offset=start + 4, strides=(1,))
+    is_likely = (lengths > 0) & (lengths <= n_places) & (n_before < _MOST_RECORDS)
+    return any(_group_at(content, start + place, None, key) for place in np.flatnonzero(is_likely).tolist())
+
+
+def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
+    """Shorten a file, after what follows has been written to another one."""
+    kept = path.with_name(f"{path.name}.cut-after-{n_records}")
+    write_atomically(path.parent, lambda stream: stream.write(content[end:]), name=kept.name)
+    with path.open("r+b") as file:
+        file.truncate(end)
+        os.fsync(file.fileno())
+    return kept
+
+
+def _check(*parts: bytes, key: bytes = b"") -> bytes:
+    digest = hashlib.blake2b(digest_size=_CHECK_BYTES, key=key)
     for part in parts:
         digest.update(part)
     return digest.digest()

@@ -107,7 +107,7 @@ class BatchReader:
         """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
         if content_type.partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "unsupported_content_type", "Labels come as JSON: set Content-Type: application/json.")
-        labels = decode_json(body, LabelsBody).labels
+        labels = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS).labels
         if not labels:
             raise Refusal(422, "no_labels", "There is no label in the request.")
         if len(labels) > _ALL_LABELS:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence, Sized
 from typing import Any, Literal, TypeVar
 
 import msgspec
 import polars as pl
 
+from accous.service.arrow_sizes import require_arrow_size
 from accous.service.limits import Limits
 from accous.service.refusals import Refusal
+from accous.service.sizes import require_columns, require_csv_size, require_json_size, require_rows
 
 __all__ = [
     "CONTENT_TYPES",
@@ -21,6 +24,7 @@ __all__ = [
     "decode_json",
     "decode_rows",
     "media_type",
+    "require_table",
 ]
 
 Value = None | bool | int | float | str | list[float]
@@ -77,8 +81,18 @@ class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-def decode_json(body: bytes, kind: type[T]) -> T:
-    """Return a body as a structure; say what is wrong with it if it is none."""
+def decode_json(body: bytes, kind: type[T], limits: Limits, *, most_objects: int | None = None) -> T:
+    """Return a body as a structure; say what is wrong with it if it is none.
+
+    Parameters
+    ----------
+    body : bytes
+    kind : type
+    limits : Limits
+    most_objects : int, optional
+        Objects that it may have, refused before they are made; as many as rows if not given.
+    """
+    require_json_size(body, limits, most_objects=limits.rows if most_objects is None else most_objects)
     decoder = _DECODERS.get(kind) or _DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
         found: T = decoder.decode(body)
@@ -104,12 +118,20 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
     """Return the rows of a request: as plain values from JSON, as a frame from CSV or Arrow."""
     kind = media_type(content_type)
     if kind == "application/json":
-        decoded = decode_json(body, RowsBody)
-        _require_size(len(decoded.rows), max(map(len, decoded.rows), default=0), limits)
+        decoded = decode_json(body, RowsBody, limits)
+        require_table(decoded.rows, limits)
         return decoded
-    frame = _read_csv(body) if kind == "text/csv" else _read_arrow(body)
-    _require_size(frame.height, frame.width, limits)
-    return frame
+    if kind == "text/csv":
+        require_csv_size(body, limits)
+        return _read_csv(body)
+    require_arrow_size(body, limits)
+    return _read_arrow(body)
+
+
+def require_table(rows: Sequence[Sized], limits: Limits) -> None:
+    """Refuse rows that are too many or too wide."""
+    require_rows(len(rows), limits)
+    require_columns(max(map(len, rows), default=0), limits)
 
 
 def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], float]:
@@ -123,13 +145,6 @@ def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], fl
     except ValueError:
         raise Refusal(422, "invalid", "alpha must be a number above 0 and below 1.") from None
     return options.get("key"), include, alpha
-
-
-def _require_size(n_rows: int, n_columns: int, limits: Limits) -> None:
-    if n_rows > limits.rows:
-        raise Refusal(413, "too_many_rows", f"A request may have {limits.rows:,} rows, this one has {n_rows:,}.")
-    if n_columns > limits.columns:
-        raise Refusal(413, "too_many_columns", f"A row may have {limits.columns:,} columns, not {n_columns:,}.")
 
 
 def _read_csv(body: bytes) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from accous.service.limits import Limits
+from accous.service.packed_bodies import ENCODINGS, too_large, unpack
 from accous.service.refusals import Refusal
 
 __all__ = ["CLOSE", "Call", "ClientGone", "Receive", "Scope", "Send"]
@@ -67,7 +68,16 @@ class Call:
             raise Refusal(400, "malformed_query", "What follows the question mark cannot be read.") from None
 
     async def body(self) -> bytes:
-        """Return the body; refuse one that is too long or takes too long, as soon as that shows."""
+        """Return the body, unpacked; refuse one that is too long or takes too long, as soon as that shows."""
+        encoding = self.header(b"content-encoding").strip().lower()
+        if encoding in ("", "identity"):
+            return await self._packed_body()
+        if encoding not in ENCODINGS:
+            text = f"The header Content-Encoding is {encoding[:40]!r}: use gzip, deflate or none."
+            raise Refusal(415, "unsupported_encoding", text, headers=CLOSE)
+        return await asyncio.to_thread(unpack, await self._packed_body(), self._limits.body_bytes)
+
+    async def _packed_body(self) -> bytes:
         limit = self._limits.body_bytes
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
@@ -105,8 +115,7 @@ class Call:
                 more = message.get("more_body", False)
         except (Refusal, ClientGone):
             pass
-        text = f"A request may have {self._limits.body_bytes:,} bytes: send the rows in several requests."
-        return Refusal(413, "too_large", text, headers=CLOSE)
+        return too_large(self._limits.body_bytes, headers=CLOSE)
 
     async def wait_for_leaving(self) -> None:
         """Return when the client has gone."""

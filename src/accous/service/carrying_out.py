@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import polars as pl
@@ -76,14 +77,20 @@ class Executor:
             return self._count(parsed)
         table_model = self._table_model
         # Like the predictions, from before the round unless it learns first.
-        sets = None if record.learns_first else prediction_sets(table_model, parsed)
-        played = table_model.play_round(parsed.X, parsed.marks, learns_first=record.learns_first, times=parsed.times)
+        sets = None if record.learns_first else prediction_sets(copy(table_model.model), parsed)
+        played = table_model.play_round(
+            parsed.X,
+            parsed.marks,
+            learns_first=record.learns_first,
+            times=parsed.times,
+            needs_ratio=record.kind == "step" and "ratio" in parsed.include,
+        )
         if parsed.keys is not None:
             self._kept.keep_predictions(parsed.keys, plain_predictions(table_model, played), played.number)
         if record.kind == "adapt":
             return json_answer({"round": played.number, "rows": len(parsed.X)})
         content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)
-        sets = prediction_sets(table_model, parsed) if record.learns_first else sets
+        sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
         return json_answer(content if sets is None else content | {"sets": sets})
 
     # --- late labels ---
@@ -100,6 +107,7 @@ class Executor:
         n_labelled = len([each for each in labels if each.label is not None])
         return json_answer(
             {
+                "round": int(self._table_model.model.n_rounds_),
                 "labels": len(labels),
                 "counted": counted,
                 "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted),

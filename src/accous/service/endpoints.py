@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 
 from accous.service.answers import Answer, json_answer
 from accous.service.batch_log import Record
 from accous.service.calls import Call
+from accous.service.event_stream import EVENT_STREAM
+from accous.service.large_bodies import read_aside
 from accous.service.refusals import Refusal
 from accous.service.service import Service
 
 __all__ = ["Endpoints"]
 
-# Reading more than this takes longer than other requests should wait.
-_LARGE_BODY = 32 << 10
 _LONGEST_KEY = 255
 
 
@@ -32,14 +31,16 @@ class Endpoints:
     async def predict(self, call: Call) -> Answer:
         """Predict rows; nothing is learned."""
         body, content_type, options = await call.body(), call.header(b"content-type"), call.options()
-        if len(body) <= _LARGE_BODY:
-            return self._predict(body, content_type, options)
-        return await asyncio.to_thread(self._predict, body, content_type, options)
+        return await read_aside(len(body), self._predict, body, content_type, options)
 
     def _predict(self, body: bytes, content_type: str, options: dict[str, str]) -> Answer:
         service = self._service
         served = service.served()
-        return json_answer(service.predicted(served, served.reader.read(body, content_type, options)))
+        batch = served.reader.read(body, content_type, options)
+        if batch.keys is not None:
+            text = "Predictions are not kept, so key cannot be used here: send labels by the ids of the answer."
+            raise Refusal(422, "key_not_kept", text)
+        return json_answer(service.predicted(served, batch))
 
     async def adapt(self, call: Call) -> Answer:
         """Learn from a batch."""
@@ -61,10 +62,7 @@ class Endpoints:
             known = await learner.known_answer(record.key, record.digest)
             if known is not None:
                 return known
-        if len(record.body) <= _LARGE_BODY:
-            parsed = learner.parse(record)
-        else:
-            parsed = await asyncio.to_thread(learner.parse, record)
+        parsed = await read_aside(len(record.body), learner.parse, record)
         answer = await learner.learn(record, parsed)
         if kind != "labels" and answer.status == 200:
             self._service.metrics.learned_rows.inc(len(getattr(parsed, "X", ())))
@@ -89,11 +87,7 @@ class Endpoints:
 
     async def trust(self, _call: Call) -> Answer:
         """The three answers and the verdict."""
-        state = self._service.require_readings().latest.state
-        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
-        for name in ("inputs", "adaptation", "predictions"):
-            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
-        return json_answer(content | {"findings": state["findings"]})
+        return json_answer(self._service.require_readings().latest.trust())
 
     async def history(self, call: Call) -> Answer:
         """The rounds so far, in a bounded number of points."""
@@ -101,6 +95,10 @@ class Endpoints:
         if not (since.isascii() and since.isdigit() and len(since) < 19):
             raise Refusal(422, "invalid", "since must be the number of a round, such as 0 or 1200.")
         return json_answer(self._service.require_readings().latest.history(int(since)))
+
+    async def events_head(self, _call: Call) -> Answer:
+        """What precedes the stream of events, for those who only ask for that."""
+        return Answer(b"", EVENT_STREAM)
 
     async def metrics(self, _call: Call) -> Answer:
         """What Prometheus reads."""

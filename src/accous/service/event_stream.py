@@ -8,7 +8,9 @@ from accous.service.calls import Call, Send
 from accous.service.events import read_event_id
 from accous.service.service import Service
 
-__all__ = ["stream_events"]
+__all__ = ["EVENT_STREAM", "stream_events"]
+
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
 
 async def stream_events(service: Service, call: Call, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
@@ -24,7 +26,7 @@ async def stream_events(service: Service, call: Call, send: Send, headers: list[
     headers : list of (name, value)
     """
     last = read_event_id(call.header(b"last-event-id"))
-    kind = (b"content-type", b"text/event-stream; charset=utf-8")
+    kind = (b"content-type", EVENT_STREAM)
     # Proxies that collect an answer before they pass it on must not do so here.
     start = [kind, (b"x-accel-buffering", b"no"), *headers]
     await send({"type": "http.response.start", "status": 200, "headers": start})

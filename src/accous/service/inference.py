@@ -16,9 +16,12 @@ from accous.service.answers import Answer, json_answer
 from accous.service.batches import Batch
 from accous.service.bodies import decode_json
 from accous.service.calls import Call
+from accous.service.large_bodies import read_aside
+from accous.service.limits import Limits
 from accous.service.prediction_answers import plain_predictions
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
+from accous.service.sizes import require_columns, require_rows
 from accous.tabular.columns.plans import NumberColumn
 from accous.tabular.label_kinds import ClassKind, LabelKind
 
@@ -101,14 +104,16 @@ class Inference:
     async def infer(self, call: Call) -> Answer:
         """Predict rows."""
         self._require_name(call)
-        head = call.header(b"inference-header-content-length")
-        request, rest = _split(await call.body(), head)
-        columns = _columns(request, rest, self._service.served().reader.columns)
-        served = self._service.served()
+        head, body = call.header(b"inference-header-content-length"), await call.body()
+        return await read_aside(len(body), self._infer, body, head)
+
+    def _infer(self, body: bytes, head: str) -> Answer:
+        served, limits = self._service.served(), self._service.limits
+        request, rest = _split(body, head, limits)
+        require_columns(len(request.inputs), limits)
+        columns = _columns(request, rest, served.reader.columns)
         names, values = list(columns), list(columns.values())
-        n_rows = len(values[0]) if values else 0
-        if n_rows > self._service.limits.rows:
-            raise Refusal(413, "too_many_rows", f"A request may have {self._service.limits.rows:,} rows.")
+        require_rows(len(values[0]) if values else 0, limits)
         rows = [dict(zip(names, each, strict=True)) for each in zip(*values, strict=True)]
         batch = served.reader.read_rows(rows)
         outputs = self._outputs(served, batch, [output.name for output in request.outputs])
@@ -148,13 +153,14 @@ def _type_of(kind: LabelKind) -> str:
     return {"i": "INT64", "u": "UINT64", "f": "FP64", "b": "BOOL"}.get(predictions.dtype.kind, "BYTES")
 
 
-def _split(body: bytes, head: str) -> tuple[_Request, bytes]:
+def _split(body: bytes, head: str, limits: Limits) -> tuple[_Request, bytes]:
     """Return the request in JSON, and the binary data behind it."""
+    most_objects = 2 * limits.columns  # a tensor and its parameters for each column
     if not head:
-        return decode_json(body, _Request), b""
+        return decode_json(body, _Request, limits, most_objects=most_objects), b""
     if not (head.isascii() and head.isdigit() and len(head) < 12) or int(head) > len(body):
         raise Refusal(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
-    return decode_json(body[: int(head)], _Request), body[int(head) :]
+    return decode_json(body[: int(head)], _Request, limits, most_objects=most_objects), body[int(head) :]
 
 
 def _columns(request: _Request, rest: bytes, names: list[str]) -> dict[str, list[Any]]:

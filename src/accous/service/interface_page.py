@@ -21,8 +21,9 @@ def interface_page(interface: dict[str, Any], assets: str, host: str) -> str:
     host : str
         Where the reader reaches the service.
     """
+    needs_token = {} not in interface["security"]
     sections = [
-        _section(host, path, method.upper(), operation)
+        _section(f"{host}{path}", path, method.upper(), operation, needs_token=needs_token)
         for path, methods in interface["paths"].items()
         for method, operation in methods.items()
     ]
@@ -38,9 +39,10 @@ def interface_page(interface: dict[str, Any], assets: str, host: str) -> str:
     )
 
 
-def _section(host: str, path: str, method: str, operation: dict[str, Any]) -> str:
+def _section(address: str, path: str, method: str, operation: dict[str, Any], *, needs_token: bool) -> str:
+    token = ' -H "Authorization: Bearer $TOKEN"' if needs_token and operation.get("security") != [] else ""
     head = f'<section><h2><span class="method">{method}</span> <code>{escape(path)}</code></h2>'
-    return f"{head}<p>{escape(operation['summary'])}</p>{_example(f'{host}{path}', method, operation)}</section>"
+    return f"{head}<p>{escape(operation['summary'])}</p>{_example(address + token, method, operation)}</section>"
 
 
 def _example(address: str, method: str, operation: dict[str, Any]) -> str:

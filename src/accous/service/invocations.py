@@ -8,11 +8,14 @@ import msgspec
 
 from accous.service.answers import Answer, json_answer
 from accous.service.batches import Batch
-from accous.service.bodies import Value, decode_json, decode_rows, media_type
+from accous.service.bodies import Value, decode_json, decode_rows, media_type, require_table
 from accous.service.calls import Call
+from accous.service.large_bodies import read_aside
+from accous.service.limits import Limits
 from accous.service.prediction_answers import plain_predictions
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
+from accous.service.sizes import require_columns, require_rows
 
 __all__ = ["Invocations"]
 
@@ -44,22 +47,34 @@ class Invocations:
 
     async def invoke(self, call: Call) -> Answer:
         """Predict rows."""
+        body = await call.body()
+        return await read_aside(len(body), self._invoke, body, call.header(b"content-type"))
+
+    def _invoke(self, body: bytes, content_type: str) -> Answer:
         served = self._service.served()
-        batch = self._read(served, await call.body(), call.header(b"content-type"))
+        batch = self._read(served, body, content_type)
         played = self._service.predict(served, batch, needs_ratio=False)
         return json_answer({"predictions": plain_predictions(served.table_model, played)})
 
     def _read(self, served: Served, body: bytes, content_type: str) -> Batch:
+        limits = self._service.limits
         if media_type(content_type) != "application/json":
-            frame = decode_rows(body, content_type, self._service.limits)
+            frame = decode_rows(body, content_type, limits)
             assert not isinstance(frame, msgspec.Struct)
             return served.reader.read_frame(frame)
-        request = decode_json(body, _Request)
-        rows = _rows(request, served.reader.columns)
-        limit = self._service.limits.rows
-        if len(rows) > limit:
-            raise Refusal(413, "too_many_rows", f"A request may have {limit:,} rows, this one has {len(rows):,}.")
-        return served.reader.read_rows(rows)
+        request = decode_json(body, _Request, limits)
+        _require_size(request, limits)
+        return served.reader.read_rows(_rows(request, served.reader.columns))
+
+
+def _require_size(request: _Request, limits: Limits) -> None:
+    require_table(request.dataframe_records or request.instances or (), limits)
+    if request.dataframe_split is not None:
+        require_columns(len(request.dataframe_split.columns), limits)
+        require_table(request.dataframe_split.data, limits)
+    if request.inputs is not None:
+        require_columns(len(request.inputs), limits)
+        require_rows(max(map(len, request.inputs.values()), default=0), limits)
 
 
 def _rows(request: _Request, names: list[str]) -> list[dict[str, Any]]:

@@ -81,6 +81,7 @@ class Learner:
         self._log, self._kept, self._executor = log, kept, executor
         self._limits, self._save_every, self._metrics = limits, save_every, metrics
         self._queue: deque[_Waiting] = deque()
+        self._n_bytes = 0  # of the bodies in the queue
         self._in_flight: dict[str, _Waiting] = {}
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -112,7 +113,7 @@ class Learner:
 
     def require_room(self) -> None:
         """Refuse a batch while the queue is full, before its body is read."""
-        if len(self._queue) >= self._limits.queue:
+        if len(self._queue) >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
             self._metrics.refused_batches.inc()
             raise _full()
 
@@ -162,6 +163,7 @@ class Learner:
         if waiting.record.key is not None:
             self._in_flight[waiting.record.key] = waiting
         self._queue.append(waiting)
+        self._n_bytes += len(waiting.record.body)
         self._changed.notify()
 
     async def _wait(self, waiting: _Waiting) -> Answer:
@@ -200,6 +202,7 @@ class Learner:
             n_bytes = 0
             while self._queue and len(group) < _MOST_IN_GROUP and n_bytes < _MOST_BYTES_IN_GROUP:
                 waiting = self._queue.popleft()
+                self._n_bytes -= len(waiting.record.body)
                 if not waiting.is_given_up:
                     waiting.is_taken = True
                     group.append(waiting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "SaveEvery"]
+__all__ = ["NO_LIMITS", "Limits", "SaveEvery"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,8 @@ class Limits:
         The same for the lines before the body.
     queue : int
         Batches that may wait for the learner; beyond, clients are asked to come back.
+    queue_bytes : int
+        Bytes that their bodies may have together.
     queue_seconds : float
         Time that a batch may wait before it is given back unlearned.
     connections : int
@@ -32,8 +34,12 @@ class Limits:
     head_bytes: int = 64 << 10
     head_seconds: float = 15.0
     queue: int = 1_024
+    queue_bytes: int = 256 << 20
     queue_seconds: float = 60.0
     connections: int = 2_000
+
+
+NO_LIMITS = Limits(body_bytes=1 << 62, rows=1 << 31, columns=1 << 31)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from accous.service.batch_log import BatchLog, Opened, open_log
 from accous.service.batches import BatchReader
 from accous.service.carrying_out import Executor
 from accous.service.kept import Kept, load_kept
-from accous.service.limits import Limits
+from accous.service.limits import NO_LIMITS, Limits
 from accous.service.refusals import Refusal
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.log_position import LogPosition
@@ -63,6 +63,8 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         The name of the model's estimator, needed if it is code of the user's.
     """
     table_model = load_table_model(folder, estimator)
+    # No request waits for the risk: the timer reads what the rounds have left to read.
+    table_model.history.reads_later = True
     place = folder / FOLDER
     if not place.is_dir():
         place.mkdir()
@@ -75,7 +77,9 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     kept = load_kept(place / KEPT, opened.log.name)
     reader = BatchReader(table_model, limits)
     executor = Executor(table_model, reader, kept)
-    n_replayed = _replay(table_model, opened, executor, place / LOG)
+    # What was accepted once counts, also if the limits are lower now.
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), kept)
+    n_replayed = _replay(table_model, opened, again, place / LOG)
     return OwnedModel(table_model, reader, opened.log, kept, executor, place / KEPT, n_replayed, opened.n_cut)
 
 
@@ -88,7 +92,10 @@ def _open_log(table_model: TableModel, path: Path) -> Opened:
         return Opened(BatchLog.create(path, position.log, position.n_records), [], 0)
     opened = open_log(path)
     if opened.n_cut:
-        LOGGER.warning("%s: cut off %d bytes of a last group that was not complete", path, opened.n_cut)
+        LOGGER.warning(
+            "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
+            path, opened.n_cut, opened.cut,
+        )  # fmt: skip
     position = table_model.log_position
     if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
         return opened

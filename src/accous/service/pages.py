@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from accous.report.page import page_asset
 from accous.service.answers import HTML, Answer
 from accous.service.calls import Call
+from accous.service.examples import Examples
 from accous.service.interface import interface_of
 from accous.service.interface_page import interface_page
 from accous.service.refusals import Refusal
@@ -103,6 +104,10 @@ class Pages:
     async def openapi(self, _call: Call) -> Answer:
         """Return the description of the interface."""
         return Answer(self._described().body)
+
+    async def arrow_example(self, _call: Call) -> Answer:
+        """Return a row in Arrow IPC, which JSON cannot hold."""
+        return Answer(Examples(self._service).arrow, b"application/vnd.apache.arrow.stream")
 
     async def interface(self, call: Call) -> Answer:
         """Return the same as a page."""

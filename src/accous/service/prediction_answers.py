@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from accous.exceptions import AccousError
 from accous.service.batches import Batch
 from accous.service.prediction_ids import make_ids
 from accous.service.refusals import Refusal
-from accous.tabular.label_kinds import ClassKind, NumberKind
+from accous.tabular.label_kinds import ClassKind, NumberKind, kind_of
 from accous.tabular.table_model import PlayedRound, TableModel
 
 __all__ = ["plain_predictions", "prediction_content", "prediction_sets"]
@@ -57,13 +56,19 @@ def prediction_content(
     return content
 
 
-def prediction_sets(table_model: TableModel, batch: Batch) -> list[list[Any]] | None:
-    """Return the classes of each row's prediction set; None if the client does not want them."""
+def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
+    """Return the classes of each row's prediction set; None if the client does not want them.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+        A copy that stays in one round.
+    batch : Batch
+    """
     if "sets" not in batch.include:
         return None
-    if not isinstance(table_model.kind, ClassKind):
+    if not isinstance(kind_of(model), ClassKind):
         raise Refusal(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
-    model: Any = copy(table_model.model)
     try:
         found = model.predict_set(batch.X, alpha=batch.alpha)
     except AccousError as error:

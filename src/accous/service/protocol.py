@@ -1,4 +1,8 @@
-"""The HTTP protocol of uvicorn with limits that it lacks: how long the head of a request may be, and may take."""
+"""The HTTP protocol of uvicorn with what it lacks.
+
+That is limits (how long the head of a request may be and may take, and how many connections there may be) and an answer
+to a client that has closed its own side.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from accous.service.calls import CLOSE, Receive, Scope, Send
 from accous.service.limits import Limits
+from accous.service.refusals import Refusal
 
 __all__ = ["limited_protocol"]
 
@@ -16,6 +22,16 @@ _REFUSAL = (
     b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
     b'{"error":{"code":"%s","message":"%s"}}'
 )
+
+
+async def _refuse_crowd(scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer instead of the application while there are too many connections."""
+    headers = ((b"retry-after", b"1"), *CLOSE)
+    refusal = Refusal(503, "too_many_connections", "There are too many connections: try again.", headers=headers)
+    answer = refusal.answer_at(scope["path"])
+    own = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body)), *headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": own})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
@@ -30,7 +46,12 @@ class _LimitedProtocol(HttpToolsProtocol):
     _n_head_bytes = 0
     _n_dropped: int | None = None
     _is_in_head = True
+    _is_half_closed = False
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.own_app: Any = self.app
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -57,9 +78,22 @@ class _LimitedProtocol(HttpToolsProtocol):
                 return
         super().data_received(data)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Go on while an answer is due: whoever sends no more may still read. A stream would never end, so it does."""
+        cycle = self.cycle
+        is_due = cycle is not None and not (cycle.response_started or cycle.response_complete or cycle.more_body)
+        self._is_half_closed = is_due
+        return is_due
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_half_closed and self.cycle.response_complete:
+            self.transport.close()
+
     def on_headers_complete(self) -> None:
         self._is_in_head, self._n_head_bytes = False, 0
         self._stop_waiting()
+        self.app = self.own_app if len(self.connections) <= self.limits.connections else _refuse_crowd
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

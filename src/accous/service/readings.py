@@ -56,6 +56,14 @@ class Reading:
                 self._report = render_page(self.subject)
             return self._report
 
+    def trust(self) -> dict[str, Any]:
+        """Return the three answers and the verdict."""
+        state = self.state
+        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
+        for name in ("inputs", "adaptation", "predictions"):
+            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
+        return content | {"findings": state["findings"]}
+
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
         history = self.subject.history
@@ -112,15 +120,23 @@ class ReadingTimer:
             self._thread.join()
 
     def _run(self) -> None:
-        pause = _LEAST_SECONDS
-        while not self._is_stopping.wait(pause):
-            began = time.monotonic()
+        next_at = 0.0
+        while not self._is_stopping.wait(_LEAST_SECONDS):
             try:
-                if self._n_records() != self.latest.n_records:
+                self._read_due()
+                began = time.monotonic()
+                if began >= next_at and self._n_records() != self.latest.n_records:
                     self.latest = self._read(self.latest)
+                    next_at = began + _SHARE_OF_TIME * (time.monotonic() - began)
             except Exception:
                 LOGGER.exception("A reading of the model failed")
-            pause = max(_LEAST_SECONDS, _SHARE_OF_TIME * (time.monotonic() - began))
+
+    def _read_due(self) -> None:
+        """Read what the rounds have left to read, while the learner goes on."""
+        with self._table_model.turn():
+            due = self._table_model.history.due
+        for each in due:
+            each.read()
 
     def _read(self, before: Reading | None) -> Reading:
         with self._table_model.turn():

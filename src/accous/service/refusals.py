@@ -36,5 +36,11 @@ class Refusal(Exception):
     @property
     def answer(self) -> Answer:
         """The refusal as JSON."""
-        error = {"code": self.code, "message": self.message, **self.details}
+        return self._answer({"code": self.code, "message": self.message, **self.details})
+
+    def answer_at(self, path: str) -> Answer:
+        """Return the refusal in the shape that clients of an address expect: /v2 is the Open Inference Protocol."""
+        return self._answer(self.message) if path == "/v2" or path.startswith("/v2/") else self.answer
+
+    def _answer(self, error: Any) -> Answer:
         return Answer(msgspec.json.encode({"error": error}), JSON, self.status, self.headers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from accous.service.answers import Answer
 from accous.service.calls import CLOSE, Call
 from accous.service.endpoints import Endpoints
+from accous.service.examples import ARROW_EXAMPLE
 from accous.service.inference import Inference
 from accous.service.invocations import Invocations
 from accous.service.pages import Pages
@@ -63,7 +64,7 @@ class Routes:
             "/v1/state": {"GET": _look("state", own.state)},
             "/v1/trust": {"GET": _look("trust", own.trust)},
             "/v1/history": {"GET": _look("history", own.history)},
-            "/v1/events": {"GET": _look("events", own.healthz, is_stream=True)},
+            "/v1/events": {"GET": _look("events", own.events_head, is_stream=True)},
             "/metrics": {"GET": _look("metrics", own.metrics)},
             "/healthz": {"GET": Route("healthz", own.healthz)},
             "/readyz": {"GET": Route("readyz", own.readyz)},
@@ -117,6 +118,7 @@ def _for_people(pages: Pages) -> dict[str, dict[str, Route]]:
         "/logout": {"POST": Route("logout", pages.logout)},
         "/report": {"GET": _look("report", pages.report)},
         "/docs": {"GET": _look("docs", pages.interface)},
+        ARROW_EXAMPLE: {"GET": _look("docs", pages.arrow_example)},
         "/openapi.json": {"GET": _look("docs", pages.openapi)},
         **{path: {"GET": Route("assets", pages.asset)} for path in pages.assets},
         "/favicon.ico": {"GET": Route("assets", pages.icon)},

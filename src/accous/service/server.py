@@ -53,7 +53,6 @@ class Server:
             proxy_headers=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
-            limit_concurrency=settings.limits.connections,
         )
         self._server = _EndingServer(config, self._begin_to_end)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,20 +89,22 @@ class Service:
         """Return what was done so far."""
         return {"rounds": float(self.served().table_model.model.n_rounds_), "predicted_rows": float(self.n_predicted)}
 
-    def predict(self, served: Served, batch: Batch, *, needs_ratio: bool) -> PlayedRound:
-        """Predict rows, all from one round."""
-        played = served.table_model.predict_rows(batch.X, needs_ratio=needs_ratio)
+    def predict(self, served: Served, batch: Batch, *, needs_ratio: bool, model: Any = None) -> PlayedRound:
+        """Predict rows, all from one round; of this copy of the model, if there is one."""
+        played = served.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))
         self.n_predicted += len(batch.X)
         return played
 
     def predicted(self, served: Served, batch: Batch) -> dict[str, Any]:
         """Return the predictions of rows, ready for JSON."""
-        played = self.predict(served, batch, needs_ratio="ratio" in batch.include)
+        # One copy for all parts: learning may go on between them.
+        model = copy(served.table_model.model)
+        played = self.predict(served, batch, needs_ratio="ratio" in batch.include, model=model)
         self._n_predictions += 1
         origin = f"{self._origin}-{self._n_predictions}"
         content = prediction_content(served.table_model, played, batch, origin=origin, salt=served.reader.salt)
-        sets = prediction_sets(served.table_model, batch)
+        sets = prediction_sets(model, batch)
         return content if sets is None else content | {"sets": sets}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, Self
@@ -9,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.trust import VERDICTS, Trust
 from accous.exceptions import CheckpointError
 from accous.tabular.chosen_rounds import is_chosen
+from accous.tabular.due_readings import DueReading
 from accous.tabular.history_points import (
     COUNTS,
     LASTS,
@@ -33,6 +34,8 @@ _READINGS_OF_POINT = 2
 _RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 64, 4, 16
 # Labels in the stream are compared with a risk that is at most this old, and not from before a change of the inputs.
 _OLDEST_FOR_LABELS = 8
+# Each holds the model of its round in memory.
+_MOST_DUE = 64
 # An estimate further away from a round than this says nothing about it.
 _FARTHEST_RISK = 64
 
@@ -50,6 +53,9 @@ class History:
     stride : int
         Rounds in a point, a power of two.
     n_rounds : int
+    reads_later : bool
+        Whether the risk need not be read in the round itself. It is then read when somebody looks at the history or
+        calls `DueReading.read` on what is due, with the same values.
     """
 
     def __init__(self) -> None:
@@ -57,6 +63,8 @@ class History:
         self.n_rounds = 0
         self._points = Points.blank(0)
         self._open = Points.blank(1)
+        self._due: deque[DueReading] = deque()
+        self.reads_later = False
 
     def __len__(self) -> int:
         return len(self._points.counts)
@@ -70,7 +78,8 @@ class History:
         n_wrong: float = 0,
         *,
         time: float | None = None,
-        judge: Callable[[], Trust] | None = None,
+        aside: Callable[[], Any] | None = None,
+        note: Callable[[int, Any], None] | None = None,
     ) -> None:
         """Record a round that the model has just played.
 
@@ -82,9 +91,11 @@ class History:
             Sums of losses: for classes, wrong rows.
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
-        judge : callable, optional
-            Returns the three answers and the verdict, which a table gives with findings about its own columns. None
-            takes ``trust_`` of the model.
+        aside : callable, optional
+            Returns a copy that stays in this round, whose ``risk_`` and ``trust_`` are read; a table's verdict has
+            findings about its own columns. None takes those of the model, at once.
+        note : callable, optional
+            Called with the round and its risk when that has been read.
         """
         self.n_rounds += 1
         self._open.counts[0] += (n_rows, n_scored, n_wrong_fixed, n_wrong)
@@ -93,16 +104,22 @@ class History:
         if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
             self._read(model)
         if self._reads_risk() or (n_scored and self._is_risk_old(model)):
-            self._read_risk(model, judge)
+            self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
+            self._due.append(DueReading(self.n_rounds, model if aside is None else aside(), note))
+            if aside is None or not self.reads_later or len(self._due) > _MOST_DUE:
+                self._settle()
         if self.n_rounds % self.stride == 0:
             self._points = self._points.followed_by(self._open)
             self._open = Points.blank(1)
             if len(self) == MOST_POINTS:
+                # Sums of floats depend on their order: every reading is added before its point is merged.
+                self._settle()
                 self._points = self._points.halved()
                 self.stride *= 2
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point; NaN where there was no reading."""
+        self._settle()
         points = self._points
         if name in COUNTS:
             return points.counts[:, COUNTS.index(name)].astype(np.float64)
@@ -156,12 +173,18 @@ class History:
         sums = (self._points.counts.sum(axis=0) + self._open.counts[0]).tolist()
         return {name: int(each) if each % 1.0 == 0.0 else each for name, each in zip(COUNTS, sums, strict=True)}
 
+    @property
+    def due(self) -> list[DueReading]:
+        """What is still to be read, oldest first."""
+        return list(self._due)
+
     def copy(self) -> Self:
         """Return a history that stays as it is while this one goes on."""
         return type(self).from_plain(self.to_plain())
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays and numbers."""
+        self._settle()
         arrays = {
             f"{prefix}{each.name}": getattr(points, each.name).copy()
             for prefix, points in (("", self._points), ("open_", self._open))
@@ -201,6 +224,7 @@ class History:
 
     def _risk_readings(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the rounds in which the risk was read last in each point, and what was read there on average."""
+        self._settle()
         points = self._points.followed_by(self._open)
         numbers = [MEANS.index(name) for name in ("risk", "risk_low", "risk_high")]
         tallies = points.tallies[:, numbers]
@@ -212,31 +236,32 @@ class History:
         return rounds[is_read], means[is_read]
 
     def _read(self, model: Any) -> None:
-        self._take(effective_sample_size=model.effective_sample_size_, largest_weight=model.reference_weight_.max())
+        largest = model.reference_weight_.max()
+        _take(self._open, 0, effective_sample_size=model.effective_sample_size_, largest_weight=largest)
         self._open.lasts[0, LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
         self._open.lengths[0] += _length_weights(model)
 
-    def _read_risk(self, model: Any, judge: Callable[[], Trust] | None) -> None:
-        risk = model.risk_
-        self._take(
-            risk=risk.adapted,
-            risk_low=risk.adapted_low,
-            risk_high=risk.adapted_high,
-            risk_fixed=risk.fixed,
-            risk_fixed_low=risk.fixed_low,
-            risk_fixed_high=risk.fixed_high,
-        )
-        self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
-        trust = model.trust_ if judge is None else judge()
-        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], float(VERDICTS.index(trust.verdict)))
+    def _settle(self) -> None:
+        """Read what is due, in order, and add it to the points of its rounds."""
+        while self._due:
+            due = self._due[0]
+            due.read()
+            place = (due.round - 1) // self.stride
+            points, row = (self._points, place) if place < len(self) else (self._open, 0)
+            _take(points, row, **due.means)
+            points.worst[row, 0] = np.fmax(points.worst[row, 0], due.verdict)
+            if due.note is not None:
+                due.note(due.round, due.risk)
+            self._due.popleft()
 
-    def _take(self, **readings: float) -> None:
-        """Add readings to the sums; one that is NaN does not count."""
-        for name, value in readings.items():
-            if value == value:  # noqa: PLR0124 (NaN)
-                number = MEANS.index(name)
-                self._open.sums[0, number] += value
-                self._open.tallies[0, number] += 1
+
+def _take(points: Points, row: int, **readings: float) -> None:
+    """Add readings to the sums of a point; one that is NaN does not count."""
+    for name, value in readings.items():
+        if value == value:  # noqa: PLR0124 (NaN)
+            number = MEANS.index(name)
+            points.sums[row, number] += value
+            points.tallies[row, number] += 1
 
 
 def _length_weights(model: Any) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -217,6 +217,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         learns_first: bool = False,
         count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
+        needs_ratio: bool = True,
     ) -> PlayedRound:
         """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
 
@@ -231,13 +232,15 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
             Takes the answers of the rows; returns the counts of `PlayedRound` for the history.
         times : array of shape (n_rows,), optional
             When each row happened, in seconds since 1970; NaN where that is not known.
+        needs_ratio : bool, default=True
+            Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
         """
         with self.turn():
             before = self.model.state_
             if learns_first:
                 self.model.adapt(X)
             kind = self.kind
-            scores, ratios = kind.scores(self.model, X), self.model.ratio_.predict_ratio(X)
+            scores, ratios = kind.scores(self.model, X), _ratios(self.model, X, needs_ratio=needs_ratio)
             if not learns_first:
                 self.model.adapt(X)
             if times is not None:
@@ -246,8 +249,14 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
                 self._watch_columns(marks)
             counts = _NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
-            self.history.add(self.model, len(X), *counts, time=time, judge=lambda: self.trust_)
+            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history, note=self._note_risk)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _note_risk(self, number: int, risk: Any) -> None:
+        """Note the risk of a round in the model's own history, as if it had been read then."""
+        with self.turn():
+            state = self.model.state_
+            self.model.state_ = replace(state, rounds=state.rounds.noting(self.model.n_rounds_ - number, risk))
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round = self.watch.columns, self.model.n_rounds_
@@ -274,7 +283,9 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         features = self.prepare(frame)
         return self._usable(features, np.arange(len(features.X)))
 
-    def predict_rows(self, X: NDArray[np.float64], *, needs_ratio: bool = True) -> PlayedRound:
+    def predict_rows(
+        self, X: NDArray[np.float64], *, needs_ratio: bool = True, model: AdaptiveModel | None = None
+    ) -> PlayedRound:
         """Predict encoded rows without learning from them; the round is the last one that was learned from.
 
         Parameters
@@ -282,12 +293,14 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         X : array of shape (n_rows, n_features)
         needs_ratio : bool, default=True
             Whether the ratios are computed, which takes as long as all the rest; NaN if not.
+        model : AdaptiveClassifier or AdaptiveRegressor, optional
+            A copy of the model that stays in one round, if more than this is to come from that round.
         """
         # All answers come from one round, also if another thread learns meanwhile.
-        model, kind = copy(self.model), self.kind
+        model, kind = copy(self.model) if model is None else model, self.kind
         if not len(X):
             return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), _NO_COUNTS)
-        ratios = model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+        ratios = _ratios(model, X, needs_ratio=needs_ratio)
         return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, _NO_COUNTS)
 
     def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
@@ -296,3 +309,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
         predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
         return like(frame, predictions)
+
+
+def _ratios(model: AdaptiveModel, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
+    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)

@@ -58,8 +58,15 @@ class TableReadings:
         A round notes an error that was read before it. With this, readers do not change what a model learns or saves.
         """
         with self.turn():
-            twin = self.at_one_round()
+            twin = self.without_history()
             twin.history = self.history.copy()
+        return twin
+
+    def without_history(self) -> Self:
+        """Return a copy as `aside` does, but for the history: nothing of it has to be copied."""
+        with self.turn():
+            twin = self.at_one_round()
+        twin.history = type(self.history)()
         twin.model.state_ = replace(twin.model.state_, cache=dict(twin.model.state_.cache))
         return twin
 

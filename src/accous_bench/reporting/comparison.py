@@ -29,12 +29,15 @@ class Gap(NamedTuple):
     width : float
     share : float or None
         None if the gap is too small for a meaningful share.
+    seeds : tuple of int
+        The seeds behind it.
     """
 
     measure: str
     mean: float
     width: float
     share: float | None
+    seeds: tuple[int, ...] = ()
 
 
 def best_contenders(cell: Cell) -> list[str]:
@@ -51,12 +54,12 @@ def best_contenders(cell: Cell) -> list[str]:
     return [name for name, mean in means.items() if mean == min(means.values())]
 
 
-def gap_closed(cell: Cell, contender: str, bound: str = ORACLE) -> Gap | None:
+def gap_closed(cell: Cell, contender: str, bound: str = ORACLE, *, all_seeds: bool = False) -> Gap | None:
     """Return the share of the gap between the unweighted classifier and a bound that a contender closes.
 
     ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the bound)``, from means over the seeds of the cell
-    that all three have; the bound is the oracle or the limit. If the risk is unknown, the error is used instead. A gap
-    below 0.1 point has no share.
+    that all three have, or with ``all_seeds`` over all seeds that they have; the bound is the oracle or the limit. If
+    the risk is unknown, the error is used instead. A gap below 0.1 point has no share.
 
     Returns
     -------
@@ -67,11 +70,11 @@ def gap_closed(cell: Cell, contender: str, bound: str = ORACLE) -> Gap | None:
         names = (contender, UNWEIGHTED, bound)
         shared = cell.common_seeds(*names, measure=measure)
         # All contenders of a table over the same seeds, even if some have more.
-        seeds = [seed for seed in shared if seed in cell.seeds] or shared
+        seeds = shared if all_seeds else [seed for seed in shared if seed in cell.seeds] or shared
         if seeds:
             ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
             width = worst - best
-            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None)
+            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None, tuple(seeds))
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accous.exceptions import MissingExtraError
 from accous_bench.reporting.aggregate import Aggregates
 from accous_bench.reporting.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
-from accous_bench.reporting.curves import Curve
+from accous_bench.reporting.curves import Curve, WeightMap
 from accous_bench.reporting.document import Picture
 from accous_bench.reporting.regret import regret_series
 from accous_bench.reporting.wording import count, dataset_title, drawn
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["Figures", "draw_figures", "require_plotting"]
 
 _NATURAL = "natural"
+_PORTRAITS = "yearbook"
+_NO_PORTRAITS = (
+    " The paper's figure of this kind (section 'Comparison on Real-world Data', Case Study) is on Yearbook, portraits "
+    "in order of time, whose images have to be got from their authors. This is the same figure on tables of numbers "
+    "in order of time, not on images."
+)
 
 
 class Figures(NamedTuple):
@@ -125,6 +131,8 @@ def _drift(curves: list[Curve]) -> _Drawn:
             panels.setdefault(title, []).append(curve)
     if panels:
         caption = "Error over time on data with natural drift, averaged over seeds; beside it, the difference from FIX."
+        if not any(curve.key.dataset.startswith(_PORTRAITS) for curve in curves):
+            caption += _NO_PORTRAITS
         yield Picture("drift", caption), partial(draw_drift, panels)
 
 
@@ -132,7 +140,9 @@ def _learners(aggregates: Aggregates) -> _Drawn:
     from accous_bench.reporting.figure_switches import draw_switches, switch_words
     from accous_bench.reporting.figure_weights import draw_weights, weight_words
 
-    for weight_map in sorted(aggregates.weight_maps, key=lambda one: (one.key.dataset, one.period or 0)):
+    for weight_map in sorted(
+        _with_their_length(aggregates.weight_maps), key=lambda one: (one.key.dataset, one.period or 0)
+    ):
         key = weight_map.key
         caption = (
             f"{dataset_title(key.dataset)}, {key.shift}, N_t = {key.batch_size}: weights of {weight_map.contender}'s "
@@ -153,6 +163,14 @@ def _learners(aggregates: Aggregates) -> _Drawn:
             f"{switch_words(curves)}"
         ).rstrip()
         yield Picture(_file_name("switches", *key[:4], n_rounds), caption), partial(draw_switches, curves)
+
+
+def _with_their_length(weight_maps: list[WeightMap]) -> list[WeightMap]:
+    """Return the maps of streams whose period is the length of an interval; all of them if there is none.
+
+    No learner can match another period, so where the weight peaks then says nothing.
+    """
+    return [one for one in weight_maps if one.period in one.lengths] or weight_maps
 
 
 def _regret(outcomes: list[Any]) -> _Drawn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, mode
 
 import numpy as np
@@ -15,7 +15,7 @@ from accous_bench.reporting.outcomes import MIXED_PROTOCOL
 from accous_bench.reporting.paper import PAPER_CONTENDERS, is_papers_length, paper_result
 from accous_bench.reporting.regret import RegretSeries, exponent_with_logs, theory_exponent
 from accous_bench.reporting.significance import detectable_effect
-from accous_bench.reporting.wording import count, dataset_title, listed, per_cent, points, shift_words
+from accous_bench.reporting.wording import count, dataset_title, listed, per_cent, points, seed_list, shift_words
 
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 
@@ -31,7 +31,8 @@ def overall_findings(panels: Iterable[Panel]) -> list[str]:
         for shift, (fixed, ours) in _differences(panel, OURS).items():
             gains[_place(panel, shift)] = fixed - ours
     sentences = _gains(gains) if gains else []
-    gaps = [gap for panel in panels for cell in panel.cells.values() if (gap := gap_closed(cell, OURS)) is not None]
+    cells = [cell for panel in panels for cell in panel.cells.values()]
+    gaps = [gap for cell in cells if (gap := gap_closed(cell, OURS, all_seeds=True)) is not None]
     return sentences + (_overall_gap(gaps) if gaps else [])
 
 
@@ -117,7 +118,11 @@ def _helped(panel: Panel) -> str:
         words.append(f"raises the error under {_moves(pairs, higher)}")
     if same:
         words.append(f"changes the error by at most 0.3 points under {_moves(pairs, same)}")
-    return f"Compared with a classifier that never adapts ({UNWEIGHTED}), weighting by {OURS} {'; it '.join(words)}."
+    seeds = {shift: panel.cells[shift].common_seeds(OURS, UNWEIGHTED) for shift in pairs}
+    return (
+        f"Compared with a classifier that never adapts ({UNWEIGHTED}), weighting by {OURS} "
+        f"{'; it '.join(words)}{_seed_words(panel, seeds)}."
+    )
 
 
 def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
@@ -127,20 +132,34 @@ def _moves(pairs: dict[str, tuple[float, float]], shifts: Iterable[str]) -> str:
 
 def _to_gain(panel: Panel) -> str:
     gains, nothing = [], []
+    seeds: dict[str, Sequence[int]] = {}
     for shift, cell in panel.cells.items():
-        gap = gap_closed(cell, OURS)
+        gap = gap_closed(cell, OURS, all_seeds=True)
         if gap is None:
             continue
+        seeds[shift] = gap.seeds
         if gap.share is None:
             nothing.append(shift)
         else:
             gains.append(f"{per_cent(gap.width, 1)} points under {shift_words(shift)} ({100 * gap.share:.0f} %)")
     words = []
     if gains:
-        words.append(f"Gain of the true ratio ({ORACLE}), and the share of it that {OURS} gets: {', '.join(gains)}.")
+        words.append(f"Gain of the true ratio ({ORACLE}), and the share of it that {OURS} gets: {', '.join(gains)}")
     if nothing:
-        words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}.")
-    return " ".join(words)
+        words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}")
+    return " ".join(f"{sentence}{_seed_words(panel, seeds)}." for sentence in words)
+
+
+def _seed_words(panel: Panel, seeds: Mapping[str, Sequence[int]]) -> str:
+    """Return the seeds behind a sentence if they are not those of the table: words on all seeds that there are.
+
+    Different shifts may have different seeds; then the smallest set is named.
+    """
+    if all(list(found) == panel.cells[shift].seeds for shift, found in seeds.items()):
+        return ""
+    fewest = min(seeds.values(), key=len)
+    at_least = "" if len({tuple(found) for found in seeds.values()}) == 1 else "at least "
+    return f" ({at_least}{'seed' if len(fewest) == 1 else 'seeds'} {seed_list(list(fewest))})"
 
 
 def _hurt(panel: Panel) -> str:

@@ -182,9 +182,9 @@ _HALVES_NOTE = (
     "reference comes from one part and 10 % from the other, and all seeds have the same split."
 )
 _DESCRIBED_NOTE = (
-    "As in the paper, the reference comes from one of the two parts. Every seed has its own split, which the paper's "
-    "standard deviations suggest; how its splits were found is not published. The true ratio is constant on such a "
-    "reference, so the oracle is FIX."
+    "The reference comes from one of the two parts, as the paper describes it (appendix 'Experiment Setup', Datasets). "
+    "Every seed has its own split, which the paper's standard deviations suggest; how its splits were found is not "
+    "published. The true ratio is constant on such a reference, so the oracle is FIX."
 )
 _BACKBONE_NOTE = "The paper's backbone is a ResNet34 trained on the offline data, whose size it does not give. Here it"
 _FROZEN_NOTE = (

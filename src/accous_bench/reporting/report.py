@@ -28,9 +28,8 @@ from accous_bench.reporting.tables import (
     more_seeds_table,
     regret_table,
     tally_table,
-    wins_table,
 )
-from accous_bench.reporting.wins import paper_wins
+from accous_bench.reporting.wins import paper_wins, wins_table
 from accous_bench.reporting.wording import count, panel_title
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
@@ -43,7 +42,8 @@ _LEGEND = (
 )
 _PROTOCOLS = (
     "The same contenders on the same streams: predict first (the batch is predicted before it is learned from), fresh "
-    "rows (after it, on other rows of the same distribution) and batch first (after it, on the batch itself)."
+    "rows (after it, on other rows of the same distribution) and batch first (after it, on the batch itself). Where "
+    "the risk is known exactly, it replaces the errors on drawn rows; batch first is about the drawn rows themselves."
 )
 _LEGEND_OF_LIMIT = (
     " The limit does not count either: it knows the densities of both parts and infers only their weights from past "

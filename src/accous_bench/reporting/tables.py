@@ -8,9 +8,8 @@ from statistics import fmean, stdev
 from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
 from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
-from accous_bench.reporting.paper import PAPER_CELLS, is_papers_length, paper_note, paper_result
+from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
-from accous_bench.reporting.wins import PaperWins
 from accous_bench.reporting.wording import (
     count,
     dataset_title,
@@ -29,7 +28,6 @@ __all__ = [
     "more_seeds_table",
     "regret_table",
     "tally_table",
-    "wins_table",
 ]
 
 _LONGEST_REASON = 200
@@ -244,24 +242,6 @@ def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
         "contenders)."
     )
     headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
-    return Table(caption, headings, rows)
-
-
-def wins_table(wins: list[PaperWins]) -> Table:
-    """Return the table of wins in the paper's cells: the paper's, and ours with each version of Accous."""
-    names = [name for name in wins[0].paper if name != OURS]
-    rows = [
-        Row([Text(name), Text(str(wins[0].paper[name])), *(Text(str(one.ours.get(name, 0))) for one in wins)])
-        for name in names
-    ]
-    ours = [Text(str(one.ours[one.stands_for_accous])) for one in wins]
-    rows.append(Row([Text(OURS), Text(str(wins[0].paper[OURS])), *ours]))
-    headings = ["contender", "paper", *(f"ours, with {one.stands_for_accous}" for one in wins)]
-    n_cells = f"{wins[0].n_cells} of them were run" if wins[0].n_cells < len(PAPER_CELLS) else "all of them were run"
-    caption = (
-        f"In how many of the paper's {len(PAPER_CELLS)} cells each of its contenders has the lowest error ({n_cells} "
-        "here by at least five of them, predict_first; a shared cell counts for each of its winners)."
-    )
     return Table(caption, headings, rows)
 
 

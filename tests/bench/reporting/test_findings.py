@@ -45,6 +45,20 @@ def test_words_turn_with_the_numbers() -> None:
     assert "lowers" not in text
 
 
+def test_a_sentence_uses_all_seeds_of_those_it_names_and_says_which() -> None:
+    # Most contenders have seed 0, in which the true ratio gains nothing; three seeds together gain a point.
+    gains = {0: 0.0, 1: 0.015, 2: 0.015}
+    rows = [make_row(name, 0, error=0.25) for name in ("KMM", "KLIEP", "uLSIF", "LR")]
+    rows += [make_row("FIX", seed, error=0.20) for seed in gains]
+    rows += [make_row(name, seed, error=0.20 - gain) for name in ("Accous", "oracle") for seed, gain in gains.items()]
+    (panel,) = make_panels(aggregate_rows(rows).outcomes)
+    text = " ".join(panel_findings(panel))
+    assert "1.0 points under Squ (100 %) (seeds 0, 1 and 2)." in text
+    assert "Even the true ratio" not in text
+    assert "lowers the error under Squ (20.0 to 19.0 %) (seeds 0, 1 and 2)." in text
+    assert "gains 1.0 points on average in the 1 cell" in " ".join(overall_findings([panel]))
+
+
 def test_distance_to_the_paper() -> None:
     # The paper has 33.19, 35.50 and 29.30.
     (panel,) = panels_of({"Squ": HELPED})

@@ -7,8 +7,10 @@ import shlex
 from accous_bench.reporting.aggregate import aggregate_rows
 from accous_bench.reporting.cells import make_panels
 from accous_bench.reporting.tables import error_table
+from accous_bench.spec import find_spec, read_spec
+from benchmarks.missing_runs import missing_lines
 from benchmarks.run_commands import run_commands
-from tests.bench.reporting.rows import table_rows
+from tests.bench.reporting.rows import make_row, table_rows
 
 MAIN = ("FIX", "Accous", "oracle")
 
@@ -47,3 +49,14 @@ def test_caption_says_if_shifts_have_different_numbers_of_seeds() -> None:
     rows += table_rows(n_seeds=1, shifts=("Squ",), batch_sizes=(1,))
     (panel,) = make_panels(aggregate_rows(rows).outcomes)
     assert "over the seeds of each shift (Lin: 2, Squ: 1), 10,000 rounds" in error_table(panel).caption
+
+
+def test_what_has_no_run_is_named() -> None:
+    spec = read_spec(find_spec("smoke"))
+    rows = [make_row(name, 0, spec="smoke", shift="Lin") for name in spec.contenders if name != "DANN"]
+    outcomes = aggregate_rows(rows).outcomes
+    assert missing_lines(outcomes, ["smoke"]) == [
+        "Contenders and data sets of the specs without a run on this page: smoke: DANN and breast_cancer."
+    ]
+    rows += [make_row(spec.contenders[1], 0, spec="smoke", shift="Lin", dataset=one) for one in spec.datasets]
+    assert missing_lines(aggregate_rows(rows).outcomes, ["smoke", "my own spec"]) == []

@@ -170,7 +170,11 @@ function follow() {
   source.onopen = () => { setLink("good", "Live"); fetchView(); };
   source.onerror = () => {
     setLink("bad", "The service does not answer; trying again");
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 1000);
+    activity = null; // it was true of a service that is gone
+    if (view) showTiles();
+    if (source.readyState !== EventSource.CLOSED) return;
+    fetchView(); // if the service refuses the cookie, it asks for a token
+    setTimeout(follow, 1000);
   };
   source.addEventListener("reading", fetchView);
   source.addEventListener("reset", fetchView);
