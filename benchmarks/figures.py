@@ -48,7 +48,7 @@ def _command_of_results() -> str:
 
 
 FIGURES = (
-    Figure("demo.png", "-m accous demo --quiet --output docs/images/demo.png --report build/demo.html"),
+    Figure("demo*.png", "-m benchmarks.demo_pictures"),
     Figure("gallery-*.svg", "-m benchmarks.gallery_pictures"),
     Figure("method-*.svg", "-m benchmarks.method_pictures"),
     Figure("pool-*.png", "-m benchmarks.pool_pictures"),

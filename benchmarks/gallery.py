@@ -21,6 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from accous import AdaptiveClassifier, backtest
 from accous.blas import one_blas_thread
 from benchmarks.real_stream_tables import prepare, read_stream, read_times
+from benchmarks.record import origin
 
 __all__ = ["CASES", "FOLDER", "main", "play"]
 
@@ -115,7 +116,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.cases:
-        found = _rounded(play(name))
+        found = {"measured_with": origin(), **_rounded(play(name))}
         (options.folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
         errors = "  ".join(f"{each} {100 * error:.1f}" for each, error in found["errors"].items())
         print(f"{name:22} {errors}  guard {found['guard']}", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,21 @@ def _one_case(kept: dict[str, Any]) -> str:
         "",
         f"> {later['measured']}",
         "",
-        f"The 90 % interval covered the measured error in {_covered(kept)} of {len(kept['looks'])} looks.",
+        f"The 90 % interval covered the measured error in {_covered(kept)} of {len(kept['looks'])} looks. "
+        + _believed(kept),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _answers(said: dict[str, Any]) -> list[str]:
     return [f"- {name}: **{said[name][0]}**. {said[name][1]}" for name in ("inputs", "adaptation", "predictions")]
+
+
+def _believed(kept: dict[str, Any]) -> str:
+    """Return how often accous said, without labels, that the estimate can be believed."""
+    counts = Counter(look["predictions"] for look in kept["looks"])
+    said = ", ".join(f'"{answer}" {counts[answer]} times' for answer in ("yes", "not known", "no") if counts[answer])
+    return f"Whether to believe the estimate, accous answered {said}.".replace(" 1 times", " once")
 
 
 def _covered(kept: dict[str, Any]) -> int:

@@ -52,7 +52,7 @@ def draw_case(found: dict[str, Any], palette: Palette) -> Figure:
         below.xaxis_date()
         below.tick_params(axis="x", labelrotation=0)
     else:
-        below.set_xlabel("rows of the stream")
+        below.set_xlabel("rows of the stream", loc="right")  # the legend is on the left
     return figure
 
 

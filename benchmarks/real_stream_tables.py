@@ -42,13 +42,13 @@ class Stream:
     label: str = ""
     left_out: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
+    is_chosen: bool = False
+    is_split: bool = False
 
     @property
     def times(self) -> tuple[str, ...]:
         """Columns that the stream leaves out although they do not leak: times and counters."""
         return tuple(column for column in self.left_out if column not in self.leaks)
-    is_chosen: bool = False
-    is_split: bool = False
 
 
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}

@@ -1,9 +1,8 @@
 """Speed of whole rounds: the first part of ``make bench``.
 
 It compares ``AdaptiveClassifier.adapt`` with a refit in every round to the arithmetic that no version can do without,
-to the plain loop of slow, obvious code, and to one step of river's logistic regression (if installed), which does not
-adapt to anything but shows the scale. All take turns in one process, on one core, and the best turn of each counts, so
-that the quotients also hold on a busy machine.
+and to the plain loop of slow, obvious code. All take turns in one process, on one core, and the best turn of each
+counts, so that the quotients also hold on a busy machine.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -82,24 +80,8 @@ def measure_round(shape: Shape) -> dict[str, float]:
     if has_plain_loop:
         loop = PlainLoop(model)
         contenders["plain_loop"] = lambda call: loop.adapt(batches[call % len(batches)])
-    if shape.n_classes == 2 and find_spec("river"):
-        contenders["river"] = river_step(model)
     times = time_in_turns(contenders)
     return asdict(shape) | {f"{name}_seconds": seconds for name, seconds in times.items()}
-
-
-def river_step(model: AdaptiveClassifier) -> Callable[[int], object]:
-    """Return the seconds of one step of river's logistic regression on one labelled row."""
-    from river.linear_model import LogisticRegression
-
-    regression = LogisticRegression()
-    rows = [dict(enumerate(row)) for row in model.reference_[:100].tolist()]
-    labels = (model.labels_[:100] == 1).tolist()
-
-    def step(call: int) -> None:
-        regression.learn_one(rows[call % 100], labels[call % 100])
-
-    return step
 
 
 def measure_age(n_rounds: int) -> dict[str, float]:

@@ -27,15 +27,14 @@ def write_page(rows: list[Row], ages: list[Row]) -> Path:
 def speed_markdown(rows: list[Row], ages: list[Row]) -> str:
     """Return one table of all rounds and one of the rounds late in a stream."""
     headings = ["reference", "features", "batch", "classes", "rounds/s", "ms", "times bare arithmetic"]
-    headings += ["times faster than the loop", "steps of river's regression"]
+    headings += ["times faster than the loop"]
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     for row in rows:
         seconds = row["adapt_seconds"]
         sizes = " | ".join(f"{row[name]:,}" for name in ("n_reference", "n_features", "batch_size", "n_classes"))
         faster = f"{row['plain_loop_seconds'] / seconds:.0f}" if "plain_loop_seconds" in row else ""
-        steps = f"{seconds / row['river_seconds']:.0f}" if "river_seconds" in row else ""
         quotient = f"{seconds / row['bare_seconds']:.2f}"
-        lines.append(f"| {sizes} | {1 / seconds:,.0f} | {1e3 * seconds:.3g} | {quotient} | {faster} | {steps} |")
+        lines.append(f"| {sizes} | {1 / seconds:,.0f} | {1e3 * seconds:.3g} | {quotient} | {faster} |")
     lines += ["", "| round t | learners | microseconds | times that of round 10,000 |", "|---|---|---|---|"]
     base = next(age["adapt_seconds"] for age in ages if age["round"] == 10_000)
     for age in ages:

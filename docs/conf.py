@@ -23,6 +23,7 @@ extensions = [
     "mathml",
     "outside_links",
     "python_reference",
+    "scroll_boxes",
 ]
 exclude_patterns = ["_ext"]
 templates_path = ["_templates"]
@@ -52,6 +53,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_baseurl = ""
 html_sidebars = {"index": [], "start": [], "gallery/index": []}
+html_context = {"default_mode": "auto"}  # without it, the theme reports an error in every reader's console
 html_theme_options = {
     "logo": {"text": "accous"},
     "header_links_before_dropdown": 8,

@@ -12,7 +12,7 @@ SESSIONS = sorted(path for path in DOCS.glob("*/*.md") if path.parent.name not i
 PAGES = [*GUIDES, *SESSIONS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 
 FENCE = re.compile(
-    r"^(?P<note>[ \t]*<!-- (?P<word>no-test|output|exit code (?P<code_expected>\d+)) -->\s*\n)?"
+    r"^(?P<note>[ \t]*<!-- (?P<word>no-test|output|prints nothing|exit code (?P<code_expected>\d+)) -->\s*\n)?"
     r"(?P<indent>[ \t]*)```(?P<language>\S*)[^\n]*\n"
     r"(?P<code>.*?)"
     r"^(?P=indent)```[ \t]*$",

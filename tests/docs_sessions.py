@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ PIECE = re.compile(rf"(?P<gap>\s*\.\.\.\s*)|(?P<number>{NUMBER.pattern})|(?P<spa
 class Session:
     """A folder, a Python namespace and a shell that the blocks of a page share."""
 
-    def __init__(self, page: Path, folder: Path, forks: ForkServer) -> None:
-        self._page, self._folder, self._forks = page, folder, forks
+    def __init__(self, page: Path, folder: Path, forks: ForkServer, left_out: Collection[str] = ()) -> None:
+        self._page, self._folder, self._forks, self._left_out = page, folder, forks, left_out
         self._namespace: dict[str, Any] = {"__name__": "__main__"}
         self._printed = ""
         self.n_blocks = 0
@@ -39,32 +40,32 @@ class Session:
         for name in LINKED_FILE.findall(page.read_text(encoding="utf-8")):
             shutil.copy(page.with_name(name), folder)
 
-    def run(self) -> None:
-        """Run every block of the page that is not marked `no-test`; assert what it prints."""
+    def run(self, languages: Collection[str] = ("python", "console")) -> None:
+        """Run every block of the page that is in these languages and not marked `no-test`; assert what it prints."""
         try:
-            self._run_blocks(self._page.read_text(encoding="utf-8").replace(PORT, self._port))
+            self._run_blocks(self._page.read_text(encoding="utf-8").replace(PORT, self._port), languages)
         finally:
             for process in self._background:
                 process.terminate()
                 process.wait(PATIENCE)
 
-    def _run_blocks(self, text: str) -> None:
+    def _run_blocks(self, text: str, languages: Collection[str]) -> None:
         for fence in FENCE.finditer(text):
             code = textwrap.dedent(fence["code"])
             word = fence["word"] or ""
             if word == "no-test":
                 continue
-            self.n_blocks += 1
-            if word == "output":
-                assert_prints(self._printed, code)
-            elif name := FILE_NAME.match(code):
+            if name := FILE_NAME.match(code):
                 (self._folder / name[1]).write_text(code, encoding="utf-8")
+            elif word == "output" and "python" in languages:
+                assert_prints(self._printed, code)
+            elif fence["language"] not in languages:
+                continue
             elif fence["language"] == "python":
                 self._run_python(code, text[: fence.start("code")].count("\n"))
-            elif fence["language"] == "console":
-                self._run_console(code, int(fence["code_expected"] or 0))
             else:
-                self.n_blocks -= 1
+                self._run_console(code, int(fence["code_expected"] or 0), is_silent=word == "prints nothing")
+            self.n_blocks += 1
 
     def _run_python(self, code: str, n_lines_above: int) -> None:
         printed = io.StringIO()
@@ -73,12 +74,13 @@ class Session:
             exec(compiled, self._namespace)
         self._printed = printed.getvalue()
 
-    def _run_console(self, code: str, exit_code: int) -> None:
-        for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
-            command, _, expected = step.replace("\\\n", " ").partition("\n")
+    def _run_console(self, code: str, exit_code: int, *, is_silent: bool) -> None:
+        for command, expected in steps_of(code):
+            if bare(command) in self._left_out:
+                continue
             printed, code_found = self._run_command(command)
             assert code_found == exit_code, f"{command}\n{printed}"
-            if expected.strip():
+            if expected.strip() or is_silent:
                 assert_prints(printed, expected)
 
     def _run_command(self, command: str) -> tuple[str, int]:
@@ -114,6 +116,18 @@ class Session:
             check=False,
         )
         return done.stdout, done.returncode
+
+
+def steps_of(code: str) -> Iterator[tuple[str, str]]:
+    """Each command of a console block, on one line, with what it prints."""
+    for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        command, _, expected = step.replace("\\\n", " ").partition("\n")
+        yield command, expected
+
+
+def bare(command: str) -> str:
+    """A command without its remark."""
+    return re.sub(r"\s+# .*", "", command).strip()
 
 
 def free_port() -> int:

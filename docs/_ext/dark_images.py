@@ -1,4 +1,4 @@
-"""An image `x.svg` that has a twin `x-dark.svg` beside it is shown in the colours of the page."""
+"""An image that has a dark twin beside it (`x.svg` and `x-dark.svg`, or png) is shown in the colours of the page."""
 
 from pathlib import Path
 from typing import Any

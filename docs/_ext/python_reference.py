@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from numpydoc import docscrape_sphinx
 from sphinx.application import Sphinx
 
 # `coef_` in a sentence is a name, not a reference to a footnote; literals and roles stay as they are.
@@ -52,8 +53,21 @@ def _is_left_out(_app: Sphinx, _what: str, name: str, thing: Any, skip: bool, _o
     return skip or is_inner or home.startswith(("sklearn.", "river."))
 
 
+def share_templates() -> None:
+    """Let numpydoc compile its template once: it does so for every docstring, a sixth of the time of a build."""
+    make, made = docscrape_sphinx.SandboxedEnvironment, []
+
+    def first_one(**options: Any) -> Any:
+        if not made:
+            made.append(make(**options))
+        return made[0]
+
+    docscrape_sphinx.SandboxedEnvironment = first_one
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect to autodoc, after numpydoc."""
+    share_templates()
     app.connect("autodoc-skip-member", _is_left_out)
     app.connect("autodoc-process-docstring", _escape, priority=900)
     return {"parallel_read_safe": True}

@@ -10,7 +10,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.cli.demo_picture import draw_race, rolling_mean
+from accous.cli.demo_picture import DARK, LIGHT, draw_race, rolling_mean
 from accous.cli.demo_race import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, make_stream, run_race
 from tests.budgets import rest_slow
 
@@ -75,6 +75,14 @@ def test_quiet_leaves_only_the_table(capsys):
     assert ACCOUS in printed.out
     assert "errs on" not in printed.out
     assert printed.err == ""
+
+
+def test_the_picture_has_a_look_for_dark_pages():
+    race = make_race(fixed=0.4, single=0.3, ours=0.25, oracle=0.2)
+    light, dark = (draw_race(race, "svg", look).decode().lower() for look in (LIGHT, DARK))
+    assert draw_race(race, "svg").decode().count(LIGHT.fixed.lower()) == light.count(LIGHT.fixed.lower()) > 0
+    assert all(colour.lower() in dark for colour in (DARK.fixed, DARK.accous, DARK.ink, DARK.ground))
+    assert LIGHT.fixed.lower() not in dark
 
 
 def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkeypatch):

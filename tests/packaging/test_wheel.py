@@ -49,6 +49,15 @@ def test_the_command_is_guarded_against_a_missing_extra():
     assert PROJECT["scripts"] == {"accous": "accous.__main__:main"}
 
 
+def test_addresses_are_those_of_the_citation_and_no_others():
+    """No address is invented: a repository has one in both places or in none."""
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'url: "{PROJECT["urls"]["Paper"]}"' in citation
+    repository = re.search(r'^repository-code: "(.+)"', citation, re.MULTILINE)
+    assert PROJECT["urls"].get("Repository") == (repository and repository[1])
+    assert all(address.startswith("https://") for address in PROJECT["urls"].values())
+
+
 def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool, reason="needs build and hatchling: pip install 'accous[dev]'")
@@ -59,6 +68,7 @@ def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert metadata["License-File"] == "LICENSE"
     assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata.get_all("Project-URL") == [f"{name}, {url}" for name, url in PROJECT["urls"].items()]
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "deep", "dev", "docs"}
     assert {name for name in metadata.get_all("Requires-Dist") if "extra ==" not in name} == {

@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.docs_pages import DOCS, ROOT
 
 
-def build_site(folder: Path) -> Path:
-    """Build the site as `make docs` does; a warning fails."""
+def build_site(folder: Path, builder: str = "html") -> Path:
+    """Build the site as `make docs` does; a warning fails. The builder `dummy` reads everything and writes nothing."""
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--fresh-env", "--quiet"]
     done = subprocess.run(
-        [*command, "--builder", "html", "--doctree-dir", folder / "trees", DOCS, folder / "site"],
+        [*command, "--builder", builder, "--doctree-dir", folder / "trees", DOCS, folder / "site"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,15 +6,9 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from tests.site.building import References, build_site
+from tests.site.building import References
 
 pytestmark = [pytest.mark.slow]
-pytest.importorskip("sphinx", reason="needs sphinx: pip install 'accous[docs]'")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    return build_site(tmp_path_factory.mktemp("docs"))
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +45,17 @@ def test_no_link_is_dead(pages):
             assert target.exists(), (page.name, link)
             if anchor and target in pages:
                 assert anchor in pages[target].anchors, (page.name, link)
+
+
+def test_what_may_scroll_has_a_name_and_is_reached_by_the_keyboard(pages):
+    n_boxes = 0
+    for page in pages:
+        for box in re.findall(r'<div class="[^"]*(?:pst-scrollable-table-container|equation)[^>]*>', page.read_text()):
+            n_boxes += 1
+            assert 'role="region"' in box, (page, box)
+            assert 'aria-label="' in box, (page, box)
+            assert 'tabindex="0"' in box, (page, box)
+    assert n_boxes > 100
 
 
 def test_every_page_has_one_title_a_language_and_texts_for_its_images(pages):

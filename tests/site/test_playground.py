@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tests.docs_pages import DOCS
-
 selenium = pytest.importorskip("selenium", reason="needs selenium: pip install selenium")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -18,29 +16,23 @@ pytestmark = [
         reason="needs chromium and its driver: install both, for example by apt install chromium chromium-driver",
     ),
 ]
-PAGE = """<!doctype html><html lang="en" data-theme="light"><title>playground</title><body>{body}</body></html>"""
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A browser that shows the page's own HTML with its own scripts, as files."""
+def browser(site, tmp_path_factory):
+    """A browser that shows the page of the built site, from a file and without a network."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
-    folder = tmp_path_factory.mktemp("playground")
-    shutil.copytree(DOCS / "_static", folder / "_static")
-    (folder / "explanation").mkdir()
-    raw = (DOCS / "explanation" / "playground.md").read_text().split("```{raw} html\n")[1].split("```")[0]
-    (folder / "explanation" / "playground.html").write_text(PAGE.format(body=raw))
     options = ChromeOptions()
     options.binary_location = BROWSER
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"):
         options.add_argument(flag)
-    options.add_argument(f"--user-data-dir={folder / 'profile'}")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
     options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=ChromeService(DRIVER))
     try:
-        browser.get((folder / "explanation" / "playground.html").as_uri())
+        browser.get((site / "explanation" / "playground.html").as_uri())
         yield browser
     finally:
         browser.quit()
@@ -99,6 +91,16 @@ def test_it_says_so_where_nothing_can_help(playground):
 def test_without_drift_there_is_nothing_to_gain(playground):
     move(playground, "share", 20)
     assert shown(playground, "verdict") == "nothing to gain"
+
+
+def test_every_slider_has_a_name_and_says_its_value(playground):
+    sliders = playground.find_elements("css selector", '.playground input[type="range"]')
+    assert len(sliders) == 4
+    assert len({slider.accessible_name for slider in sliders}) == 4
+    move(playground, "share", 70)
+    slider = playground.find_element("css selector", '[name="share"]')
+    assert slider.accessible_name == "Rows of the batch from the right-hand group"
+    assert slider.get_attribute("aria-valuetext") == shown(playground, "share") == "70 %"
 
 
 def test_the_keyboard_moves_the_drift(playground):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs_pages import CODE_SPAN, DOCS, FENCE, ROOT, name_of
+from tests.site.building import build_site
 
 PAGES = sorted(path for path in DOCS.glob("**/*.md") if path.parent.name != "generated")
 PUBLIC = [
@@ -131,6 +132,24 @@ def test_exit_codes_are_those_that_the_program_documents():
 def test_the_theme_loads_nothing_from_elsewhere():
     for file in (DOCS / "_static").rglob("*.*"):
         assert "//" not in re.sub(r"^\s*//.*$|https?://www\.w3\.org\S*", "", file.read_text(), flags=re.MULTILINE), file
+
+
+def test_reading_the_whole_site_gives_no_warning(tmp_path):
+    """Docstrings, references, tables of contents and Markdown; `make test-slow` also writes and checks the HTML."""
+    pytest.importorskip("sphinx", reason="needs sphinx: pip install 'accous[docs]'")
+    build_site(tmp_path, "dummy")
+
+
+def test_tables_and_pictures_get_boxes(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    boxes = importlib.import_module("scroll_boxes")
+    table = boxes.with_boxes('<div class="pst-scrollable-table-container"><table></table></div>')
+    assert table.startswith(
+        '<div class="pst-scrollable-table-container" role="region" aria-label="table" tabindex="0">'
+    )
+    picture = boxes.with_boxes('<p><img alt="a" src="a.svg" /><img alt="a" src="b.svg" />\n</p><p>text <img /></p>')
+    assert picture.count("<div") == picture.count("</div>") == 1
+    assert picture.endswith("</div><p>text <img /></p>")
 
 
 def test_readers_of_pages_find_what_they_look_for(tmp_path):

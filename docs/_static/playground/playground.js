@@ -110,7 +110,10 @@
 
   function start(root) {
     const control = (name) => root.querySelector(`[name="${name}"]`);
-    const show = (name, text) => (root.querySelector(`[data-shows="${name}"]`).textContent = text);
+    const show = (name, text) => {
+      root.querySelector(`[data-shows="${name}"]`).textContent = text;
+      control(name)?.setAttribute("aria-valuetext", text);
+    };
     const update = () => {
       const settings = {
         shareRight: Number(control("share").value) / 100,

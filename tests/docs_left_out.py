@@ -1,0 +1,39 @@
+"""Console commands of the documentation that no test of the pages runs, each with its reason.
+
+This is the only place for such exceptions on README and on the pages at the top of `docs/`. In the folders below, a
+block says `<!-- no-test -->` itself.
+"""
+
+from tests.docs_pages import DOCS, ROOT
+
+_HOURS = "takes hours; tests/cli/test_bench.py runs small grids"
+_INSTALLS = "installs packages; `make wheel` installs the wheel in an empty environment"
+
+# Whole pages.
+PAGES_LEFT_OUT = {
+    DOCS / "service.md": "tests/service/test_service_guide.py runs all of it, with a server",
+    DOCS / "results.md": "takes days; every block of it is written by benchmarks/results_page.py",
+}
+
+# Single commands, without their remarks.
+COMMANDS_LEFT_OUT = {
+    ROOT / "README.md": {
+        "make demo": "sets up an environment; the command that it runs is on docs/start.md",
+        "make test": "runs these tests",
+        "accous serve model/": "runs until it is stopped; tests/service/test_service_guide.py starts and asks it",
+    },
+    DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
+    DOCS / "deep.md": {"pip install 'accous[deep]'": _INSTALLS},
+    DOCS / "benchmark.md": {
+        "accous bench run smoke --jobs 2": "takes a minute; tests/cli/test_bench.py runs it with fewer contenders",
+        "accous bench run table3 --jobs 2": _HOURS,
+        "accous bench report results/table3": _HOURS,
+    },
+    DOCS / "cli.md": {
+        "accous fit embeddings.npy --label labels.npy -o model/": "512 columns; tests/cli/test_embeddings.py has fewer",
+        "accous adapt model/ stream.npy -o predictions.csv --label stream_labels.npy": "as the command above it",
+    },
+}
+
+# Commands that take more than a few seconds of processor time: `make test-slow` runs each in an empty folder.
+SLOW_COMMANDS = {"accous demo"}
