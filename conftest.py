@@ -31,6 +31,8 @@ _NEED_SPARK = (
     "src/accous/cli/spark_run.py",
     "src/accous/spark/batch.py",
     "src/accous/spark/buckets.py",
+    "src/accous/spark/layouts.py",
+    "src/accous/spark/plain_errors.py",
     "src/accous/spark/session.py",
     "src/accous/spark/streaming.py",
     "tests/spark/stream_driver.py",

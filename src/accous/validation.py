@@ -84,6 +84,8 @@ def own_copy(rows: Any, X: Any) -> Any:
         return np.array(rows, order="K") if rows is X or rows.base is not None else rows
     if hasattr(rows, "iloc"):
         return _copy_by_column(rows)
+    if not hasattr(rows, "__getitem__"):
+        return np.array(rows)  # something that only converts to an array: folds need to take rows from it
     return deepcopy(rows) if rows is X else rows
 
 

@@ -123,6 +123,7 @@ def test_every_reader_sees_ratio_and_predictor_of_the_same_round() -> None:
 
     model = AdaptiveClassifier(Watching(), refit="always", fallback="none")
     model.fit(*stream.reference())
+    seen.clear()
     for batch in stream:
         model.adapt(batch.X)
     assert seen == [0] * 8
