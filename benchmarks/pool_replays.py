@@ -95,10 +95,10 @@ def replay(stream: str, n_reference: int = 1000, most_rows: int = 12_000, keeps:
     arms = {
         name: OfArm(
             **{key: np.array(values) for key, values in found[name].items()},
-            unexplained=float("nan") if evidence[name] is None else evidence[name].fixed.unexplained,
-            guard=choose_guard(evidence[name], "normal").name,
+            unexplained=float("nan") if known is None else known.fixed.unexplained,
+            guard=choose_guard(known, "normal").name,
         )
-        for name in NAMES
+        for name, known in evidence.items()
     }
     stacked = {key: np.array(values) for key, values in found["both"].items()}
     return Replay(**stacked, arms=arms)
@@ -108,7 +108,8 @@ def _follow(models: dict[str, AdaptiveClassifier], X: FloatArray, y: NDArray[Any
     """Return what is known before each round, and what came out of it."""
     found: dict[str, dict[str, list[Any]]] = {"both": {key: [] for key in ("n_rows", "fixed", "outside", "between")}}
     found |= {name: {key: [] for key in ("wrong", "excess", "standard_error")} for name in models}
-    outside, between = float("nan"), UNKNOWN
+    outside = float("nan")
+    between: tuple[float, ...] = UNKNOWN
     pool = models["pool"]
     for number, start in enumerate(range(0, len(y), BATCH_SIZE)):
         rows, labels = X[start : start + BATCH_SIZE], y[start : start + BATCH_SIZE]
@@ -142,9 +143,10 @@ def _compare(models: dict[str, AdaptiveClassifier]) -> tuple[float, ...]:
     errors, losses = {}, {}
     for name, state in states.items():
         answers = rules.erm.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
-        losses[name] = rules.task.losses_of_fit(rules.erm, state.fitted_weights, state.estimator)
-        if answers is None or losses[name] is None:
+        loss = rules.task.losses_of_fit(rules.erm, state.fitted_weights, state.estimator)
+        if answers is None or loss is None:
             return UNKNOWN
+        losses[name] = loss
         errors[name] = rules.task.losses(rules.task.errors(answers))
     weights = states["pool"].weights
     mean = 0.5 * (weights + states["ensemble"].weights)
