@@ -192,9 +192,9 @@ _FROZEN_NOTE = (
 )
 _TUNED_NOTE = (
     f"{_BACKBONE_NOTE} is an EfficientNet-Lite0, trained on ImageNet and then on the reference of each seed, with "
-    "features reduced to 512 by default. Unless it was cross-fitted (option cross_fit, which runs from before 0.2.0 do not "
-    "have), it has seen the images of the reference but not those of the stream, so their features differ even where the "
-    "images do not. The oracle's true ratio does not account for that."
+    "features reduced to 512 by default. Unless it was cross-fitted (option cross_fit; runs from before "
+    "0.2.0 were not), it has seen the images of the reference but not those of the stream, so their features differ "
+    "even where the images do not. The oracle's true ratio does not account for that."
 )
 _POOLS_NOTES = {
     "mnist_svhn": " MNIST: the 10,000 test images; SVHN: 10,000 crops, possibly cut again from whole numbers.",
