@@ -51,7 +51,7 @@ PRINTED = (
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
     "tests/cli/test_labels.py", "tests/cli/test_numbers.py", "tests/cli/test_predict.py",
     "tests/cli/test_suggestions.py", "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
-    "tests/datasets/test_images.py", "tests/test_docs_sessions.py",
+    "tests/datasets/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip
 # Folders, and files of the folders `tests` and `tests/cli`, that are in no list, with the reason.
 EXEMPT = {
@@ -78,7 +78,11 @@ EXEMPT = {
     "tests/test_left_out.py": "about how the run of tests itself ends",
     "tests/test_machines.py": "about these settings",
     "tests/test_number_streams.py": "draws streams as tests/streams does",
+    "tests/test_openmp.py": "about numbers of threads, which it asks for itself",
     "tests/test_pool_benchmark.py": "a benchmark starts",
+    "tests/test_pool_policies.py": "a benchmark starts, and arithmetic on kept rows",
+    "tests/test_pool_sin.py": "a benchmark starts",
+    "tests/test_pool_spikes.py": "counts jumps that are far from their limits",
     "tests/test_public_api.py": "about names",
 }
 
