@@ -21,7 +21,7 @@ BEGIN, END = "<!-- dates: begin -->", "<!-- dates: end -->"
 _RESULTS = ("figures", "images", "images_tuned", "natural", "regret", "table1", "table2", "table3")
 # The page that shows each file, from the folder docs/benchmarks.
 PAGES = {
-    **dict.fromkeys((*_RESULTS, "theory", "weights"), "../results.md"),
+    **dict.fromkeys((*_RESULTS, "readings", "theory", "weights"), "../results.md"),
     **dict.fromkeys(("large_references", "speed", "startup"), "../performance.md"),
     **dict.fromkeys(("peers", "peers_risks"), "../peers.md"),
     **dict.fromkeys(("real_numbers", "regression", "trust", "trust_cost"), "../trust.md"),
