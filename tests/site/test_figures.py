@@ -12,22 +12,33 @@ from tests.docs_pages import DOCS
 IMAGES = sorted(path.name for path in (DOCS / "images").iterdir())
 
 
-# Without a twin in dark colours: dark pages show them in a white frame (docs/_static/site.css).
-FRAMED = ("drifting_camera.png", "pool-*.png", "results-*.png", "speed.png", "support_inbox.png", "trust_*.png")
+# Charts without a twin in dark colours: dark pages turn their lightness round (docs/_static/site.css).
+TURNED = ("pool-*.png", "results-*.png", "speed.png", "support_inbox.png", "trust_*.png")
+PHOTOGRAPHS = ("drifting_camera.png",)
 
 
 @pytest.mark.parametrize("name", [name for name in IMAGES if "-dark." not in name])
-def test_it_has_a_twin_for_dark_pages_or_is_framed(name):
+def test_it_has_a_twin_for_dark_pages_or_is_turned_or_framed(name):
     stem, _, ending = name.rpartition(".")
-    is_framed = any(fnmatch(name, pattern) for pattern in FRAMED)
-    assert (f"{stem}-dark.{ending}" in IMAGES) != is_framed
+    has_a_rule = any(fnmatch(name, pattern) for pattern in TURNED + PHOTOGRAPHS)
+    assert (f"{stem}-dark.{ending}" in IMAGES) != has_a_rule
 
 
-def test_dark_pages_frame_what_has_no_twin():
+def _dark_rule(image):
     sheet = (DOCS / "_static" / "site.css").read_text()
-    rule = sheet.split('html[data-theme="dark"] .bd-content img:not(.only-dark, .only-light) {')[1].split("}")[0]
+    return sheet.split(f'html[data-theme="dark"] .bd-content img{image} {{')[1].split("}")[0]
+
+
+def test_dark_pages_turn_the_lightness_of_what_has_no_twin():
+    rule = _dark_rule(":not(.only-dark, .only-light)")
+    assert "filter: invert(1) hue-rotate(180deg)" in rule
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+def test_dark_pages_frame_photographs(name):
+    rule = _dark_rule(f'[src*="{name.removesuffix(".png")}"]')
     assert "background: #fff" in rule
-    assert "padding" in rule
+    assert "filter: none" in rule
 
 
 @pytest.mark.parametrize("name", IMAGES)
