@@ -215,6 +215,15 @@ def test_accous_follows_the_drift_and_the_fixed_model_does_not():
     assert race.gap_closed(ACCOUS) > 0.5
 
 
+def test_the_labels_come_late_and_are_only_measured_with():
+    race = run_race(make_stream("squ", n_rounds=300, batch_size=1, seed=0))
+    assert race.model.measured_.n_labelled == 300
+    quiet = accous.AdaptiveClassifier(standardize=False).fit(*race.stream.reference())
+    for batch in race.stream:
+        quiet.adapt(batch.X)
+    assert np.array_equal(quiet.estimator_.coef_, race.model.estimator_.coef_)
+
+
 def test_every_model_is_scored_before_it_learns_from_the_round():
     errors = run_race(make_stream("sin", n_rounds=2, batch_size=5, seed=0)).errors
     assert errors[ACCOUS][0] == errors[SINGLE][0] == errors[FIXED][0]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.classifier.adaptation import AdaptiveClassifier
@@ -33,6 +35,7 @@ ONE_STEP = "one batch at a time"  # by logistic regression, the best of the one-
 _STRETCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
 _SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
 _CLEAR_DIFFERENCE = 0.001
+_LATE_ROWS = 50  # labels that the model gets at a time
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,10 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
         model.fit(X_reference, y_reference)
     oracle, history = Oracle().fit(X_reference, y_reference), History()
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
+    late = _LateLabels(models[ACCOUS])
     for batch in track(stream):
-        is_wrong = [models[name].predict(batch.X) != batch.y for name in (FIXED, ACCOUS)]
+        predicted = {name: models[name].predict(batch.X) for name in (FIXED, ACCOUS)}
+        is_wrong = [predicted[name] != batch.y for name in (FIXED, ACCOUS)]
         for name, model in models.items():
             if name == ONE_STEP:  # knows nothing but the batch at hand, so it has to learn from it first
                 model.adapt(batch.X)
@@ -140,5 +145,21 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
                 model.adapt(batch.X)
         oracle.adapt_to(stream.reference_ratio(batch.alpha))
         errors[ORACLE][batch.round - 1] = stream.risk(oracle.estimator_, batch.alpha)
+        late.add(batch, predicted[ACCOUS], predicted[FIXED])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
     return Race(stream, errors, models[ACCOUS], history)
+
+
+class _LateLabels:
+    """Passes the labels of the stream to the model in blocks, after it has predicted: it measures with them."""
+
+    def __init__(self, model: AdaptiveClassifier) -> None:
+        self._model = model
+        self._waiting: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, batch: Batch, predicted: NDArray[Any], predicted_fixed: NDArray[Any]) -> None:
+        """Keep the labels of a batch, with what was predicted for its rows."""
+        self._waiting.append((batch.X, batch.y, predicted, predicted_fixed))
+        if sum(len(rows) for rows, *_ in self._waiting) >= _LATE_ROWS:
+            self._model.observe(*map(np.concatenate, zip(*self._waiting, strict=True)))
+            self._waiting = []
