@@ -56,7 +56,9 @@ def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
     page = docs / "results.md"
     blocks = results_blocks(aggregates, figures, paths)
     blocks += [_in_docs(block) for block in (*theory, *readings_blocks(RECORDS / "readings.json"))]
-    page.write_text(markdown(blocks, figure_folder="images"), encoding="utf-8")
+    text = markdown(blocks, figure_folder="images")
+    # A report knows no links, because most of its forms stand alone.
+    page.write_text(text.replace("(protocols.md)", "([protocols](protocols.md))", 1), encoding="utf-8")
     return [page, *written]
 
 
