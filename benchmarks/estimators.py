@@ -39,6 +39,7 @@ from accous.tabular.named_estimators import BOOSTING, LINEAR, make_estimator
 from accous.tabular.order import RowOrder
 from accous.tabular.traps import leave_out_traps
 from benchmarks.real_stream_tables import STREAMS, read_stream
+from benchmarks.record import origin
 
 __all__ = ["main", "play"]
 
@@ -143,7 +144,7 @@ def main() -> None:
     rows = [row for cell in cells if (row := _row(options.folder, *cell, options.rows)) is not None]
     _print(rows)
     if options.rows is None:
-        options.summary.write_text(json.dumps(rows, indent=1) + "\n")
+        options.summary.write_text(json.dumps({"measured_with": origin(), "rows": rows}, indent=1) + "\n")
 
 
 def _row(folder: Path, stream: str, n_reference: int, most_rows: int | None) -> dict[str, Any] | None:

@@ -129,6 +129,7 @@ def test_results_page_has_its_pictures_and_commands(tmp_path: Path) -> None:
     assert {path.name for path in (docs / "images").iterdir()} == {"demo.png", *(path.name for path in pictures)}
     assert all(f"(images/{picture.name})" in text for picture in pictures)
     assert "$ accous bench run table3" in text
+    assert "([protocols](protocols.md))" in text
     assert "Machine: x86_64, 2 cores." in text
     assert "Run on 2026-01-02." in text
 
