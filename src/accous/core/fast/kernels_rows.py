@@ -40,6 +40,7 @@ __all__ = [
     "evaluate_ratios",
     "evaluate_ratios_of_keys",
     "evaluate_row_ratios",
+    "evaluate_row_ratios_at_each",
     "fit_logistic",
     "leave_rows_out",
     "read_batches_of_keys",
@@ -416,6 +417,18 @@ def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ra
             score += rows[row, j] * coef[j]
         ratio = _exp(-score)
         ratios[row] = ratio if ratio < max_ratio else max_ratio
+
+
+@kernel(types.void, IN2, IN2, float64, OUT2)
+def evaluate_row_ratios_at_each(rows: FloatArray, coefs: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
+    """Do the same at several thetas, (n_coefs, d); the result is (n_coefs, n_rows)."""
+    for k in range(coefs.shape[0]):
+        for row in range(rows.shape[0]):
+            score = 0.0
+            for j in range(rows.shape[1]):
+                score += rows[row, j] * coefs[k, j]
+            ratio = _exp(-score)
+            ratios[k, row] = ratio if ratio < max_ratio else max_ratio
 
 
 @kernel(types.void, KEYS, IN3, IN2, float64, OUT3)
