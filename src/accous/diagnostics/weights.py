@@ -33,4 +33,5 @@ def weight_distance(weights: FloatArray, others: FloatArray) -> float:
     >>> weight_distance(np.array([1.0, 1.0]), np.array([2.0, 0.0]))
     0.5
     """
-    return float(total_variation(*(np.ascontiguousarray(each, dtype=np.float64) for each in (weights, others))))
+    first, second = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(others, dtype=np.float64)
+    return float(total_variation(first, second))

@@ -1,7 +1,7 @@
 """A request that is answered without a task of its own, in the place of uvicorn's cycle of messages.
 
-A task, an event and two messages for each request cost more than a prediction. Small requests whose body came along with
-their head need none of them.
+A task, an event and two messages for each request cost more than a prediction. Small requests whose body came along
+with their head need none of them.
 """
 
 from __future__ import annotations

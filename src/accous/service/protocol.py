@@ -7,7 +7,7 @@ a client that has closed its own side, and answers without a task for small requ
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -153,7 +153,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             super().on_body(b"".join(pieces))
 
     def _answer_at_once(self, body: bytes) -> None:
-        scope, exchange = self.scope, Exchange()
+        scope, exchange = cast("Scope", self.scope), Exchange()
         scope["method"], scope["path"], scope["query_string"] = "POST", self.url.decode("ascii"), b""
         self.cycle = exchange  # type: ignore[assignment]
 

@@ -46,7 +46,6 @@ COUNTS = types.Array(int64, 1, "C")
 SINGLE2, SINGLE3 = (types.Array(float32, n, "A") for n in (2, 3))
 SingleArray = NDArray[np.float32]
 
-# nogil: other threads run while a kernel does, such as the one that answers requests while the model learns.
 # error_model="numpy": a division that may raise cannot be vectorised. Every function may contract a product and a sum
 # into one instruction. Only functions marked as such may reorder sums, and the order is fixed at compile time: the same
 # machine gives the same bits.
