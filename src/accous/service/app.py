@@ -40,7 +40,7 @@ class App:
                 await send({"type": "websocket.close", "code": 1008})
             return
         began = time.perf_counter()
-        call = Call(scope, receive, self._service.limits)
+        call = Call(scope, receive, self._service.limits, self._service.arriving)
         route, answer = await self._answer(call)
         if route is not None and route.is_stream and answer is None and call.method == "GET":
             await stream_events(self._service, call, send, list(SECURITY_HEADERS))
@@ -77,28 +77,30 @@ class App:
         """Whether small requests to an address can be answered without a task of their own."""
         return path in self._at_once
 
-    def answer_at_once(self, call: Call, body: bytes, reply: Reply) -> None:
+    def answer_at_once(self, scope: Scope, body: bytes, reply: Reply) -> None:
         """Answer a small request whose body is there: now, or as soon as the learner has learned from it.
 
         Parameters
         ----------
-        call : Call
-            To an address that `takes_at_once` knows.
+        scope : dict
+            Of ASGI, for an address that `takes_at_once` knows.
         body : bytes
         reply : callable
             Takes the answer, once.
         """
-        began, route = time.perf_counter(), self._at_once[call.path.encode()]
+        began, service = time.perf_counter(), self._service
+        call = Call(scope, _no_message, service.limits, service.arriving)
+        route = self._at_once[call.path.encode()]
 
         def finish(answer: Answer) -> None:
             reply(answer)
             self._note(route, answer.status, time.perf_counter() - began)
 
         try:
-            self._service.gate.require_host(call)
-            self._service.gate.require_same_origin(call)
+            service.gate.require_host(call)
+            service.gate.require_same_origin(call)
             if route.scope is not None:
-                self._service.gate.require(call, route.scope)
+                service.gate.require(call, route.scope)
             assert route.at_once is not None
             answer = route.at_once(call, body, finish)
         except Refusal as refusal:
@@ -116,6 +118,10 @@ class App:
         if counter is None:
             counter = counters[status] = metrics.requests.labels(name, str(status))
         counter.inc()
+
+
+async def _no_message() -> Any:
+    raise RuntimeError("a request that needs no task has its body")
 
 
 def _failed(call: Call) -> Answer:

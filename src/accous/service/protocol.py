@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accous.service.answers import Answer
 from accous.service.app import App
-from accous.service.calls import CLOSE, Call, Receive, Scope, Send
+from accous.service.calls import CLOSE, Receive, Scope, Send
 from accous.service.exchanges import Exchange
 from accous.service.large_bodies import LARGE
 from accous.service.limits import Limits
@@ -38,10 +38,6 @@ async def _refuse_crowd(scope: Scope, _receive: Receive, send: Send) -> None:
     own = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body)), *headers]
     await send({"type": "http.response.start", "status": answer.status, "headers": own})
     await send({"type": "http.response.body", "body": answer.body})
-
-
-async def _no_message() -> Any:
-    raise RuntimeError("the body of a request that needs no task is there")
 
 
 def limited_protocol(limits: Limits, app: App) -> type[HttpToolsProtocol]:
@@ -162,7 +158,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             if not exchange.disconnected:
                 self.on_response_complete()
 
-        self.direct_app.answer_at_once(Call(scope, _no_message, self.limits), body, reply)
+        self.direct_app.answer_at_once(scope, body, reply)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(b"400 Bad Request", b"malformed_http", b"This is not a request in HTTP/1.1.")

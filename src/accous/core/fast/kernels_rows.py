@@ -247,7 +247,7 @@ def _add_product(blocks: FloatArray, vector: FloatArray, sums: FloatArray) -> No
 # --- gradients and ratios ---------------------------------------------------------------------------------------
 
 
-@kernel(types.void, IN3, IN2, IN2, IN1, float64, float64, OUT2, OUT2, OUT2)
+@kernel(types.void, IN3, IN2, IN2, IN1, float64, float64, OUT2, OUT2, OUT2, is_long=True)
 def sum_gradients(
     blocks: FloatArray,
     rows: FloatArray,
@@ -588,7 +588,7 @@ def _largest(values: FloatArray) -> float:
     return largest
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, is_long=True)
 def fit_logistic(
     blocks: FloatArray,
     centre: FloatArray,
@@ -709,7 +709,7 @@ def _leverages(
             leverages[block, i] += solved[j, i] * solved[j, i]
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2, is_long=True)
 def leave_rows_out(
     blocks: FloatArray,
     centre: FloatArray,
