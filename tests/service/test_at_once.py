@@ -130,7 +130,9 @@ def test_a_batch_that_waits_too_long_is_given_back(forks, numbers, tmp_path):
     with held(forks, numbers.copy(tmp_path / "model"), "queue_seconds=0.2") as (client, process):
 
         def step(**headers: str):
-            return client.post("/v1/step", content=body_of(rows), headers={"content-type": "application/json"} | headers)
+            return client.post(
+                "/v1/step", content=body_of(rows), headers={"content-type": "application/json"} | headers
+            )
 
         learning = threading.Thread(target=lambda: answers.append(step()))
         learning.start()

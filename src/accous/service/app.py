@@ -20,6 +20,7 @@ from accous.service.service import Service
 
 __all__ = ["App"]
 
+
 class App:
     """The service as an ASGI application.
 

@@ -42,14 +42,15 @@ def effective_rows(weights: FloatArray) -> float:
 @kernel(float64, IN1, IN1)
 def total_variation(weights: FloatArray, others: FloatArray) -> float:
     r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""
-    return 0.5 * _sum_of_differences(weights, 1.0 / _sum(weights), others, 1.0 / _sum(others))
+    return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
 
 
 @inlined_sums
-def _sum_of_differences(a: FloatArray, factor: float, b: FloatArray, other: float) -> float:
+def _sum_of_differences(a: FloatArray, total_a: float, b: FloatArray, total_b: float) -> float:
     total = 0.0
     for i in range(a.shape[0]):
-        total += abs(a[i] * factor - b[i] * other)
+        # Quotients, not products: a product and the difference could become one instruction, and equal shares differ.
+        total += abs(a[i] / total_a - b[i] / total_b)
     return total
 
 
