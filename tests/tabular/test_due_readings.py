@@ -14,7 +14,6 @@ from accous.streams import GaussianStream, SquareShift
 from accous.tabular import history as histories
 from accous.tabular.history import History
 
-
 N_ROUNDS = 40
 
 
