@@ -81,13 +81,13 @@ def _main_axes(X: FloatArray) -> FloatArray:
 
 
 def _held_out_area(X: FloatArray, labels: IntArray, is_held: np.ndarray) -> float:
-    fitted = labels[~is_held]
+    fitted, held = labels[~is_held], labels[is_held]
     counts = np.bincount(fitted, minlength=2)
-    if not counts.all() or len(np.unique(labels[is_held])) < 2:
+    if not counts.all() or not np.bincount(held, minlength=2).all():
         return 0.5
     weights = (len(fitted) / (2.0 * counts))[fitted]
     coefs = solve(make_problem(np.ascontiguousarray(X[~is_held]), fitted, 2, _C), weights)[0]
-    return _area(X[is_held] @ coefs[:-1], labels[is_held])
+    return _area(X[is_held] @ coefs[:-1], held)
 
 
 def _area(scores: FloatArray, labels: IntArray) -> float:
