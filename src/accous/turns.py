@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["LOCK_NAME", "TakesTurns"]
 
@@ -24,6 +24,13 @@ class TakesTurns:
         lock: AbstractContextManager[Any] | None = attributes.get(LOCK_NAME)
         # `setdefault` is one step: threads that come here together all get the lock of the first.
         return attributes.setdefault(LOCK_NAME, threading.RLock()) if lock is None else lock
+
+    def __copy__(self) -> Self:
+        """Return a copy that learns independently; both share what was learned so far and never modify it."""
+        other = object.__new__(type(self))
+        other.__dict__.update(vars(self))
+        other.__dict__.pop(LOCK_NAME, None)
+        return other
 
     def __getstate__(self) -> Any:
         """Return what pickles and copies keep: everything but the lock."""

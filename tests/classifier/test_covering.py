@@ -11,6 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
+from accous.diagnostics.neighbours import ReferenceNeighbours
 
 SAVED = Path(__file__).parent.parent / "checkpoint" / "saved_by_0_1"
 
@@ -41,6 +42,18 @@ def test_a_constant_that_moves_is_seen_by_every_kind_of_classifier() -> None:
         assert model.coverage_.drift_strength > 0.99
         onsets = [event for event in model.drift_events_ if event.kind == "new values"]
         assert [(event.round, event.features) for event in onsets] == [(32, ("c",))]
+
+
+def test_what_is_kept_of_earlier_rows_does_not_show() -> None:
+    """In every round, the share is that of all recent rows, searched for at once."""
+    model = fitted(AdaptiveClassifier())
+    neighbours = ReferenceNeighbours(np.asarray(rows(0, 500)))
+    for number in range(1, 60):
+        model.adapt(rows(number, 17) * (1.0 + number % 3))
+        recent = model.state_.recent.last()
+        if len(recent) >= 100:
+            assert model.coverage_.share_outside == neighbours.is_outside(recent).mean()
+    assert len(model.state_.recent.blocks) == 8
 
 
 def test_a_quiet_stream_shows_nothing() -> None:

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from accous.diagnostics.column_ranges import ColumnRanges
 from accous.diagnostics.column_watch import NOTHING_FOUND
 from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.drift_strength import drift_strength
+from accous.diagnostics.drift_strength import ComparedReference, drift_strength
 from accous.diagnostics.neighbours import ReferenceNeighbours
 from accous.diagnostics.rare_counts import LEVEL, largest_rare_count, smallest_rare_count
 
@@ -157,3 +157,11 @@ def test_rows_of_a_table_and_sentences() -> None:
     coverage = Coverage(500, 0.1, 0.2, (Finding("a", "outside", 0.25, 0.002, "Column 'a' left."),))
     assert coverage.sentences == ["Column 'a' left."]
     assert coverage.rows() == [("a", "outside", "25.0%", "0.2%")]
+
+
+def test_a_reference_that_is_compared_again_gives_the_same_bits() -> None:
+    reference = np.column_stack((normal(0, 1500, 3), np.ones(1500)))
+    compared = ComparedReference(reference)
+    for seed in (1, 2, 1):
+        recent = np.column_stack((normal(seed, 200, 3, 0.3), np.full(200, 1.0 + seed)))
+        assert compared.drift_to(recent) == drift_strength(reference, recent)

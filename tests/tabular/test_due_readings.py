@@ -1,53 +1,34 @@
 """The risk may be read long after its round: the history has the same bits, and the round did not wait for it."""
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from accous import AdaptiveClassifier
 from accous.classifier.round_log import NO_ROUNDS
+from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import VERDICTS
+from accous.streams import GaussianStream, SquareShift
 from accous.tabular import history as histories
 from accous.tabular.history import History
 
-
-@dataclass(frozen=True)
-class Answer:
-    verdict: str
+N_ROUNDS = 40
 
 
-@dataclass(frozen=True)
-class Risk:
-    adapted: float
-    adapted_low: float = 0.1
-    adapted_high: float = 0.7
-    fixed: float = 0.3
-    fixed_low: float = float("nan")
-    fixed_high: float = 0.5
+def risk_of(value: float) -> RiskEstimate:
+    return RiskEstimate(
+        adapted=value, adapted_low=0.1, adapted_high=0.7, fixed=0.3, fixed_low=float("nan"), fixed_high=0.5
+    )
 
 
-class Copy:
-    """A model that stays in one round, and counts how often it was read."""
-
-    def __init__(self, number: int) -> None:
-        self.number, self.n_read = number, 0
-
-    @property
-    def risk_(self) -> Risk:
-        self.n_read += 1
-        # Sums of these depend on the order in which they are added.
-        return Risk(1.0 / (3 + self.number))
-
-    @property
-    def trust_(self) -> Answer:
-        return Answer(VERDICTS[self.number % len(VERDICTS)])
-
-
-class Model:
-    effective_sample_size_ = 5.0
-    reference_weight_ = np.array([1.0])
-    ratio_ = None
-    drift_events_ = ()
+@pytest.fixture(scope="module")
+def models() -> list[AdaptiveClassifier]:
+    """The model after each of some rounds."""
+    stream = GaussianStream(SquareShift(period=10), n_features=2, n_reference=40, n_rounds=N_ROUNDS, batch_size=3)
+    model = AdaptiveClassifier().fit(*stream.reference())
+    return [copy(model.adapt(batch.X)) for batch in stream]
 
 
 def test_a_risk_that_was_read_late_is_noted_for_its_round():
@@ -57,31 +38,40 @@ def test_a_risk_that_was_read_late_is_noted_for_its_round():
         log = log.after({}, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
         states.append(log)
     for number in (1, 32, 33, 64, 65, 69, 70):
-        noted = log.noting(70 - number, Risk(0.25)).rows({})[:, 6]
+        noted = log.noting(70 - number, risk_of(0.25)).rows({})[:, 6]
         assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
         assert noted[number - 1] == 0.25
         at_once = NO_ROUNDS
         for each in range(1, 71):
-            cache = {"wide_risk": Risk(0.25)} if each == number + 1 else {}
+            cache = {"wide_risk": risk_of(0.25)} if each == number + 1 else {}
             at_once = at_once.after(cache, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
         if number < 70:
-            assert at_once.rows({}).tobytes() == log.noting(70 - number, Risk(0.25)).rows({}).tobytes()
-    assert log.noting(70, Risk(0.25)) is log
+            assert at_once.rows({}).tobytes() == log.noting(70 - number, risk_of(0.25)).rows({}).tobytes()
+    assert log.noting(70, risk_of(0.25)) is log
     assert all(np.isnan(state.rows({})[:, 6]).all() for state in states)
 
 
-def play(n_rounds: int, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list[Copy]]:
+def play(
+    models: list[AdaptiveClassifier], look_after=lambda *_: None, *, reads_later: bool
+) -> tuple[History, list[AdaptiveClassifier]]:
+    """Note all rounds; return the history, and the copies that it was given."""
     history, copies = History(), []
     history.reads_later = reads_later
+    for number, model in enumerate(models, start=1):
+        unread = copy(model)
+        unread.state_ = replace(model.state_, cache={})
 
-    def aside() -> Copy:
-        copies.append(Copy(history.n_rounds))
-        return copies[-1]
+        def aside(unread: AdaptiveClassifier = unread) -> AdaptiveClassifier:
+            copies.append(unread)
+            return unread
 
-    for number in range(1, n_rounds + 1):
-        history.add(Model(), 3, aside=aside)
+        history.add(unread, 3, aside=aside)
         look_after(number, history)
     return history, copies
+
+
+def is_read(model: AdaptiveClassifier) -> bool:
+    return "wide_risk" in model.state_.cache
 
 
 def plain(history: History) -> dict[str, bytes]:
@@ -100,36 +90,38 @@ def copy_now_and_then(number: int, history: History) -> None:
 
 
 @pytest.mark.parametrize("look_after", [lambda *_: None, look_at_due, copy_now_and_then])
-def test_when_it_is_read_does_not_show(monkeypatch, look_after):
+def test_when_it_is_read_does_not_show(monkeypatch, models, look_after):
     """Points merge several times meanwhile."""
-    monkeypatch.setattr(histories, "MOST_POINTS", 8)
-    monkeypatch.setattr(histories, "_EARLY_ROUNDS", 100)
-    at_once, _ = play(100, reads_later=False)
-    later, copies = play(100, look_after, reads_later=True)
+    monkeypatch.setattr(histories, "MOST_POINTS", 4)
+    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
+    at_once, _ = play(models, reads_later=False)
+    later, copies = play(models, look_after, reads_later=True)
     assert plain(later) == plain(at_once)
     assert at_once.stride > 8
-    assert [copy.n_read for copy in copies] == [1] * 100
+    assert len(copies) == N_ROUNDS
+    assert all(map(is_read, copies))
 
 
-def test_rounds_do_not_read_and_what_is_due_is_bounded():
-    history, copies = play(16, reads_later=True)
-    assert [copy.n_read for copy in copies] == [0] * 16
+def test_rounds_do_not_read(models):
+    history, copies = play(models[:16], reads_later=True)
+    assert not any(map(is_read, copies))
     assert [due.round for due in history.due] == list(range(1, 17))
-    assert history.column("risk").tolist() == [1.0 / (3 + number) for number in range(1, 17)]
+    assert history.column("risk").tolist() == [each.risk_.adapted for each in models[:16]]
+    assert history.column("verdict").tolist() == [VERDICTS.index(each.trust_.verdict) for each in models[:16]]
     assert history.due == []
 
 
-def test_what_is_due_is_bounded(monkeypatch):
-    monkeypatch.setattr(histories, "_EARLY_ROUNDS", 400)
-    history, copies = play(200, reads_later=True)
-    assert len(history.due) <= 64
-    assert sum(copy.n_read == 0 for copy in copies) == len(history.due)
+def test_what_is_due_is_bounded(monkeypatch, models):
+    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
+    monkeypatch.setattr(histories, "_MOST_DUE", 8)
+    history, copies = play(models, reads_later=True)
+    assert 0 < len(history.due) <= 8
+    assert sum(not is_read(each) for each in copies) == len(history.due)
 
 
-def test_without_a_copy_the_model_itself_is_read_at_once():
+def test_without_a_copy_the_model_itself_is_read_at_once(models):
     history = History()
     history.reads_later = True
-    model = Model()
-    model.risk_, model.trust_ = Risk(0.25), Answer(VERDICTS[0])
-    history.add(model, 1)
+    history.add(models[0], 1)
     assert history.due == []
+    assert history.column("risk").tolist() == [models[0].risk_.adapted]

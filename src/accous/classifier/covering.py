@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from accous.arrays import FloatArray
+from accous.arrays import BoolArray, FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.recent_rows import RecentRows
 from accous.diagnostics.column_ranges import ColumnRanges
 from accous.diagnostics.column_watch import ColumnWatch
 from accous.diagnostics.coverage import MIN_ROWS, Coverage
-from accous.diagnostics.drift_strength import drift_strength
+from accous.diagnostics.drift_strength import ComparedReference
 from accous.diagnostics.neighbours import ReferenceNeighbours
 from accous.ratio.base import RatioEstimator
 
@@ -39,6 +39,7 @@ class ReferenceCover:
         self._has_numbers = has_numbers
         # Mapped rows have no columns that the user knows.
         self.has_columns = has_numbers or ratio.reads_numbers
+        self._judged: dict[int, tuple[FloatArray, BoolArray]] = {}
 
     @cached_property
     def numbers(self) -> FloatArray | None:
@@ -52,22 +53,43 @@ class ReferenceCover:
         return ReferenceNeighbours(self.numbers)
 
     @cached_property
+    def compared(self) -> ComparedReference:
+        """What the strength of the drift needs."""
+        assert self.numbers is not None
+        return ComparedReference(self.numbers)
+
+    @cached_property
     def ranges(self) -> ColumnRanges | None:
         """The range of each column; None if the recent rows are not columns that the user knows."""
         if not self.has_columns or self.numbers is None:
             return None
         return ColumnRanges.of(self.numbers, self._names)
 
-    def judge(self, rows: FloatArray | None) -> Coverage:
+    def judge(self, recent: RecentRows) -> Coverage:
         """Compare recent rows with the reference."""
+        rows = recent.last()
         if rows is None or self.numbers is None:
             return Coverage(0, float("nan"), float("nan"))
         findings = () if self.ranges is None else self.ranges.findings(rows)
         if len(rows) < MIN_ROWS:
             return Coverage(len(rows), float("nan"), float("nan"), findings)
         with one_blas_thread():
-            share = float(np.mean(self.neighbours.is_outside(rows)))
-            return Coverage(len(rows), share, drift_strength(self.numbers, rows), findings)
+            share = float(np.mean(self._is_outside(recent)))
+            return Coverage(len(rows), share, self.compared.drift_to(rows), findings)
+
+    def _is_outside(self, recent: RecentRows) -> BoolArray:
+        """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
+        blocks = recent.blocks
+        known = {id(block): self._judged.get(id(block)) or self._judge_block(block) for block in blocks}
+        self._judged = known
+        parts = [known[id(block)][1] for block in blocks]
+        if recent.waiting:
+            parts.append(self.neighbours.is_outside(np.concatenate(recent.waiting)))
+        return np.concatenate(parts)[-recent.max_rows :]
+
+    def _judge_block(self, block: FloatArray) -> tuple[FloatArray, BoolArray]:
+        # With the block itself, so that no other one can get its id.
+        return block, self.neighbours.is_outside(block)
 
 
 class Covering:
@@ -83,7 +105,7 @@ class Covering:
 
     def _coverage(self, state: Any) -> Coverage:
         if "coverage" not in state.cache:
-            state.cache["coverage"] = self.rules_.cover.judge(state.recent.last())
+            state.cache["coverage"] = self.rules_.cover.judge(state.recent)
         coverage: Coverage = state.cache["coverage"]
         return coverage
 

@@ -8,7 +8,7 @@ from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check
 from accous.classifier.state import AdaptationState
-from accous.diagnostics.weights import effective_sample_size, weight_distance
+from accous.core.fast.kernels_weights import effective_rows, total_variation
 
 __all__ = ["is_check_due", "is_refit_due", "refit_limit"]
 
@@ -51,8 +51,8 @@ def is_refit_due(
             return False
         # Departs from the paper: it refits in every round, which is too expensive for most predictors.
         # The fewer rows carry the weight, the more a fit depends on each of them.
-        limit = refit_limit(erm, effective_sample_size(weights) / len(weights))
-        return weight_distance(weights, before.fitted_weights) > limit
+        limit = refit_limit(erm, effective_rows(weights) / len(weights))
+        return bool(total_variation(weights, before.fitted_weights) > limit)
     return this_round - before.last_refit >= int(refit)
 
 
@@ -83,5 +83,5 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
     if check.weights is None:
         return True
     return refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks) and (
-        weight_distance(weights, check.weights) > _JUMP
+        total_variation(weights, check.weights) > _JUMP
     )

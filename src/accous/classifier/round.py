@@ -23,11 +23,10 @@ from accous.classifier.refit_rule import is_check_due, is_refit_due
 from accous.classifier.shrinkage import Fit, choose_strength, is_choice_due, shrink
 from accous.classifier.state import AdaptationState
 from accous.classifier.task import Task
-from accous.core.fast.kernels_weights import normalise_weights
+from accous.core.fast.kernels_weights import normalise_weights, total_variation
 from accous.core.pool.tempered import Tempered
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
-from accous.diagnostics.weights import weight_distance
 
 __all__ = ["SMALLEST_SHIFT", "RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
 
@@ -180,7 +179,7 @@ def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: Flo
     """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
     if not (rules.has_fallback and ratio.keeps_record):
         return 1.0
-    if weight_distance(weights, rules.base_weight) < SMALLEST_SHIFT:
+    if total_variation(weights, rules.base_weight) < SMALLEST_SHIFT:
         return 0.0
     share: float = ratio.share_in_use if ratio.is_pooled else tempered.share
     return share

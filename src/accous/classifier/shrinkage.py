@@ -20,6 +20,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.task import Task
+from accous.core.fast.kernels_weights import effective_rows
 from accous.diagnostics.risk import mean_and_error
 from accous.diagnostics.weights import effective_sample_size
 
@@ -52,7 +53,7 @@ def shrink(weights: FloatArray, base: FloatArray, strength: float) -> FloatArray
     >>> shrink(np.array([2.0, 0.0, 2.0, 0.0]), np.ones(4), 2.0).tolist()
     [1.5, 0.5, 1.5, 0.5]
     """
-    n_effective = effective_sample_size(weights)
+    n_effective = effective_rows(weights)
     share = n_effective / (n_effective + strength)
     return share * weights + (1.0 - share) * base
 

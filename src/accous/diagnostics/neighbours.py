@@ -17,6 +17,7 @@ _NEIGHBOUR = 5
 _USUAL_SHARE = 0.95
 _LARGEST = 1e6  # in deviations of the reference: far away, and its square is a number
 _ROUNDING = 1e-9
+_ROWS_AT_A_TIME = 16
 
 
 class ReferenceNeighbours:
@@ -57,9 +58,17 @@ class ReferenceNeighbours:
     def _squared_distances(self, rows: FloatArray) -> FloatArray:
         """Squared distance of each row to its fifth neighbour; what rounding leaves of a distance of zero is zero."""
         norms = np.einsum("nd,nd->n", rows, rows)
-        squared = norms[:, None] + self._squared_norms - 2.0 * (rows @ self._searched.T)
         neighbour = min(_NEIGHBOUR, len(self._searched)) - 1
-        nearest = np.partition(squared, neighbour, axis=1)[:, neighbour]
+        nearest = np.empty(len(rows))
+        # A few rows at a time: a matrix of all distances would not fit into the processor's cache.
+        for start in range(0, len(rows), _ROWS_AT_A_TIME):
+            part = slice(start, start + _ROWS_AT_A_TIME)
+            products = rows[part] @ self._searched.T
+            products *= 2.0
+            squared = norms[part, None] + self._squared_norms
+            squared -= products
+            squared.partition(neighbour, axis=1)
+            nearest[part] = squared[:, neighbour]
         return np.where(nearest > _ROUNDING * (1.0 + norms), nearest, 0.0)
 
 

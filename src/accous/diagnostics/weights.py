@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous.core.fast.kernels_weights import effective_rows, total_variation
 
 __all__ = ["effective_sample_size", "weight_distance"]
 
@@ -19,8 +20,7 @@ def effective_sample_size(weights: FloatArray) -> float:
     >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
     2.0
     """
-    shares = weights / weights.max()  # squares and sums of these neither overflow nor underflow
-    return float(shares.sum() ** 2 / (shares @ shares))
+    return float(effective_rows(np.ascontiguousarray(weights, dtype=np.float64)))
 
 
 def weight_distance(weights: FloatArray, others: FloatArray) -> float:
@@ -33,4 +33,5 @@ def weight_distance(weights: FloatArray, others: FloatArray) -> float:
     >>> weight_distance(np.array([1.0, 1.0]), np.array([2.0, 0.0]))
     0.5
     """
-    return float(0.5 * np.abs(weights / weights.sum() - others / others.sum()).sum())
+    first, second = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(others, dtype=np.float64)
+    return float(total_variation(first, second))

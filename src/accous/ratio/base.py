@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
-from accous.turns import LOCK_NAME, TakesTurns
+from accous.turns import TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows
 
 __all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
@@ -297,13 +297,6 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
             with one_blas_thread():
                 self._play(X)
         return self
-
-    def __copy__(self) -> Self:
-        """Return a copy that learns independently; both share what was learned so far and never modify it."""
-        other = object.__new__(type(self))
-        other.__dict__.update(vars(self))
-        other.__dict__.pop(LOCK_NAME, None)
-        return other
 
     def predict_ratio(self, X: Any) -> FloatArray:
         """Return the ratio r(x) of batch density over reference density, clipped at ``max_ratio``.

@@ -10,24 +10,15 @@ import time
 from typing import Any
 
 from accous.logs import LOGGER
-from accous.service.answers import Answer
+from accous.service.answers import SECURITY_HEADERS, Answer, headers_of
 from accous.service.calls import Call, ClientGone, Receive, Scope, Send
 from accous.service.event_stream import stream_events
 from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
-from accous.service.routes import Route, Routes
+from accous.service.routes import Reply, Route, Routes
 from accous.service.service import Service
 
 __all__ = ["App"]
-
-_SECURITY = [
-    (b"x-content-type-options", b"nosniff"),
-    # Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
-    (b"referrer-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-]
-_NO_CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-_HEADERS = [*_SECURITY, _NO_CONTENT_POLICY]
 
 
 class App:
@@ -40,6 +31,7 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self._service, self._routes = service, Routes(service)
+        self._at_once = self._routes.at_once()
         self._timers: dict[str, tuple[Any, dict[int, Any]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,10 +41,10 @@ class App:
                 await send({"type": "websocket.close", "code": 1008})
             return
         began = time.perf_counter()
-        call = Call(scope, receive, self._service.limits)
+        call = Call(scope, receive, self._service.limits, self._service.arriving)
         route, answer = await self._answer(call)
         if route is not None and route.is_stream and answer is None and call.method == "GET":
-            await stream_events(self._service, call, send, _HEADERS)
+            await stream_events(self._service, call, send, list(SECURITY_HEADERS))
             return
         if answer is None:  # nobody is there
             return
@@ -80,9 +72,44 @@ class App:
         except asyncio.CancelledError:
             raise
         except Exception:
-            LOGGER.exception("%s %s failed", call.method, call.path)
-            failure = Refusal(500, "failed", "The service made a mistake; its log says which.")
-            return route, failure.answer_at(call.path)
+            return route, _failed(call)
+
+    def takes_at_once(self, path: bytes) -> bool:
+        """Whether small requests to an address can be answered without a task of their own."""
+        return path in self._at_once
+
+    def answer_at_once(self, scope: Scope, body: bytes, reply: Reply) -> None:
+        """Answer a small request whose body is there: now, or as soon as the learner has learned from it.
+
+        Parameters
+        ----------
+        scope : dict
+            Of ASGI, for an address that `takes_at_once` knows.
+        body : bytes
+        reply : callable
+            Takes the answer, once.
+        """
+        began, service = time.perf_counter(), self._service
+        call = Call(scope, _no_message, service.limits, service.arriving)
+        route = self._at_once[call.path.encode()]
+
+        def finish(answer: Answer) -> None:
+            reply(answer)
+            self._note(route, answer.status, time.perf_counter() - began)
+
+        try:
+            service.gate.require_host(call)
+            service.gate.require_same_origin(call)
+            if route.scope is not None:
+                service.gate.require(call, route.scope)
+            assert route.at_once is not None
+            answer = route.at_once(call, body, finish)
+        except Refusal as refusal:
+            answer = refusal.answer
+        except Exception:
+            answer = _failed(call)
+        if answer is not None:
+            finish(answer)
 
     def _note(self, route: Route | None, status: int, seconds: float) -> None:
         name, metrics = "other" if route is None else route.name, self._service.metrics
@@ -94,17 +121,19 @@ class App:
         counter.inc()
 
 
+async def _no_message() -> Any:
+    raise RuntimeError("a request that needs no task has its body")
+
+
+def _failed(call: Call) -> Answer:
+    LOGGER.exception("%s %s failed", call.method, call.path)
+    return Refusal(500, "failed", "The service made a mistake; its log says which.").answer_at(call.path)
+
+
 def _timer(metrics: Metrics, name: str) -> tuple[Any, dict[int, Any]]:
     return metrics.request_seconds.labels(name), {}
 
 
 async def _send(send: Send, answer: Answer, *, is_head: bool) -> None:
-    own = answer.headers
-    base = _SECURITY if own and any(name == b"content-security-policy" for name, _ in own) else _HEADERS
-    body = answer.body
-    headers = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(body)), *base]
-    if own:
-        replaced = {name for name, _ in own}
-        headers = [each for each in headers if each[0] not in replaced] + list(own)
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if is_head else body})
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)})
+    await send({"type": "http.response.body", "body": b"" if is_head else answer.body})

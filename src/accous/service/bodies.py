@@ -106,6 +106,8 @@ def decode_json(body: bytes, kind: type[T], limits: Limits, *, most_objects: int
 
 def media_type(content_type: str) -> str:
     """Return the kind of a body without its parameters; refuse one that is not known."""
+    if content_type in CONTENT_TYPES:
+        return content_type
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in CONTENT_TYPES:
         known = ", ".join(CONTENT_TYPES)

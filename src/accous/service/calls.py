@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+from accous.service.arriving import Arriving
 from accous.service.limits import Limits
 from accous.service.packed_bodies import ENCODINGS, too_large, unpack
 from accous.service.refusals import Refusal
@@ -31,12 +32,14 @@ class Call:
     scope, receive
         Of ASGI.
     limits : Limits
+    arriving : Arriving
+        Counts what has come of all bodies.
     """
 
-    __slots__ = ("_headers", "_limits", "_receive", "parts", "scope")
+    __slots__ = ("_arriving", "_headers", "_limits", "_receive", "parts", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, limits: Limits) -> None:
-        self.scope, self._receive, self._limits = scope, receive, limits
+    def __init__(self, scope: Scope, receive: Receive, limits: Limits, arriving: Arriving) -> None:
+        self.scope, self._receive, self._limits, self._arriving = scope, receive, limits, arriving
         self._headers: dict[bytes, bytes] | None = None
         self.parts: dict[str, str] = {}
 
@@ -81,19 +84,33 @@ class Call:
         limit = self._limits.body_bytes
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
-            raise await self._too_long()
+            raise await self._drained(too_large(limit, headers=CLOSE))
         message = await self._next(self._limits.body_seconds)
         piece: bytes = message.get("body", b"")
         if not message.get("more_body", False) and len(piece) <= limit:
             return piece
-        pieces, n_bytes, end = [piece], len(piece), time.monotonic() + self._limits.body_seconds
-        while message.get("more_body", False) and n_bytes <= limit:
-            message = await self._next(end - time.monotonic())
-            pieces.append(message.get("body", b""))
-            n_bytes += len(pieces[-1])
-        if n_bytes > limit:
-            raise await self._too_long()
-        return b"".join(pieces)
+        return await self._gathered(message)
+
+    async def _gathered(self, message: Message) -> bytes:
+        """Return a body that comes in several messages, of which this is the first."""
+        arriving, limit, end = self._arriving, self._limits.body_bytes, time.monotonic() + self._limits.body_seconds
+        pieces: list[bytes] = []
+        n_bytes = 0
+        try:
+            while True:
+                piece: bytes = message.get("body", b"")
+                if n_bytes + len(piece) > limit:
+                    raise await self._drained(too_large(limit, headers=CLOSE))
+                if not arriving.has_room(len(piece)):
+                    raise await self._drained(arriving.refusal(CLOSE))
+                pieces.append(piece)
+                n_bytes += len(piece)
+                arriving.n_bytes += len(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+                message = await self._next(end - time.monotonic())
+        finally:
+            arriving.n_bytes -= n_bytes
 
     async def _next(self, seconds: float) -> Message:
         try:
@@ -105,7 +122,8 @@ class Call:
             raise ClientGone
         return message
 
-    async def _too_long(self) -> Refusal:
+    async def _drained(self, refusal: Refusal) -> Refusal:
+        """Return a refusal after reading on for a while, and keeping nothing, so that its sender gets to see it."""
         end, n_bytes = time.monotonic() + _DRAINED_SECONDS, 0
         try:
             more = True
@@ -115,7 +133,7 @@ class Call:
                 more = message.get("more_body", False)
         except (Refusal, ClientGone):
             pass
-        return too_large(self._limits.body_bytes, headers=CLOSE)
+        return refusal
 
     async def wait_for_leaving(self) -> None:
         """Return when the client has gone."""

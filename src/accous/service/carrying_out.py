@@ -86,7 +86,7 @@ class Executor:
             needs_ratio=record.kind == "step" and "ratio" in parsed.include,
         )
         if parsed.keys is not None:
-            self._kept.keep_predictions(parsed.keys, plain_predictions(table_model, played), played.number)
+            self._kept.keep_predictions(parsed.keys, plain_predictions(table_model.kind, played), played.number)
         if record.kind == "adapt":
             return json_answer({"round": played.number, "rows": len(parsed.X)})
         content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Callable
 
 from accous.service.answers import Answer, json_answer
 from accous.service.batch_log import Record
+from accous.service.batches import Batch
 from accous.service.calls import Call
+from accous.service.carrying_out import Parsed
 from accous.service.event_stream import EVENT_STREAM
 from accous.service.large_bodies import read_aside
 from accous.service.refusals import Refusal
@@ -14,6 +18,7 @@ from accous.service.service import Service
 
 __all__ = ["Endpoints"]
 
+Reply = Callable[[Answer], None]
 _LONGEST_KEY = 255
 
 
@@ -32,6 +37,10 @@ class Endpoints:
         """Predict rows; nothing is learned."""
         body, content_type, options = await call.body(), call.header(b"content-type"), call.options()
         return await read_aside(len(body), self._predict, body, content_type, options)
+
+    def predict_at_once(self, call: Call, body: bytes, _reply: Reply) -> Answer:
+        """Predict the rows of a small request."""
+        return self._predict(body, call.header(b"content-type"), {})
 
     def _predict(self, body: bytes, content_type: str, options: dict[str, str]) -> Answer:
         service = self._service
@@ -54,6 +63,27 @@ class Endpoints:
         """Count labels that arrived late."""
         return await self._learn(call, "labels")
 
+    def adapt_at_once(self, call: Call, body: bytes, reply: Reply) -> None:
+        """Learn from a small request without a key; reply when that is done."""
+        self._learn_at_once("adapt", call, body, reply)
+
+    def step_at_once(self, call: Call, body: bytes, reply: Reply) -> None:
+        """Predict a small request without a key and learn from it; reply when that is done."""
+        self._learn_at_once("step", call, body, reply)
+
+    def _learn_at_once(self, kind: str, call: Call, body: bytes, reply: Reply) -> None:
+        learner = self._service.require_learner()
+        learner.require_room()
+        record = Record(kind, call.header(b"content-type"), body, {}, self._service.learns_first)
+        parsed = learner.parse(record)
+
+        def finish(found: Answer | Refusal) -> None:
+            answer = found.answer if isinstance(found, Refusal) else found
+            self._count_learned(answer, parsed)
+            reply(answer)
+
+        learner.submit(record, parsed, asyncio.get_running_loop(), finish)
+
     async def _learn(self, call: Call, kind: str) -> Answer:
         learner = self._service.require_learner()
         learner.require_room()
@@ -64,9 +94,12 @@ class Endpoints:
                 return known
         parsed = await read_aside(len(record.body), learner.parse, record)
         answer = await learner.learn(record, parsed)
-        if kind != "labels" and answer.status == 200:
-            self._service.metrics.learned_rows.inc(len(getattr(parsed, "X", ())))
+        self._count_learned(answer, parsed)
         return answer
+
+    def _count_learned(self, answer: Answer, parsed: Parsed) -> None:
+        if answer.status == 200 and isinstance(parsed, Batch):
+            self._service.metrics.learned_rows.inc(len(parsed.X))
 
     def _record(self, kind: str, body: bytes, call: Call) -> Record:
         content_type, options = call.header(b"content-type"), call.options()

@@ -124,7 +124,7 @@ class Inference:
         needs_ratio = not wanted or "ratio" in wanted
         played, kind = self._service.predict(served, batch, needs_ratio=needs_ratio), served.table_model.kind
         n_rows = len(batch.X)
-        predictions = plain_predictions(served.table_model, played)
+        predictions = plain_predictions(served.table_model.kind, played)
         found: dict[str, tuple[str, list[int], list[Any]]] = {
             "predict": (_type_of(kind), [n_rows], predictions),
             "ratio": ("FP64", [n_rows], played.ratios.tolist()),

@@ -54,7 +54,7 @@ class Invocations:
         served = self._service.served()
         batch = self._read(served, body, content_type)
         played = self._service.predict(served, batch, needs_ratio=False)
-        return json_answer({"predictions": plain_predictions(served.table_model, played)})
+        return json_answer({"predictions": plain_predictions(served.table_model.kind, played)})
 
     def _read(self, served: Served, body: bytes, content_type: str) -> Batch:
         limits = self._service.limits

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["read_aside"]
+__all__ = ["LARGE", "read_aside"]
 
 T = TypeVar("T")
 # Reading more than this takes longer than other requests should wait.
-_LARGE = 32 << 10
+LARGE = 32 << 10
 
 
 async def read_aside(n_bytes: int, function: Callable[..., T], *arguments: object) -> T:
     """Call a function that reads so many bytes; in a thread if they are many."""
-    if n_bytes <= _LARGE:
+    if n_bytes <= LARGE:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)

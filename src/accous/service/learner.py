@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from accous.exceptions import AccousError
@@ -18,6 +18,7 @@ from accous.service.kept import Kept
 from accous.service.limits import Limits, SaveEvery
 from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
+from accous.service.waiting import Reply, Waiting, resolve, settle
 from accous.tabular.folder import save_table_model
 from accous.tabular.log_position import LogPosition
 from accous.tabular.table_model import TableModel
@@ -28,19 +29,6 @@ _MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
 _SECONDS_BETWEEN_ANSWERS = 0.002
 _RETRY_AFTER = b"1"
 _REPLAYED = ((b"idempotent-replayed", b"true"),)
-
-
-@dataclass(eq=False)
-class _Waiting:
-    """A batch in the queue; `is_taken` and `is_given_up` change under the learner's lock only."""
-
-    record: Record
-    parsed: Parsed
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Answer]
-    is_taken: bool = False
-    is_given_up: bool = False
-    since: float = field(default_factory=time.monotonic)
 
 
 class Learner:
@@ -80,9 +68,9 @@ class Learner:
         self._table_model, self._folder, self._kept_path = table_model, folder, kept_path
         self._log, self._kept, self._executor = log, kept, executor
         self._limits, self._save_every, self._metrics = limits, save_every, metrics
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[Waiting] = deque()
         self._n_bytes = 0  # of the bodies in the queue
-        self._in_flight: dict[str, _Waiting] = {}
+        self._in_flight: dict[str, Waiting] = {}
         self._changed = threading.Condition()
         self._is_stopping = False
         self.n_done = log.n_records
@@ -125,7 +113,7 @@ class Learner:
         """Return the answer to a request that came before, also if it is not learned from yet; None if it is new."""
         with self._changed:
             known = self._find_known(key, digest)
-        return await self._wait(known) if isinstance(known, _Waiting) else known
+        return known if known is None or isinstance(known, Answer) else await asyncio.shield(known)
 
     async def learn(self, record: Record, parsed: Parsed) -> Answer:
         """Queue a batch; return its answer when it is durable and learned.
@@ -137,26 +125,61 @@ class Learner:
             count then.
         """
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(record, parsed, loop, loop.create_future())
+        future: asyncio.Future[Answer] = loop.create_future()
+        known = self.submit(record, parsed, loop, partial(settle, future), future)
+        if isinstance(known, Answer):
+            return known
+        # Shielded: who waits for the same answer still gets it when this request is given up.
+        return await asyncio.shield(future if known is None else known)
+
+    def submit(
+        self,
+        record: Record,
+        parsed: Parsed,
+        loop: asyncio.AbstractEventLoop,
+        reply: Reply,
+        future: asyncio.Future[Answer] | None = None,
+    ) -> Answer | asyncio.Future[Answer] | None:
+        """Queue a batch whose answer goes to a callable; called in the event loop.
+
+        Parameters
+        ----------
+        record : Record
+        parsed : Batch or list of Label
+        loop : event loop
+            Where ``reply`` is called.
+        reply : callable
+            Takes the answer or the refusal, once.
+        future : Future, optional
+            Of the same answer, for others who send a record with the same key; needed if it has one.
+
+        Returns
+        -------
+        Answer, Future or None
+            The answer to the same request, or its future, if it came before; ``reply`` is not called then.
+        """
+        waiting = Waiting(record, parsed, loop, reply, future)
         with self._changed:
             # Again: the same request may have come while the rows of this one were read.
             known = None if record.key is None else self._find_known(record.key, record.digest)
-            if known is None:
-                self._put(waiting)
-        if isinstance(known, Answer):
-            return known
-        return await self._wait(waiting if known is None else known)
+            if known is not None:
+                return known
+            self._put(waiting)
+        waiting.timer = loop.call_later(self._limits.queue_seconds, self._give_up, waiting)
+        return None
 
-    def _find_known(self, key: str, digest: bytes) -> Answer | _Waiting | None:
+    def _find_known(self, key: str, digest: bytes) -> Answer | asyncio.Future[Answer] | None:
         kept, waiting = self._kept.answer(key), self._in_flight.get(key)
         other = kept.digest if kept is not None else waiting.record.digest if waiting is not None else digest
         if other != digest:
             raise Refusal(
                 422, "key_reused", "This Idempotency-Key belongs to another request: use a new key for a new batch."
             )
-        return waiting if kept is None else Answer(kept.body, status=kept.status, headers=_REPLAYED)
+        if kept is None:
+            return None if waiting is None else waiting.future
+        return Answer(kept.body, status=kept.status, headers=_REPLAYED)
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _put(self, waiting: Waiting) -> None:
         if self._is_stopping or not self._thread.is_alive():
             raise Refusal(503, "stopping", "The service is stopping: try again.", headers=((b"retry-after", b"2"),))
         self.require_room()
@@ -166,19 +189,15 @@ class Learner:
         self._n_bytes += len(waiting.record.body)
         self._changed.notify()
 
-    async def _wait(self, waiting: _Waiting) -> Answer:
-        try:
-            return await asyncio.wait_for(asyncio.shield(waiting.future), self._limits.queue_seconds)
-        except TimeoutError:
-            with self._changed:
-                if not waiting.is_taken:
-                    waiting.is_given_up = True
-                    self._forget(waiting)
-                    raise Refusal(
-                        503, "too_slow", "The batch waited too long and was not learned: try again.",
-                        headers=((b"retry-after", b"5"),),
-                    ) from None  # fmt: skip
-            return await asyncio.shield(waiting.future)
+    def _give_up(self, waiting: Waiting) -> None:
+        """Give a batch back that the learner has not taken in time; called in the event loop."""
+        with self._changed:
+            if waiting.is_taken:
+                return
+            waiting.is_given_up = True
+            self._forget(waiting)
+        text = "The batch waited too long and was not learned: try again."
+        waiting.reply(Refusal(503, "too_slow", text, headers=((b"retry-after", b"5"),)))
 
     # --- the thread ---
 
@@ -193,9 +212,9 @@ class Learner:
                 self.save()
         self.save(is_last=True)
 
-    def _take(self) -> list[_Waiting] | None:
+    def _take(self) -> list[Waiting] | None:
         """Return the batches that are waiting; none if it is time to look around, None at the end."""
-        group: list[_Waiting] = []
+        group: list[Waiting] = []
         with self._changed:
             if not self._queue and not self._is_stopping:
                 self._changed.wait(timeout=1.0)
@@ -209,7 +228,7 @@ class Learner:
                     n_bytes += len(waiting.record.body)
             return None if not group and self._is_stopping else group
 
-    def _carry_out(self, group: list[_Waiting]) -> None:
+    def _carry_out(self, group: list[Waiting]) -> None:
         started = time.perf_counter()
         try:
             if self._log.is_broken:
@@ -224,7 +243,7 @@ class Learner:
             self._answer([(waiting, refusal) for waiting in group])
             return
         self._metrics.sync_seconds.observe(time.perf_counter() - started)
-        done: list[tuple[_Waiting, Answer | Refusal]] = []
+        done: list[tuple[Waiting, Answer | Refusal]] = []
         last = time.monotonic()
         for place, waiting in enumerate(group):
             began = time.perf_counter()
@@ -237,19 +256,19 @@ class Learner:
                 done, last = [], time.monotonic()
         self._answer(done)
 
-    def _answer(self, done: list[tuple[_Waiting, Answer | Refusal]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Waiting, Answer | Refusal]]] = {}
+    def _answer(self, done: list[tuple[Waiting, Answer | Refusal]]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Waiting, Answer | Refusal]]] = {}
         with self._changed:
             for waiting, answer in done:
                 self._forget(waiting)
                 by_loop.setdefault(waiting.loop, []).append((waiting, answer))
         for loop, answers in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_resolve, answers)
+                loop.call_soon_threadsafe(resolve, answers)
             except RuntimeError:  # the event loop has ended; nobody waits any more
                 LOGGER.warning("%d answers have nobody to go to", len(answers))
 
-    def _forget(self, waiting: _Waiting) -> None:
+    def _forget(self, waiting: Waiting) -> None:
         key = waiting.record.key
         if key is not None and self._in_flight.get(key) is waiting:
             del self._in_flight[key]
@@ -282,17 +301,6 @@ class Learner:
             LOGGER.error("The model could not be saved: %s", error)
             return
         self._metrics.save_seconds.observe(time.perf_counter() - began)
-
-
-def _resolve(answers: list[tuple[_Waiting, Answer | Refusal]]) -> None:
-    for waiting, answer in answers:
-        if waiting.future.done():
-            continue
-        if isinstance(answer, Refusal):
-            waiting.future.set_exception(answer)
-            waiting.future.exception()  # seen: the client may have gone
-        else:
-            waiting.future.set_result(answer)
 
 
 def _full() -> Refusal:

@@ -14,6 +14,8 @@ class Limits:
     Attributes
     ----------
     body_bytes, rows, columns : int
+    arriving_bytes : int
+        Bytes of all bodies together that have come in part.
     body_seconds : float
         Time that a body may take to arrive.
     head_bytes, head_seconds
@@ -30,6 +32,7 @@ class Limits:
     body_bytes: int = 16 << 20
     rows: int = 10_000
     columns: int = 4_096
+    arriving_bytes: int = 256 << 20
     body_seconds: float = 30.0
     head_bytes: int = 64 << 10
     head_seconds: float = 15.0

@@ -10,7 +10,7 @@ from accous.exceptions import AccousError
 from accous.service.batches import Batch
 from accous.service.prediction_ids import make_ids
 from accous.service.refusals import Refusal
-from accous.tabular.label_kinds import ClassKind, NumberKind, kind_of
+from accous.tabular.label_kinds import ClassKind, LabelKind, NumberKind, kind_of
 from accous.tabular.table_model import PlayedRound, TableModel
 
 __all__ = ["plain_predictions", "prediction_content", "prediction_sets"]
@@ -18,9 +18,8 @@ __all__ = ["plain_predictions", "prediction_content", "prediction_sets"]
 _DECIMALS = 6
 
 
-def plain_predictions(table_model: TableModel, played: PlayedRound) -> list[Any]:
+def plain_predictions(kind: LabelKind, played: PlayedRound) -> list[Any]:
     """Return the prediction of each row."""
-    kind = table_model.kind
     return list(kind.predictions(kind.answers(played.scores)).tolist()) if len(played.ratios) else []
 
 
@@ -40,11 +39,11 @@ def prediction_content(
     salt : int
         Of the ids.
     """
-    predictions = plain_predictions(table_model, played)
+    kind = table_model.kind
+    predictions = plain_predictions(kind, played)
     content: dict[str, Any] = {"round": played.number, "predictions": predictions}
     if "ids" in batch.include:
         content["ids"] = make_ids(origin, played.number, predictions, salt)
-    kind = table_model.kind
     if "probabilities" in batch.include and isinstance(kind, ClassKind):
         shares = np.round(kind.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
         content["classes"], content["probabilities"] = kind.names, shares.tolist()

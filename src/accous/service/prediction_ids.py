@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,15 +45,16 @@ def make_ids(origin: str, number: int, predictions: Sequence[Any], salt: int) ->
     >>> read_id(ids[1], 1) is None
     True
     """
-    texts: dict[Any, str] = {}
     ids = []
     for row, prediction in enumerate(predictions):
-        text = texts.get(prediction)
-        if text is None:
-            text = texts[prediction] = urlsafe_b64encode(str(prediction).encode()).decode().rstrip("=")
-        content = f"{origin}.{row}.{number}.{text}"
+        content = f"{origin}.{row}.{number}.{_encoded(str(prediction))}"
         ids.append(f"{content}.{zlib.crc32(content.encode(), salt):08x}")
     return ids
+
+
+@lru_cache(maxsize=1024)
+def _encoded(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_id(text: str, salt: int) -> MadePrediction | None:

@@ -16,9 +16,11 @@ from accous.service.refusals import Refusal
 from accous.service.service import Service
 from accous.service.tokens import Scope
 
-__all__ = ["Route", "Routes"]
+__all__ = ["Reply", "Route", "Routes"]
 
 Endpoint = Callable[[Call], Awaitable[Answer]]
+Reply = Callable[[Answer], None]
+AtOnce = Callable[[Call, bytes, Reply], Answer | None]
 _MODELS = "/v2/models/"
 
 
@@ -37,6 +39,9 @@ class Route:
         Whether the page's cookie will do.
     is_stream : bool
         Whether the answer goes on.
+    at_once : callable, optional
+        Answers a small request whose body is there, without a task of its own: it returns the answer, or None if it
+        calls its last argument later.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Route:
     scope: Scope | None = None
     accepts_cookie: bool = False
     is_stream: bool = False
+    at_once: AtOnce | None = None
 
 
 class Routes:
@@ -57,9 +63,9 @@ class Routes:
     def __init__(self, service: Service) -> None:
         own = Endpoints(service)
         self._fixed: dict[str, dict[str, Route]] = {
-            "/v1/predict": {"POST": Route("predict", own.predict, "read")},
-            "/v1/adapt": {"POST": Route("adapt", own.adapt, "write")},
-            "/v1/step": {"POST": Route("step", own.step, "write")},
+            "/v1/predict": {"POST": Route("predict", own.predict, "read", at_once=own.predict_at_once)},
+            "/v1/adapt": {"POST": Route("adapt", own.adapt, "write", at_once=own.adapt_at_once)},
+            "/v1/step": {"POST": Route("step", own.step, "write", at_once=own.step_at_once)},
             "/v1/labels": {"POST": Route("labels", own.labels, "write")},
             "/v1/state": {"GET": _look("state", own.state)},
             "/v1/trust": {"GET": _look("trust", own.trust)},
@@ -77,6 +83,11 @@ class Routes:
             ("ready",): {"GET": Route("v2 ready", inference.model_ready)},
             ("infer",): {"POST": Route("v2 infer", inference.infer, "read")},
         }
+
+    def at_once(self) -> dict[bytes, Route]:
+        """Return the routes whose small POST requests need no task, by their address."""
+        found = ((path, methods.get("POST")) for path, methods in self._fixed.items())
+        return {path.encode(): route for path, route in found if route is not None and route.at_once is not None}
 
     def find(self, call: Call) -> Route:
         """Return the route of a request; refuse an address or a method that there is not."""

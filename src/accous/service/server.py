@@ -40,10 +40,11 @@ class Server:
     def __init__(self, service: Service, settings: Settings) -> None:
         self._service = service
         self._loop: asyncio.AbstractEventLoop | None = None
+        app = App(service)
         config = uvicorn.Config(
-            App(service),
+            app,
             loop="uvloop" if sys.platform != "win32" else "asyncio",
-            http=limited_protocol(settings.limits),
+            http=limited_protocol(settings.limits, app),
             ws="none",
             lifespan="off",
             access_log=False,

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from accous.service.arriving import Arriving
 from accous.service.batches import Batch, BatchReader
 from accous.service.events import Events
 from accous.service.gate import Gate
@@ -54,6 +55,8 @@ class Service:
     is_ready : bool
     n_predicted : int
         Rows predicted since the start.
+    arriving : Arriving
+        Counts the bytes of bodies that have come in part.
     """
 
     name: str
@@ -67,9 +70,13 @@ class Service:
     learns_first: bool = False
     is_ready: bool = True
     n_predicted: int = 0
+    arriving: Arriving = field(init=False)
     # Ids of predictions in different processes differ.
     _origin: str = field(default_factory=lambda: f"p{secrets.token_hex(6)}")
     _n_predictions: int = 0
+
+    def __post_init__(self) -> None:
+        self.arriving = Arriving(self.limits.arriving_bytes)
 
     def require_learner(self) -> Learner:
         """Return who learns; refuse in a worker."""

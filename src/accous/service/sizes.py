@@ -42,6 +42,8 @@ def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None
     most_objects : int
         Rows, or what stands for them.
     """
+    if len(body) <= min(most_objects, limits.rows, limits.columns):
+        return  # each of them takes a byte at least
     if _is_large(_counts([body]), limits, most_objects) and _is_large(
         _counts(_outside_texts(body, _JSON_TEXT)), limits, most_objects
     ):

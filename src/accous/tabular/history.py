@@ -61,13 +61,25 @@ class History:
     def __init__(self) -> None:
         self.stride = 1
         self.n_rounds = 0
-        self._points = Points.blank(0)
+        self._joined = Points.blank(0)
+        self._closed: list[Points] = []  # what follows, one by one: to join a point costs as much as all points
         self._open = Points.blank(1)
         self._due: deque[DueReading] = deque()
         self.reads_later = False
 
     def __len__(self) -> int:
-        return len(self._points.counts)
+        return len(self._joined.counts) + len(self._closed)
+
+    @property
+    def _points(self) -> Points:
+        """All points but the open one."""
+        if self._closed:
+            self._joined, self._closed = self._joined.followed_by(*self._closed), []
+        return self._joined
+
+    @_points.setter
+    def _points(self, points: Points) -> None:
+        self._joined, self._closed = points, []
 
     def add(
         self,
@@ -109,7 +121,7 @@ class History:
             if aside is None or not self.reads_later or len(self._due) > _MOST_DUE:
                 self._settle()
         if self.n_rounds % self.stride == 0:
-            self._points = self._points.followed_by(self._open)
+            self._closed.append(self._open)
             self._open = Points.blank(1)
             if len(self) == MOST_POINTS:
                 # Sums of floats depend on their order: every reading is added before its point is merged.
@@ -269,5 +281,5 @@ def _length_weights(model: Any) -> NDArray[np.float64]:
     lengths = getattr(model.ratio_, "learner_lengths_", None)
     if lengths is not None and len(lengths):
         bins = np.minimum(np.log2(lengths).astype(int), LENGTH_BINS - 1)
-        np.add.at(weights, bins, model.ratio_.learner_weights_)
+        weights += np.bincount(bins, model.ratio_.learner_weights_, minlength=LENGTH_BINS)
     return weights

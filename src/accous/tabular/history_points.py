@@ -61,9 +61,10 @@ class Points:
             np.full((n_points, len(LASTS)), np.nan),
         )
 
-    def followed_by(self, others: Points) -> Points:
+    def followed_by(self, *others: Points) -> Points:
         """Return these points and the others as one series."""
-        return Points(*(np.vstack((getattr(self, each.name), getattr(others, each.name))) for each in fields(self)))
+        parts = (self, *others)
+        return Points(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(self)))
 
     def halved(self) -> Points:
         """Merge neighbours: sums add up, the worst verdict and the latest value stay."""

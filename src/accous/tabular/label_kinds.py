@@ -107,7 +107,7 @@ class ClassKind:
         """Compute scores whose softmax is the probabilities: log odds for two classes, else one for each class."""
         predictor = getattr(model, "estimator_", model)
         if isinstance(predictor, LinearPredictor):
-            return np.asarray(model.decision_function(X))
+            return np.asarray(predictor.decision_function(X))
         # Trees may be certain: the smallest probability has a finite logarithm.
         with one_openmp_thread_if_few(len(X)):
             logs = np.log(np.maximum(model.predict_proba(X), _SMALLEST_PROBABILITY))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from accous.core.fast.ensemble import NarrowReference
 from accous.core.fast.kernels_features import make_features
-from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, sum_gradients, to_blocks
+from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
+from accous.core.fast.kernels_weights import normalise_weights, total_variation
 from accous.core.fast.logistic import NarrowDesign, make_narrow_design
 from accous.core.fast.width import MAX_NARROW_COLUMNS
 from accous.core.paper.losses import Logistic
@@ -248,3 +249,35 @@ def test_arrays_of_another_kind_are_refused_not_compiled_for(change: object) -> 
     arguments[2] = change(arguments[2])
     with pytest.raises(TypeError, match="No matching definition"):
         sum_gradients(*arguments)
+
+
+# --- several thetas, weights, threads -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_ratio", [100.0, 1e300])
+def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio: float) -> None:
+    rng = np.random.default_rng(0)
+    features, batch, coefs = rng.normal(size=(40, 3)), rng.normal(size=(7, 3)), 9.0 * rng.normal(size=(4, 3))
+    coefs[0] = 0.0
+    narrow_reference, plain = NarrowReference(features, to_blocks(features)), MatrixReference(features, Logistic())
+    found = narrow_reference.batch_ratios_at_each(coefs, batch, max_ratio)
+    assert_close(found, plain.batch_ratios_at_each(coefs, batch, max_ratio))
+    for number, coef in enumerate(coefs):
+        np.testing.assert_array_equal(found[number], narrow_reference.batch_ratios(coef, batch, max_ratio))
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_the_distance_of_weights_is_the_plain_one(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    for n_rows in (1, 7, 1000):
+        weights, others = scale * rng.exponential(size=n_rows), rng.exponential(size=n_rows)
+        expected = 0.5 * np.abs(weights / weights.sum() - others / others.sum()).sum()
+        assert total_variation(weights, others) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+        assert total_variation(weights, weights) == 0.0
+
+
+@needs_compilation
+def test_other_threads_run_during_long_kernels_only() -> None:
+    for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (normalise_weights, False)):
+        each.compile()
+        assert bool(each.__call__.targetoptions["nogil"]) is is_long

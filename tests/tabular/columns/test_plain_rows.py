@@ -1,6 +1,7 @@
 """Rows of plain values: without a frame, the features have the bits that a frame gives, or there are none."""
 
 import json
+import math
 
 import numpy as np
 import polars as pl
@@ -57,6 +58,33 @@ def test_the_bits_are_those_of_a_frame_or_there_are_none(encoder, rows):
     assert quick.marks.values.equals(whole.marks.values)
     assert quick.n_missing.tolist() == whole.n_missing.tolist()
     assert quick.n_unknown.tolist() == whole.n_unknown.tolist()
+
+
+@pytest.fixture(scope="module")
+def encoder_of_numbers() -> ColumnEncoder:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"a": rng.normal(3.0, 1e-3, size=50), "b": rng.integers(0, 9, size=50)})
+    return ColumnEncoder.learn(frame, Choices()).with_records(frame)
+
+
+@given(row=st.fixed_dictionaries({"a": numbers, "b": numbers}))
+def test_the_bits_of_a_row_of_numbers_are_those_of_a_frame(encoder_of_numbers, row):
+    """A single row of numbers is encoded without arrays."""
+    quick = PlainRowEncoder(encoder_of_numbers).encode([row])
+    if quick is None:
+        assert any(type(value) not in (int, float) or not math.isfinite(as_float(value)) for value in row.values())
+        return
+    whole = encoder_of_numbers.encode(frame_of_rows([row], ["a", "b"], []))
+    assert whole.bad_values == []
+    assert quick.X.tobytes() == whole.X.tobytes()
+    assert quick.X.shape == whole.X.shape
+
+
+def as_float(value):
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def test_numbers_and_known_categories_need_no_frame(encoder):

@@ -73,10 +73,14 @@ class Kernel:
     ----------
     plain : callable
         The function before compilation.
+    is_long : bool
+        Whether other threads of Python may run meanwhile, such as the one that answers requests while a model learns.
+        Short kernels keep Python's lock: to get it back can take longer than they do.
     """
 
-    def __init__(self, function: Function, signature: Any) -> None:
+    def __init__(self, function: Function, signature: Any, *, is_long: bool = False) -> None:
         self.plain = function
+        self.is_long = is_long
         self._signature = signature
         self._call: Function = self._compile_and_call
 
@@ -87,7 +91,7 @@ class Kernel:
         """Compile the function, or load it from the cache, without calling it."""
         if self._call != self._compile_and_call:
             return
-        dispatcher = _with_cache(self.plain)
+        dispatcher = _with_cache(self.plain, nogil=self.is_long)
         if not is_jitted(dispatcher):
             self._call = _as_written(self.plain)
             return
@@ -108,11 +112,11 @@ class Kernel:
 _kernels: list[Kernel] = []
 
 
-def kernel(result: Any, *arguments: Any) -> Callable[[Function], Kernel]:
-    """Decorate a function as a kernel with this one signature."""
+def kernel(result: Any, *arguments: Any, is_long: bool = False) -> Callable[[Function], Kernel]:
+    """Decorate a function as a kernel with this one signature; other threads run during a long one."""
 
     def decorate(function: Function) -> Kernel:
-        _kernels.append(Kernel(function, result(*arguments)))
+        _kernels.append(Kernel(function, result(*arguments), is_long=is_long))
         return _kernels[-1]
 
     return decorate
@@ -138,11 +142,11 @@ def _as_written(function: Function) -> Function:
     return call
 
 
-def _with_cache(function: Function) -> Any:
+def _with_cache(function: Function, *, nogil: bool) -> Any:
     try:
-        return njit(cache=True, **_OPTIONS)(function)
+        return njit(cache=True, nogil=nogil, **_OPTIONS)(function)
     except RuntimeError as error:
         # Neither the source folder nor the user's cache folder is writable: compile in memory.
         if "no locator" not in str(error):
             raise
-        return njit(**_OPTIONS)(function)
+        return njit(nogil=nogil, **_OPTIONS)(function)

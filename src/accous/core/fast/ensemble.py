@@ -15,6 +15,7 @@ from accous.core.fast.kernels_rows import (
     covary_scores,
     evaluate_ratios,
     evaluate_row_ratios,
+    evaluate_row_ratios_at_each,
     sum_gradients,
     to_blocks,
 )
@@ -152,6 +153,12 @@ class NarrowReference:
         """See ``Reference``."""
         ratios = np.empty(batch.shape[0])
         evaluate_row_ratios(np.ascontiguousarray(batch), coef, max_ratio, ratios)
+        return ratios
+
+    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """See ``Reference``."""
+        ratios = np.empty((len(coefs), batch.shape[0]))
+        evaluate_row_ratios_at_each(np.ascontiguousarray(batch), np.ascontiguousarray(coefs), max_ratio, ratios)
         return ratios
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:

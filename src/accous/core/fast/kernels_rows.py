@@ -40,6 +40,7 @@ __all__ = [
     "evaluate_ratios",
     "evaluate_ratios_of_keys",
     "evaluate_row_ratios",
+    "evaluate_row_ratios_at_each",
     "fit_logistic",
     "leave_rows_out",
     "read_batches_of_keys",
@@ -246,7 +247,7 @@ def _add_product(blocks: FloatArray, vector: FloatArray, sums: FloatArray) -> No
 # --- gradients and ratios ---------------------------------------------------------------------------------------
 
 
-@kernel(types.void, IN3, IN2, IN2, IN1, float64, float64, OUT2, OUT2, OUT2)
+@kernel(types.void, IN3, IN2, IN2, IN1, float64, float64, OUT2, OUT2, OUT2, is_long=True)
 def sum_gradients(
     blocks: FloatArray,
     rows: FloatArray,
@@ -418,6 +419,18 @@ def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ra
         ratios[row] = ratio if ratio < max_ratio else max_ratio
 
 
+@kernel(types.void, IN2, IN2, float64, OUT2)
+def evaluate_row_ratios_at_each(rows: FloatArray, coefs: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
+    """Do the same at several thetas, (n_coefs, d); the result is (n_coefs, n_rows)."""
+    for k in range(coefs.shape[0]):
+        for row in range(rows.shape[0]):
+            score = 0.0
+            for j in range(rows.shape[1]):
+                score += rows[row, j] * coefs[k, j]
+            ratio = _exp(-score)
+            ratios[k, row] = ratio if ratio < max_ratio else max_ratio
+
+
 @kernel(types.void, KEYS, IN3, IN2, float64, OUT3)
 def evaluate_ratios_of_keys(
     active: IntArray, blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray
@@ -575,7 +588,7 @@ def _largest(values: FloatArray) -> float:
     return largest
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, is_long=True)
 def fit_logistic(
     blocks: FloatArray,
     centre: FloatArray,
@@ -696,7 +709,7 @@ def _leverages(
             leverages[block, i] += solved[j, i] * solved[j, i]
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2)
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2, is_long=True)
 def leave_rows_out(
     blocks: FloatArray,
     centre: FloatArray,

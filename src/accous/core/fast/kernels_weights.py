@@ -1,4 +1,4 @@
-"""Compiled steps from ratios to importance weights: normalise, and count effective rows."""
+"""Compiled steps from ratios to importance weights: normalise, count effective rows, and compare weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numba import float64, types
 from accous.arrays import FloatArray
 from accous.core.fast.compiled import IN1, OUT1, inlined_sums, kernel
 
-__all__ = ["effective_rows", "normalise_weights"]
+__all__ = ["effective_rows", "normalise_weights", "total_variation"]
 
 
 @kernel(types.boolean, IN1, IN1, OUT1)
@@ -37,6 +37,21 @@ def effective_rows(weights: FloatArray) -> float:
         largest = max(largest, weights[i])
     total, squares = _sum_and_squares(weights, 1.0 / largest)
     return total * total / squares
+
+
+@kernel(float64, IN1, IN1)
+def total_variation(weights: FloatArray, others: FloatArray) -> float:
+    r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""
+    return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
+
+
+@inlined_sums
+def _sum_of_differences(a: FloatArray, total_a: float, b: FloatArray, total_b: float) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        # Quotients, not products: a product and the difference could become one instruction, and equal shares differ.
+        total += abs(a[i] / total_a - b[i] / total_b)
+    return total
 
 
 @inlined_sums

@@ -37,6 +37,9 @@ class Reference(Protocol):
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
         """Return the ratio of each row of a batch, clipped at ``max_ratio``."""
 
+    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """Return the same at several thetas, (n_coefs, n_batch)."""
+
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """Return the covariance over the reference rows of each feature with the score."""
 
@@ -71,6 +74,10 @@ class MatrixReference:
         """See :class:`Reference`."""
         # einsum computes small products without BLAS, so the bits do not depend on the number of cores.
         return self.loss.ratio(np.einsum("nd,d->n", batch, coef), max_ratio)
+
+    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        """See :class:`Reference`."""
+        return np.ascontiguousarray(self.loss.ratio(np.einsum("kd,nd->kn", coefs, batch), max_ratio))
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """See :class:`Reference`."""

@@ -274,7 +274,7 @@ class RatioPool:
         """Return the ratios of some rows at the theta of every slot."""
         if not slots.n_merged.any():
             return np.zeros((self._n_slots, len(features)))
-        return np.ascontiguousarray(self._loss.ratio(np.einsum("kd,nd->kn", slots.coefs, features), UNCUT))
+        return self._reference.batch_ratios_at_each(slots.coefs, features, UNCUT)
 
     def _mixed(self, coef: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a mixture of the shapes at a theta for the reference, and the means of the shapes."""
