@@ -30,7 +30,7 @@ PAGES = {
     "embedding": "../deep.md",
     "estimators": "../defaults.md",
     "gallery": "../gallery/index.md",
-    "pool": "../pool.md",
+    **dict.fromkeys(("limit", "pool"), "../pool.md"),
     "refits": "../python.md",
 }
 
