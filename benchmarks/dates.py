@@ -18,10 +18,11 @@ __all__ = ["BEGIN", "END", "PAGE", "PAGES", "known_origin", "main"]
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "index.md"
 BEGIN, END = "<!-- dates: begin -->", "<!-- dates: end -->"
-_RESULTS = ("figures", "gaussian_published", "images", "images_tuned", "natural", "regret", "table1", "table2", "table3")
+_RESULTS = ("figures", "gaussian_published", "images", "images_tuned", "natural", "regret", "weights")
+_TABLES = ("table1", "table2", "table3")
 # The page that shows each file, from the folder docs/benchmarks.
 PAGES = {
-    **dict.fromkeys((*_RESULTS, "readings", "theory", "weights"), "../results.md"),
+    **dict.fromkeys((*_RESULTS, *_TABLES, "readings", "theory"), "../results.md"),
     **dict.fromkeys(("large_references", "speed", "startup"), "../performance.md"),
     **dict.fromkeys(("peers", "peers_risks"), "../peers.md"),
     **dict.fromkeys(("real_numbers", "regression", "trust", "trust_cost"), "../trust.md"),
