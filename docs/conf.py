@@ -39,6 +39,7 @@ default_role = "py:obj"
 toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say them in words
+autodoc_use_type_comments = False  # there are none, and looking for them takes time
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

@@ -2,6 +2,10 @@
 
 import gc
 import os
+
+# Before Hypothesis is imported: it would import all packages that offer it something, trio for example.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
+
 from collections.abc import Generator, Iterator
 from pathlib import Path
 

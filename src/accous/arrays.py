@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -66,9 +67,15 @@ def from_plain(kind: Any, plain: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple(from_plain(get_args(kind)[0], part) for part in plain)
     if isinstance(kind, type) and is_dataclass(kind):
-        types = get_type_hints(kind)
+        types = _field_types(kind)
         return kind(**{name: from_plain(types[name], part) for name, part in plain.items()})
     return plain
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    """Types of the fields of a dataclass; evaluating the annotations takes longer than all the rest."""
+    return get_type_hints(kind)
 
 
 def _choose(kinds: list[Any], plain: Any) -> Any:

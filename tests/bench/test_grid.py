@@ -37,6 +37,15 @@ def played(runs: list[Run], file: Path, **how: Any) -> dict[str, dict[str, Any]]
     return numbers(file)
 
 
+def test_the_numbers_of_a_run_do_not_depend_on_the_runs_played_before_it(write_spec: WriteSpec, tmp_path: Path) -> None:
+    """So they may be dealt out to any number of processes; starting some takes seconds, which the next test does."""
+    runs = read_spec(write_spec(("rounds = [24]", "rounds = [8]"))).runs()
+    in_order = played(runs, tmp_path / "in_order.jsonl")
+    assert len(in_order) == len(runs)
+    assert all(row["status"] == "done" for row in in_order.values())
+    assert played(runs[::-1][: len(runs) // 2], tmp_path / "half.jsonl").items() <= in_order.items()
+
+
 @pytest.mark.slow
 def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteSpec, tmp_path: Path) -> None:
     runs = read_spec(write_spec()).runs()

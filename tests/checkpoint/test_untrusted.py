@@ -14,6 +14,7 @@ from accous.checkpoint import saving
 from accous.exceptions import AccousError, CheckpointError
 from tests.checkpoint.cases import make_cases
 from tests.checkpoint.folders import edit_manifest, file_of
+from tests.compile_kernels import compile_kernels
 from tests.forks import ForkServer
 
 # --- nothing from the disk is run -----------------------------------------------------------------------------
@@ -24,7 +25,8 @@ def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise AssertionError("pickled")
 
     case = make_cases()["pandas"]
-    # Fitted before: numba pickles what it keeps of compiled code.
+    # Before anything is refused: numba pickles what it keeps of compiled code.
+    compile_kernels()
     model = case.fit()
     for name in ["dump", "dumps", "load", "loads", "Pickler", "Unpickler"]:
         monkeypatch.setattr(pickle, name, refuse)

@@ -214,3 +214,16 @@ def test_alerts_compare_losses_in_the_unit_of_the_label(capsys):
     assert alert["reason"] == f"The measured mean loss is {alert['value']:.4g}."
     assert main(["inspect", "model", "--fail-if", "error > 90"]) == 2
     assert "If numbers are predicted, compare loss." in capsys.readouterr().err
+
+
+def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interval():
+    """A fit without that row is impossible; the stream goes on, and so does the same command later."""
+    pl.read_csv("reference.csv")[:40].write_csv("few.csv")
+    assert main(["fit", "few.csv", "--target", "minutes", "--ratio", "ulsif", "-o", "far", "--quiet"]) == 0
+    rows = pl.read_csv("stream.csv")[:6].with_columns(size=pl.Series([0.0, 1e9, 1e9, 0.5, 0.5, 0.5]))
+    rows.write_csv("far.csv")
+    assert main(["adapt", "far", "far.csv", "-o", "far_predictions.csv", "--batch-size", "1", "--quiet"]) == 0
+    found = pl.read_csv("far_predictions.csv")
+    assert found["low"].null_count() == found["high"].null_count() > 0
+    assert found["low"].null_count() < found.height
+    assert found["prediction"].is_finite().all()

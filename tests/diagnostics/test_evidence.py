@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence, widen
+from accous.diagnostics.loss_scale import LossScale
 
 NAN = float("nan")
 shares = st.floats(0.0, 1.0)
@@ -204,3 +205,17 @@ def test_the_shift_moves_the_upper_end_alone() -> None:
     ]
     assert wide[1][2] - wide[0][2] == pytest.approx(0.1)
     assert wide[1][:2] == wide[0][:2]
+
+
+def test_a_unit_whose_square_is_zero_counts_as_any_other() -> None:
+    """Numbers that are all nearly the same, as in a column of zeros, have a tiny loss that counts as 1."""
+    tiny = 1e-200
+    look = Look(
+        n_reference=60, start=60, stop=100, drift=0.1, n_effective=40.0,
+        error_fixed=0.5 * tiny, error_adapted=0.5 * tiny, estimate_fixed=0.5 * tiny, estimate_adapted=0.25 * tiny,
+        half_width_fixed=0.0, half_width_adapted=0.0, square_fixed=0.0, square_adapted=0.0,
+    )  # fmt: skip
+    found = measure_evidence([look], 100, LossScale("absolute", one=tiny))
+    assert found is not None
+    assert (found.fixed.mean, found.fixed.unexplained) == (0.0, 0.0)
+    assert found.adapted.mean == pytest.approx(0.25)

@@ -139,8 +139,8 @@ def loaded(folder: Path) -> TableModel:
     """The table_model in a folder, to look at only: one that was loaded lately is not loaded again."""
     key = tuple(sorted(files_in(folder).items()))
     if key not in _lately:
-        if len(_lately) > 20:
-            _lately.clear()
+        if len(_lately) > 200:
+            del _lately[next(iter(_lately))]
         _lately[key] = load_table_model(folder)
     return _lately[key]
 

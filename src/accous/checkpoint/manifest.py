@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the folder's manifest in one step."""
-    content = {"format": _FORMAT, "version": _VERSION, "accous": _own_version(), **asdict(manifest)}
+    content = {"format": _FORMAT, "version": _VERSION, "accous": _own_version(), **vars(manifest)}
+    # Not `asdict` of all: it would copy the description of every column.
+    content |= {"reference": asdict(manifest.reference), "state": asdict(manifest.state)}
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=2, allow_nan=False) + "\n"
     write_atomically(folder, lambda stream: stream.write(text.encode()), name=MANIFEST_NAME)
 
@@ -101,6 +104,7 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@cache
 def _own_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from accous.checkpoint.array_files import read_arrays, write_arrays
 from accous.exceptions import CheckpointError
 
 __all__ = ["from_json", "read_plain", "to_json", "write_plain"]
@@ -34,18 +35,13 @@ def write_plain(stream: Any, plain: dict[str, Any]) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     skeleton = json.dumps(to_json(plain, arrays), allow_nan=False).encode()
     arrays[_SKELETON] = np.frombuffer(skeleton, dtype=np.uint8)
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, array in arrays.items():
-            # Our own ZipInfo contains no time, so the same content gives the same bytes.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+    write_arrays(stream, arrays)
 
 
 def read_plain(file: BinaryIO) -> dict[str, Any]:
     """Read what ``write_plain`` wrote."""
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_arrays(file)
         plain: dict[str, Any] = from_json(json.loads(arrays[_SKELETON].tobytes()), arrays)
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(

@@ -181,7 +181,8 @@ def _variances(truth: FloatArray, squares: FloatArray, scale: LossScale) -> Floa
     """Return the variance of the loss of one row in each look, in shares."""
     if scale.is_of_classes:
         return np.asarray(truth * (1.0 - truth))
-    return np.maximum(squares - truth**2, 0.0) / scale.one**2
+    # Divided twice: the square of a small unit would be 0.
+    return np.maximum(squares - truth**2, 0.0) / scale.one / scale.one
 
 
 def _residuals(

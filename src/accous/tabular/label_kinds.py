@@ -5,6 +5,7 @@ The jobs and `TableModel` ask the kind of their model and know neither classes n
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -210,7 +211,9 @@ class NumberKind:
         found = np.full((len(X), 3), np.nan)
         found[:, 0] = model.predict(X)
         if len(self.task) >= _FEWEST_ROWS:
-            found[:, 1:] = model.predict_interval(X, _ALPHA)
+            # Too few also where the ratio leaves all weight to one row, as for a batch far from the reference.
+            with suppress(DataError):
+                found[:, 1:] = model.predict_interval(X, _ALPHA)
         return found
 
     def no_scores(self, n_rows: int) -> FloatArray:

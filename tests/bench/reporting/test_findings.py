@@ -1,5 +1,6 @@
 """The words beside the tables: they follow the numbers."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,21 @@ def test_significant_differences_are_counted() -> None:
         "Of 28 tested differences from Accous, 28 are significant after the correction: 28 in its favour"
         in " ".join(panel_findings(panel))
     )
+
+
+def test_results_page_is_written_with_every_picture_it_shows(tmp_path: Path) -> None:
+    """With rows of one kind; the test below has all kinds."""
+    write_aggregates(aggregate_rows(table_rows(n_seeds=2, shifts=("Squ",), batch_sizes=(1,))), tmp_path / "all.json")
+    page, *pictures = write_page([tmp_path / "all.json"], tmp_path / "docs")
+    text = page.read_text(encoding="utf-8")
+    shown = set(re.findall(r"!\[[^\]]*\]\((images/[^)]+)\)", text))
+    assert shown == {f"images/{picture.name}" for picture in pictures}
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    tables = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    assert tables
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+    assert "$ accous bench run table3" in text
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
+_MISSING = list(MISSING_TEXTS)
 
 # Methods of a series look up its name in a frame, where some names would be taken as patterns.
 _ANY_NAME = "values"
@@ -71,10 +72,10 @@ def to_texts(column: pl.Series) -> pl.Series:
     """Return text without surrounding blanks; null where it is missing."""
     column = column.alias(_ANY_NAME)
     texts = column if column.dtype == pl.String else column.cast(pl.String)
-    text = pl.col(_ANY_NAME)
-    is_missing = text.str.to_lowercase().is_in(list(MISSING_TEXTS))
+    text = pl.col(_ANY_NAME).str.strip_chars()
+    is_missing = text.str.to_lowercase().is_in(_MISSING)
     # Every method of a series is a query of its own, and in a small table the queries take most of the time.
-    return texts.str.strip_chars().to_frame().select(pl.when(~is_missing).then(text)).to_series()
+    return texts.to_frame().select(pl.when(~is_missing).then(text)).to_series()
 
 
 def to_times(column: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.bool_]]:
