@@ -9,8 +9,10 @@ over the same rounds of the same keys, one model each.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -146,67 +148,128 @@ def accuracy() -> None:
         print(f"  period {period:4}   classifier {classifier:5.2f} %   key {keyed:5.2f} %   fixed {fixed:5.2f} %")
 
 
-def processor_time() -> float:
-    """Seconds of this process and all of its children, which are the JVM and the workers."""
-    import psutil
+class Family:
+    """Processor time and memory of this process, of the JVM and of the Python workers, looked at five times a second.
 
-    here = psutil.Process()
-    return float(sum(sum(each.cpu_times()[:4]) for each in [here, *here.children(recursive=True)]))
+    Workers come and go, and what the kernel adds to their parent when they end is not always there.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[int, float], tuple[str, float]] = {}
+        self.largest: dict[str, int] = {"driver": 0, "JVM": 0, "workers": 0}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._is_over.wait(0.2):
+            self._look()
+
+    def _look(self) -> None:
+        import psutil
+
+        here, memory = psutil.Process(), dict.fromkeys(self.largest, 0)
+        for each in [here, *here.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                name = "driver" if each.pid == here.pid else "JVM" if each.name().startswith("java") else "workers"
+                self._seconds[each.pid, each.create_time()] = name, sum(each.cpu_times()[:2])
+                memory[name] += each.memory_info().rss
+        for name, n_bytes in memory.items():
+            self.largest[name] = max(self.largest[name], n_bytes)
+
+    def processor_time(self) -> dict[str, float]:
+        """Seconds so far, of each kind."""
+        self._look()
+        found = dict.fromkeys(self.largest, 0.0)
+        for name, seconds in list(self._seconds.values()):
+            found[name] += seconds
+        return found
+
+    def used_since(self, before: dict[str, float]) -> dict[str, float]:
+        return {name: seconds - before[name] for name, seconds in self.processor_time().items()}
 
 
 def shuffle_bytes(spark: Any) -> int:
     """Bytes that all stages so far have written for a shuffle."""
-    stages = spark._jsc.sc().statusStore().stageList(None)
+    gateway = spark.sparkContext._gateway
+    no_list, no_numbers = gateway.jvm.java.util.ArrayList(), gateway.new_array(gateway.jvm.double, 0)
+    stages = spark._jsc.sc().statusStore().stageList(no_list, False, False, no_numbers, no_list)
     return sum(int(stages.apply(number).shuffleWriteBytes()) for number in range(stages.size()))
 
 
 def on_spark(n_keys: int, n_rounds: int) -> None:
+    """Measure batch and stream in one session: first a few keys, which load everything, then all."""
     from accous.spark import local_session
 
-    folder = Path(tempfile.mkdtemp())
+    folder, n_few = Path(tempfile.mkdtemp()), 240
     try:
         model = AdaptiveClassifier().fit(*reference())
-        rows = rows_of_keys(min(n_keys, 240), n_rounds)
+        rows = rows_of_keys(min(n_keys, n_few), n_rounds)
         bare(reference(), rows[:, :2])  # loads the kernels
-        per_round = bare(reference(), rows[:, :60])
-        print(f"  bare loop {per_round:6.0f} us")
+        bares = [bare(reference(), rows[:, :60]) for _ in range(2)]
         write_files(folder / "in", rows, n_keys)
+        write_files(folder / "in-few", rows[:2], n_few)
+        family = Family()
+        before = family.processor_time()
         spark = local_session(2)
+        print(f"  session      {sum(family.used_since(before).values()):6.1f} s of processor time")
         for name, play in (("batch", spark_batch), ("stream", spark_stream)):
-            begin, start = processor_time(), time.time()
-            play(spark, folder, model, n_keys)
-            used = (processor_time() - begin) / (n_keys * n_rounds) * 1e6
-            print(f"  {name:9} {used:6.0f} us   {per_round / used:4.2f} of bare speed   {time.time() - start:4.0f} s")
+            before = family.processor_time()
+            play(spark, folder, model, n_few, "-few")
+            print(f"  first {name:6} {sum(family.used_since(before).values()):6.1f} s of processor time, {n_few} keys")
+            before, start, shuffled = family.processor_time(), time.time(), shuffle_bytes(spark)
+            play(spark, folder, model, n_keys, "")
+            used, seconds = family.used_since(before), time.time() - start
+            bares += [bare(reference(), rows[:, :60]) for _ in range(2)]
+            print_run(name, used, seconds, shuffle_bytes(spark) - shuffled, n_keys * n_rounds, min(bares))
         spark.stop()
+        family.close()
     finally:
         shutil.rmtree(folder)
 
 
-def spark_batch(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+def print_run(
+    name: str, used: dict[str, float], seconds: float, shuffled: int, n_played: int, per_round: float
+) -> None:
+    parts = {part: 1e6 * each / n_played for part, each in used.items()}
+    total = sum(parts.values())
+    print(
+        f"  {name:12} {total:6.0f} us   {per_round / total:4.2f} of bare speed ({per_round:.0f} us)   {seconds:4.0f} s"
+    )
+    print("               " + ", ".join(f"{part} {us:.0f} us" for part, us in parts.items()))
+    print(f"               shuffle {shuffled / (n_played * ROUND_SIZE):.0f} bytes a row of {N_FEATURES} columns")
+
+
+def spark_batch(spark: Any, folder: Path, model: Any, n_keys: int, which: str) -> None:
     """All rounds of all keys in a batch."""
     from accous.spark import adapt_table
 
-    df, before = spark.read.parquet(str(folder / "in")), shuffle_bytes(spark)
-    batch = adapt_table(spark, df, model, key="key", time="t", buckets=64, trust_every=None, round_size=ROUND_SIZE)
-    batch.write.partitionBy("kind").parquet(str(folder / "batch"))
-    n_rows = df.count()
-    shuffled = (shuffle_bytes(spark) - before) / n_rows
-    print(f"  shuffle   {shuffled:6.0f} bytes a row of {N_FEATURES} columns, key and time, {n_keys:,} keys")
+    df = spark.read.parquet(str(folder / f"in{which}"))
+    n_buckets = max(2, n_keys // 160)
+    batch = adapt_table(
+        spark, df, model, key="key", time="t", buckets=n_buckets, trust_every=None, round_size=ROUND_SIZE
+    )
+    batch.write.partitionBy("kind").parquet(str(folder / f"batch{which}"))
 
 
-def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int) -> None:
+def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int, which: str) -> None:
     """A round of all keys in each micro-batch."""
     from accous.spark import adapt_stream
 
-    schema = spark.read.parquet(str(folder / "in")).schema
+    source = str(folder / f"in{which}")
+    schema = spark.read.parquet(source).schema
     query = adapt_stream(
         spark,
-        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in")),
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(source),
         model,
         key="key",
         time="t",
-        checkpoint=str(folder / "checkpoint"),
-        output=str(folder / "out"),
+        checkpoint=str(folder / f"checkpoint{which}"),
+        output=str(folder / f"out{which}"),
         buckets=16,
         expected_keys=n_keys,
         trust_every=None,

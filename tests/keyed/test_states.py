@@ -65,6 +65,11 @@ def test_a_state_of_a_newer_version_is_refused(adapter, state):
         adapter.step(newer, drifting(1, 0))
 
 
+def test_a_state_may_lie_anywhere_in_memory(adapter, state):
+    odd = memoryview(b"." + state)[1:]
+    assert adapter.step(odd, drifting(9, 1))[0] == adapter.step(state, drifting(9, 1))[0]
+
+
 def test_no_rows_change_nothing(adapter, state):
     assert adapter.step(state, drifting(0, 0))[0] == state
     assert adapter.step_many({"k": state}, [], None, drifting(0, 0))[0] == {}
