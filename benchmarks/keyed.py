@@ -1,6 +1,6 @@
 """Keys: what a step costs beside a bare loop, how large states are, and what Spark adds.
 
-    python -m benchmarks.keyed [--speed | --page | --spark [--keys 10000] | --many 1000000]
+    python -m benchmarks.keyed [--speed | --page | --spark [--keys 10000] [--rounds 8] [--only stream] | --many 1000000]
 
 All times are processor time of the process and its children, JVM included; the bare loop is `AdaptiveClassifier.adapt`
 over the same rounds of the same keys, one model each.
@@ -25,6 +25,7 @@ from accous.streams import GaussianStream, SineShift
 
 ROUND_SIZE = 5
 N_FEATURES = 12
+KEYS_PER_FILE = 100_000
 
 
 def reference(n_features: int = N_FEATURES) -> tuple[Any, Any]:
@@ -201,7 +202,7 @@ def shuffle_bytes(spark: Any) -> int:
     return sum(int(stages.apply(number).shuffleWriteBytes()) for number in range(stages.size()))
 
 
-def on_spark(n_keys: int, n_rounds: int) -> None:
+def on_spark(n_keys: int, n_rounds: int, only: str | None = None) -> None:
     """Measure batch and stream in one session: first a few keys, which load everything, then all."""
     from accous.spark import local_session
 
@@ -217,7 +218,8 @@ def on_spark(n_keys: int, n_rounds: int) -> None:
         before = family.processor_time()
         spark = local_session(2)
         print(f"  session      {sum(family.used_since(before).values()):6.1f} s of processor time")
-        for name, play in (("batch", spark_batch), ("stream", spark_stream)):
+        plays = {"batch": spark_batch, "stream": spark_stream}
+        for name, play in plays.items() if only is None else [(only, plays[only])]:
             before = family.processor_time()
             play(spark, folder, model, n_few, "-few")
             print(f"  first {name:6} {sum(family.used_since(before).values()):6.1f} s of processor time, {n_few} keys")
@@ -226,6 +228,7 @@ def on_spark(n_keys: int, n_rounds: int) -> None:
             used, seconds = family.used_since(before), time.time() - start
             bares += [bare(reference(), rows[:, :60]) for _ in range(2)]
             print_run(name, used, seconds, shuffle_bytes(spark) - shuffled, n_keys * n_rounds, min(bares))
+            print_sizes(family, [path for path in folder.iterdir() if not path.name.endswith("-few")])
         spark.stop()
         family.close()
     finally:
@@ -242,6 +245,16 @@ def print_run(
     )
     print("               " + ", ".join(f"{part} {us:.0f} us" for part, us in parts.items()))
     print(f"               shuffle {shuffled / (n_played * ROUND_SIZE):.0f} bytes a row of {N_FEATURES} columns")
+
+
+def print_sizes(family: Family, folders: list[Path]) -> None:
+    """Print the largest memory so far, where pages that workers share count for each, and what is on disk."""
+    memory = ", ".join(f"{kind} {n_bytes / 1e6:,.0f} MB" for kind, n_bytes in family.largest.items())
+    on_disk = {path.name: sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders}
+    print(f"               memory at most: {memory}")
+    print(
+        "               on disk: " + ", ".join(f"{name} {n_bytes / 1e6:,.0f} MB" for name, n_bytes in on_disk.items())
+    )
 
 
 def spark_batch(spark: Any, folder: Path, model: Any, n_keys: int, which: str) -> None:
@@ -270,7 +283,7 @@ def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int, which: str) 
         time="t",
         checkpoint=str(folder / f"checkpoint{which}"),
         output=str(folder / f"out{which}"),
-        buckets=16,
+        buckets=max(16, n_keys // 10_000),
         expected_keys=n_keys,
         trust_every=None,
         trigger={"availableNow": True},
@@ -280,18 +293,20 @@ def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int, which: str) 
 
 
 def write_files(folder: Path, rows: Any, n_keys: int) -> None:
-    """Write one file per round of all keys; keys beyond those that were simulated repeat them."""
+    """Write a file per round and 100,000 keys; keys beyond those that were simulated repeat them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
     n_rounds, n_drawn, size, n_features = rows.shape
     for number in range(n_rounds):
-        keys = np.repeat(np.arange(n_keys), size)
-        X = rows[number][np.arange(n_keys) % n_drawn].reshape(-1, n_features)
-        columns = {f"x{column}": X[:, column] for column in range(n_features)}
-        columns |= {"key": keys, "t": number * size + np.tile(np.arange(size), n_keys).astype(np.float64)}
-        pq.write_table(pa.table(columns), folder / f"round-{number:05d}.parquet")
+        for first in range(0, n_keys, KEYS_PER_FILE):
+            keys = np.arange(first, min(first + KEYS_PER_FILE, n_keys))
+            X = rows[number][keys % n_drawn].reshape(-1, n_features)
+            columns = {f"x{column}": X[:, column] for column in range(n_features)}
+            columns["key"] = np.repeat(keys, size)
+            columns["t"] = number * size + np.tile(np.arange(size), len(keys)).astype(np.float64)
+            pq.write_table(pa.table(columns), folder / f"round-{number:05d}-{first:08d}.parquet")
 
 
 def play_bucket(folder: Path, bucket: int, n_keys: int, deadline: float) -> tuple[int, float, int, int]:
@@ -335,6 +350,7 @@ def many_keys(n_keys: int, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--spark", action="store_true", help="measure Spark, with one micro-batch per round")
+    parser.add_argument("--only", choices=["batch", "stream"], help="with --spark, one of the two")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--speed", action="store_true", help="only the processor time of a round")
@@ -346,8 +362,9 @@ def main() -> None:
         many_keys(chosen.many, chosen.seconds)
         return
     if chosen.spark:
-        print(f"processor time of a round of one key on Spark, {chosen.keys:,} keys a micro-batch")
-        on_spark(chosen.keys, chosen.rounds)
+        n_together = min(chosen.keys, KEYS_PER_FILE)
+        print(f"processor time of a round of one key on Spark, {chosen.keys:,} keys, {n_together:,} a micro-batch")
+        on_spark(chosen.keys, chosen.rounds, chosen.only)
         return
     if chosen.page:
         page()
