@@ -293,7 +293,10 @@ def spark_stream(spark: Any, folder: Path, model: Any, n_keys: int, which: str) 
 
 
 def write_files(folder: Path, rows: Any, n_keys: int) -> None:
-    """Write a file per round and 100,000 keys; keys beyond those that were simulated repeat them."""
+    """Write a file per round and 100,000 keys; keys beyond those that were simulated repeat them, with some noise.
+
+    Without it, compression would find the same rows and states again and again, and shuffle and disk would look small.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -303,6 +306,7 @@ def write_files(folder: Path, rows: Any, n_keys: int) -> None:
         for first in range(0, n_keys, KEYS_PER_FILE):
             keys = np.arange(first, min(first + KEYS_PER_FILE, n_keys))
             X = rows[number][keys % n_drawn].reshape(-1, n_features)
+            X = X + 1e-3 * np.random.default_rng((number, first)).normal(size=X.shape)
             columns = {f"x{column}": X[:, column] for column in range(n_features)}
             columns["key"] = np.repeat(keys, size)
             columns["t"] = number * size + np.tile(np.arange(size), len(keys)).astype(np.float64)
