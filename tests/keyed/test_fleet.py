@@ -77,6 +77,14 @@ def test_the_page_holds_ten_thousand_keys_and_escapes_names(readings):
     assert "x1" in page
 
 
+def test_the_page_does_not_deny_a_drift_whose_columns_are_not_known_yet(readings):
+    moved, still = ({**reading._asdict(), "columns": ()} for reading in readings if reading.key in ("moved", "still"))
+    assert "No key has drifted" in render_fleet([still], "keys")
+    page = render_fleet([moved, still], "keys")
+    assert "No key has drifted" not in page
+    assert "Not known yet: a key names its columns at the next look" in page
+
+
 def test_the_page_says_since_when(readings):
     def shown(readings):
         page = render_fleet([reading._asdict() for reading in readings], "keys")

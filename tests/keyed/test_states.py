@@ -65,6 +65,40 @@ def test_a_state_of_a_newer_version_is_refused(adapter, state):
         adapter.step(newer, drifting(1, 0))
 
 
+def test_every_number_comes_back_to_its_place(adapter, state):
+    """The compiled reading beside slices of the bytes, in the order that the format names."""
+    stack, waiting = adapter.player.read([None], [state])
+    shape, (n_learners, n_slots, n_visits, n_sizes) = adapter.shared.shape, state[6:10]
+    at = 40
+
+    def read(kind, *sizes):
+        nonlocal at
+        values = np.frombuffer(state, dtype=kind, count=int(np.prod(sizes)), offset=at).reshape(sizes)
+        at += values.nbytes
+        return values
+
+    assert np.array_equal(read("<f8", len(stack.numbers)), stack.numbers[:, 0], equal_nan=True)
+    assert np.array_equal(read("<f8", shape.n_coefs), stack.coef[0])
+    for part in (stack.log_potentials, stack.squares):
+        assert np.array_equal(read("<f8", n_learners), part[0, :n_learners])
+    assert np.array_equal(read("<f8", *stack.predictors[0].shape), stack.predictors[0])
+    assert np.array_equal(read("<f8", len(waiting[0]), shape.n_features + 3)[:, :-3], waiting[0].X)
+    assert np.array_equal(read("<f4", shape.n_singles), stack.singles[0])
+    for part in (stack.coefs, stack.triangles):
+        assert np.array_equal(read("<f4", n_learners, part.shape[2]), part[0, :n_learners])
+    assert np.array_equal(read("<f4", n_slots, shape.slot_width), stack.slots[0, :n_slots])
+    assert read("<f4", n_sizes).tolist() == list(stack.sizes[0])
+    assert np.array_equal(read("<i4", n_visits, 3), stack.visits[0])
+    for part in (stack.fitted, stack.checked):
+        assert np.array_equal(read("<u2", shape.n_sample), part[0])
+    assert at == len(state)
+
+
+def test_a_state_may_lie_anywhere_in_memory(adapter, state):
+    odd = memoryview(b"." + state)[1:]
+    assert adapter.step(odd, drifting(9, 1))[0] == adapter.step(state, drifting(9, 1))[0]
+
+
 def test_no_rows_change_nothing(adapter, state):
     assert adapter.step(state, drifting(0, 0))[0] == state
     assert adapter.step_many({"k": state}, [], None, drifting(0, 0))[0] == {}

@@ -36,6 +36,14 @@ def collect(df) -> pd.DataFrame:
     return pd.DataFrame([row.asDict() for row in df.collect()])
 
 
+def test_a_local_session_starts_java_for_a_short_life(spark):
+    options = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
+    assert "-XX:TieredStopAtLevel=1" in options
+    assert int(spark.conf.get("spark.sql.maxConcurrentOutputFileWriters")) >= len(
+        {"prediction", "event", "trust", "state"}
+    )
+
+
 def test_batch_is_what_one_process_makes_of_the_rows(spark, folder):
     from accous.spark import adapt_table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from accous.keyed.arrivals import Plan, RoundPlanner, Rows, join_rows
 __all__ = ["ChunkPlan", "ChunkPlanner"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChunkPlan:
+class ChunkPlan(NamedTuple):
     """What a call does with the rows of several keys.
 
     Attributes

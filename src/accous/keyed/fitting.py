@@ -92,20 +92,20 @@ def _is_refit_due(shared: SharedModel, stack: KeyStack, key: int, effective_shar
 
 
 def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: FloatArray, *, is_due: bool) -> None:
-    rules, numbers = shared.rules, stack.numbers[:, key]
-    this_round, strength = int(numbers[Number.N_ROUNDS]), float(numbers[Number.STRENGTH])
+    rules, numbers = shared.rules, stack.numbers[:, key].tolist()
+    this_round, strength = int(numbers[Number.N_ROUNDS]), numbers[Number.STRENGTH]
     latest = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes)
     estimator = latest if stack.is_moved[key] else shared.fixed
     fit = Fit(estimator, weights, int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT]))
-    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_fallback else weights
     if is_due:
+        shrunk = shrink(weights, rules.base_weight, strength) if rules.has_fallback else weights
         fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, fit.n_refits + 1, this_round)
-    check = _check_of(stack, key)
+    check = _check_of(stack, key, numbers)
     sampled = weights[shared.sample]
     if rules.has_fallback and is_check_due(check, rules.erm, this_round, fit.n_refits, sampled):
         if not is_due:
             # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
-            fit = fit._replace(weights=shrunk)
+            fit = fit._replace(weights=shrink(weights, rules.base_weight, strength))
         with one_blas_thread():
             fit, check = check_fit(rules, fit, strength, weights, this_round)
         _write_check(shared, stack, key, check)
@@ -113,20 +113,19 @@ def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: Floa
         stack.is_moved[key] = True
         stack.predictors[key] = fit.estimator.coefs
         sample_shares(key, np.ascontiguousarray(fit.weights), shared.sample, stack.fitted)
-    numbers[Number.N_REFITS], numbers[Number.LAST_REFIT] = fit.n_refits, fit.last_refit
+    stack.numbers[Number.N_REFITS, key], stack.numbers[Number.LAST_REFIT, key] = fit.n_refits, fit.last_refit
 
 
-def _check_of(stack: KeyStack, key: int) -> Check:
-    numbers = stack.numbers[:, key]
+def _check_of(stack: KeyStack, key: int, numbers: list[float]) -> Check:
     veto = Veto(
         bool(numbers[Number.IS_HELD]),
-        float(numbers[Number.VETO_EXCESS]),
-        float(numbers[Number.VETO_ERROR]),
+        numbers[Number.VETO_EXCESS],
+        numbers[Number.VETO_ERROR],
         int(numbers[Number.VETO_ROUND]),
         int(numbers[Number.VETO_REFITS]),
     )
     shares = stack.checked[key] / SHARE_STEPS if stack.is_checked[key] else None
-    return Check(veto, float(numbers[Number.STRENGTH]), shares)
+    return Check(veto, numbers[Number.STRENGTH], shares)
 
 
 def _write_check(shared: SharedModel, stack: KeyStack, key: int, check: Check) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from accous.keyed.watching import count_round, keys_to_look_at, look_at_inputs, 
 __all__ = ["KeyPlayer", "Played"]
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(NamedTuple):
     """What the rounds of some keys gave.
 
     Attributes
@@ -48,8 +46,7 @@ class Played:
     events: list[KeyEvent]
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     """What is written down for each row; round 0 means that it was not predicted."""
 
     class_numbers: IntArray
@@ -126,7 +123,7 @@ class KeyPlayer:
             waiting.append(Rows.from_matrix(matrix) if len(matrix) else self._no_rows)
             if not stack.is_moved[key]:
                 stack.fitted[key] = shared.base_shares[0]
-            if stack.n_merged[key].any():
+            if any(stack.n_merged[key].tolist()):
                 with_slots.append(key)
         if fresh:
             self._start(stack, np.array(fresh))
@@ -163,7 +160,7 @@ class KeyPlayer:
     ) -> list[KeyEvent]:
         """Play one round of each active key: the steps are those of `accous.classifier.round.play_round`."""
         shared = self._shared
-        was_held = stack.numbers[Number.IS_HELD, active]
+        was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
         ratios = shared.rounds.play(stack, active, features, starts, step_sizes)
@@ -172,7 +169,7 @@ class KeyPlayer:
         pooled = shared.rounds.pool(stack, active, ratios)
         update_fits(shared, stack, active, pooled)
         count_round(stack, active, starts, is_long)
-        return look_at_inputs(shared, stack, due, names) + _vetoes(stack, active, was_held, names)
+        return look_at_inputs(shared, stack, due, names) + _vetoes(stack, was_held, names)
 
     def _predict(
         self,
@@ -184,6 +181,13 @@ class KeyPlayer:
         outcome: _Outcome,
     ) -> None:
         """Predict rows of some keys by the state before their round."""
+        if len(stack) == 1:
+            # The same for a single key, in less time.
+            is_fixed = not stack.is_moved[0] or stack.numbers[Number.IS_HELD, 0] != 0.0
+            owners = np.zeros(len(X), dtype=np.int64)
+            self._score(owners, X, self._fixed if is_fixed else stack.predictors, indices, outcome)
+            outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, 0] + 1.0
+            return
         is_adapted = stack.is_moved & (stack.numbers[Number.IS_HELD] == 0.0)
         coefs = np.where(is_adapted[:, None, None], stack.predictors, self._fixed)
         owners = np.repeat(keys, starts[1:] - starts[:-1])
@@ -222,7 +226,7 @@ class KeyPlayer:
             outcome.probabilities,
             events,
         )
-        if not is_out.all():
+        if np.count_nonzero(is_out) < len(is_out):
             played = _some_rows(played, is_out)
         return played if plan.beside is None else self._with_beside(plan, played)
 
@@ -260,22 +264,22 @@ def _some_rows(played: Played, is_out: BoolArray) -> Played:
     )
 
 
-def _vetoes(stack: KeyStack, active: IntArray, was_held: FloatArray, names: list[Any]) -> list[KeyEvent]:
+def _vetoes(stack: KeyStack, was_held: list[float], names: list[Any]) -> list[KeyEvent]:
     """Return an event for each key whose predictions come from another model than before."""
-    is_held = stack.numbers[Number.IS_HELD, active]
-    if (is_held == was_held).all():
+    is_held = stack.numbers[Number.IS_HELD].tolist()
+    if is_held == was_held:
         return []
-    numbers = stack.numbers[:, active].T
-    places = np.flatnonzero((is_held != was_held) & (numbers[:, Number.SHARE] > 0.0))
+    numbers = stack.numbers
     return [
         KeyEvent(
-            names[int(active[place])],
-            int(numbers[place, Number.N_ROUNDS]),
-            float(numbers[place, Number.ROUND_TIME]),
-            "held" if is_held[place] else "released",
-            float(numbers[place, Number.VETO_EXCESS]),
+            names[key],
+            int(numbers[Number.N_ROUNDS, key]),
+            float(numbers[Number.ROUND_TIME, key]),
+            "held" if now else "released",
+            float(numbers[Number.VETO_EXCESS, key]),
             (),
             -1,
         )
-        for place in places.tolist()
+        for key, (before, now) in enumerate(zip(was_held, is_held, strict=True))
+        if before != now and numbers[Number.SHARE, key] > 0.0
     ]

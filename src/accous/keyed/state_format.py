@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core.fast.compiled import SingleArray
+from accous.core.fast.kernels_states import read_state
 from accous.core.keys.stack import N_NUMBERS, KeyShape, KeyStack, Number
 from accous.exceptions import CheckpointError
 
@@ -33,12 +34,13 @@ _HEADER = struct.Struct("<4sH6BII4x16s")
 _CHECKSUM_AT = 16
 _CHECKSUM = struct.Struct("<I")
 _MOST_ROUNDS = 2.0**53
+_MOST_KNOWN_SIZES = 1024
+_NO_SHARES: NDArray[np.uint16] = np.empty(0, dtype=np.uint16)
 _N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """What a state of these sizes holds, in numbers of each type."""
+class _Sizes(NamedTuple):
+    """What the header of a state says about its length."""
 
     n_learners: int
     n_slots: int
@@ -63,15 +65,24 @@ class StateFormat:
         self._shape, self._fingerprint = shape, fingerprint
         self._row_width = shape.n_features + _N_MARKS
         self._n_fixed = N_NUMBERS + shape.n_coefs
+        # States of a few sizes come again and again.
+        self._known_counts: dict[_Sizes, tuple[int, int, int, int]] = {}
 
     def _counts(self, sizes: _Sizes) -> tuple[int, int, int, int]:
         """Return how many numbers of each type there are."""
+        known = self._known_counts.get(sizes)
+        if known is not None:
+            return known
         shape = self._shape
         doubles = self._n_fixed + 2 * sizes.n_learners + sizes.n_waiting * self._row_width
         doubles += sizes.is_moved * shape.n_scores * (shape.n_features + 1)
         singles = shape.n_singles + sizes.n_learners * (shape.n_coefs + shape.n_triangle)
         singles += sizes.n_slots * shape.slot_width + sizes.n_sizes
-        return doubles, singles, 3 * sizes.n_visits, (sizes.is_moved + sizes.is_checked) * shape.n_sample
+        counts = doubles, singles, 3 * sizes.n_visits, (sizes.is_moved + sizes.is_checked) * shape.n_sample
+        if len(self._known_counts) >= _MOST_KNOWN_SIZES:
+            self._known_counts.clear()
+        self._known_counts[sizes] = counts
+        return counts
 
     def pack(self, stack: KeyStack, key: int, waiting: FloatArray) -> bytes:
         """Return the bytes of a key.
@@ -84,8 +95,10 @@ class StateFormat:
             Rows that wait for their round.
         """
         n_learners = int(stack.n_learners[key])
-        used = np.flatnonzero(stack.n_merged[key])
-        n_slots = int(used[-1]) + 1 if len(used) else 0
+        n_merged = stack.n_merged[key].tolist()
+        n_slots = len(n_merged)
+        while n_slots and not n_merged[n_slots - 1]:
+            n_slots -= 1
         is_moved, is_checked = bool(stack.is_moved[key]), bool(stack.is_checked[key])
         visits, sizes = stack.visits[key], stack.sizes[key]
         header = _HEADER.pack(
@@ -156,50 +169,44 @@ class StateFormat:
         CheckpointError
             If these are not the bytes of a state, or belong to another model, or were written by a newer accous.
         """
+        state = bytes(state)  # compiled code reads numbers at the places where their type may lie
         sizes = self._check(state, "" if name is None else f" of key {name!r}")
         doubles, singles, integers, shares = self._counts(sizes)
         at = _HEADER.size
-        eight = np.frombuffer(state, dtype="<f8", count=doubles, offset=at)
+        eight = np.frombuffer(state, dtype=np.float64, count=doubles, offset=at)
         at += 8 * doubles
-        self._read_singles(stack, key, sizes, np.frombuffer(state, dtype="<f4", count=singles, offset=at))
+        four = np.frombuffer(state, dtype=np.float32, count=singles, offset=at)
         at += 4 * singles
         if integers:
-            visits = np.frombuffer(state, dtype="<i4", count=integers, offset=at)
+            visits = np.frombuffer(state, dtype=np.int32, count=integers, offset=at)
             stack.visits[key] = visits.reshape(-1, 3).astype(np.int64)
-        if shares:
-            two = np.frombuffer(state, dtype="<u2", count=shares, offset=at + 4 * integers)
-            if sizes.is_moved:
-                stack.fitted[key] = two[: self._shape.n_sample]
-            if sizes.is_checked:
-                stack.is_checked[key] = True
-                stack.checked[key] = two[-self._shape.n_sample :]
-        return self._read_doubles(stack, key, sizes, eight)
-
-    def _read_doubles(self, stack: KeyStack, key: int, sizes: _Sizes, eight: FloatArray) -> FloatArray:
-        n, at, n_waiting = sizes.n_learners, self._n_fixed, sizes.n_waiting * self._row_width
-        stack.n_learners[key] = n
-        stack.numbers[:, key] = eight[:N_NUMBERS]
-        stack.coef[key] = eight[N_NUMBERS:at]
-        stack.log_potentials[key, :n] = eight[at : at + n]
-        stack.squares[key, :n] = eight[at + n : at + 2 * n]
-        end = len(eight) - n_waiting
-        if sizes.is_moved:
-            stack.is_moved[key] = True
-            stack.predictors[key].flat = eight[at + 2 * n : end]
-        return eight[end:].reshape(-1, self._row_width)
-
-    def _read_singles(self, stack: KeyStack, key: int, sizes: _Sizes, four: SingleArray) -> None:
-        shape, n = self._shape, sizes.n_learners
-        at, end = shape.n_singles, shape.n_singles + n * shape.n_coefs
-        stack.singles[key] = four[:at]
-        stack.coefs[key, :n] = four[at:end].reshape(n, shape.n_coefs)
-        at, end = end, end + n * shape.n_triangle
-        stack.triangles[key, :n] = four[at:end].reshape(n, shape.n_triangle)
-        if sizes.n_slots:
-            at, end = end, end + sizes.n_slots * shape.slot_width
-            stack.slots[key, : sizes.n_slots] = four[at:end].reshape(sizes.n_slots, shape.slot_width)
+        at += 4 * integers
         if sizes.n_sizes:
-            stack.sizes[key] = tuple(four[end:].tolist())
+            stack.sizes[key] = tuple(four[-sizes.n_sizes :].tolist())
+        stack.n_learners[key] = sizes.n_learners
+        stack.is_moved[key], stack.is_checked[key] = sizes.is_moved, sizes.is_checked
+        read_state(
+            key,
+            sizes.n_learners,
+            sizes.n_slots,
+            sizes.is_moved,
+            sizes.is_checked,
+            eight,
+            four,
+            np.frombuffer(state, dtype=np.uint16, count=shares, offset=at) if shares else _NO_SHARES,
+            stack.numbers,
+            stack.coef,
+            stack.log_potentials,
+            stack.squares,
+            stack.predictors,
+            stack.singles,
+            stack.coefs,
+            stack.triangles,
+            stack.slots,
+            stack.fitted,
+            stack.checked,
+        )
+        return eight[doubles - sizes.n_waiting * self._row_width :].reshape(-1, self._row_width)
 
     def _check(self, state: bytes, of_key: str) -> _Sizes:
         if len(state) < _HEADER.size or state[:4] != _MAGIC:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import page_asset
 
@@ -104,9 +105,15 @@ def _tiles(readings: Sequence[Mapping[str, Any]]) -> str:
 
 def _columns(readings: Sequence[Mapping[str, Any]]) -> str:
     """Say which columns carry the last change of how many keys."""
-    counts = Counter(column for each in readings if each["drift"] >= _LARGE_DRIFT for column in each["columns"])
+    drifted = [each for each in readings if each["drift"] >= _LARGE_DRIFT]
+    counts = Counter(column for each in drifted for column in each["columns"])
     if not counts:
-        return "<section><h2>Columns that moved</h2><p>No key has drifted.</p></section>"
+        nothing = (
+            f"Not known yet: a key names its columns at the next look, every {ROUNDS_BETWEEN_LOOKS} rounds."
+            if drifted
+            else "No key has drifted."
+        )
+        return f"<section><h2>Columns that moved</h2><p>{nothing}</p></section>"
     largest = max(counts.values())
     bars = "".join(
         f"<tr><td>{escape(column)}</td><td>{n:,}</td>"

@@ -181,8 +181,9 @@ class KeyRounds:
         )
         self._judge(stack, active, starts, ratios, slot_ratios)
         self._learn(stack, active, gradients, step_sizes)
-        stack.parts["look_coef"][active] += stack.coef[active].astype(np.float32)
-        stack.parts["look_proportions"][active] += stack.filters[0][-1][active]
+        places = stack.places(active)
+        stack.parts["look_coef"][places] += stack.coef[places].astype(np.float32)
+        stack.parts["look_proportions"][places] += stack.filters[0][-1][places]
         return self.ratios(stack, active)
 
     def ratios(self, stack: KeyStack, active: IntArray) -> FloatArray:
