@@ -1,5 +1,6 @@
 """Rows of many keys in Parquet files, and what one process makes of them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from accous.keyed import KeyedAdapter, KeyEvent, newest_states
 
 COLUMNS = ["x0", "x1", "x2", "x3"]
 ROUND_SIZE = 5
+_FIRST_SECOND = 1_700_000_000
 
 
 def fitted_model() -> AdaptiveClassifier:
@@ -33,7 +35,10 @@ def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, fi
         frame["number"] = np.arange(len(keys)) + file * len(keys)
         frame["t"] = frame["number"].astype(np.float64)
         frames.append(frame)
-        frame.sample(frac=1.0, random_state=file).to_parquet(folder / f"part-{file:04d}.parquet", index=False)
+        path = folder / f"part-{file:04d}.parquet"
+        frame.sample(frac=1.0, random_state=file).to_parquet(path, index=False)
+        # Spark reads the oldest file first, by milliseconds. Two files of the same one would come in any order.
+        os.utime(path, times=(_FIRST_SECOND + file, _FIRST_SECOND + file))
     return pd.concat(frames, ignore_index=True)
 
 
