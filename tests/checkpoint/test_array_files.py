@@ -69,6 +69,11 @@ def test_objects_are_refused_and_not_unpickled() -> None:
         read_arrays(io.BytesIO(file.getvalue()))
 
 
+def test_objects_are_not_written() -> None:
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        written({"objects": np.array([{}, None])})
+
+
 @pytest.mark.parametrize("place", ["header of the member", "header of the array", "values"])
 def test_a_changed_byte_is_an_error(place: str) -> None:
     content = bytearray(written({"a": np.arange(4.0)}).getvalue())

@@ -33,7 +33,8 @@ def write_arrays(stream: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         for name, array in arrays.items():
             # Our own ZipInfo contains no time.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                if array.nbytes > _MOST_BYTES_AT_ONCE:
+                # numpy refuses objects; their bytes would be addresses in memory.
+                if array.nbytes > _MOST_BYTES_AT_ONCE or array.dtype.hasobject:
                     np.lib.format.write_array(member, array, allow_pickle=False)
                     continue
                 is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous

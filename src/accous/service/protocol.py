@@ -23,6 +23,8 @@ __all__ = ["limited_protocol"]
 
 # What only a task can deal with: a body that is not there yet or is packed, and a request that may have come before.
 _NEED_TASK = frozenset((b"expect", b"transfer-encoding", b"content-encoding", b"idempotency-key", b"upgrade"))
+# Of requests that come in one piece: other clients wait for all that are answered without a task.
+_MOST_AT_ONCE = 16
 _MOST_DROPPED, _SECONDS_TO_SEE = 64 << 20, 1.0
 _REFUSAL = (
     b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
@@ -51,6 +53,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     limits = Limits()
     direct_app: App
     _held: list[bytes] | None = None  # the body of a request that may need no task
+    _n_at_once = 0  # of the requests in the piece that has just come
     _n_head_bytes = 0
     _n_dropped: int | None = None
     _is_in_head = True
@@ -82,6 +85,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             if self._n_head_bytes > self.limits.head_bytes and b"\r\n\r\n" not in data:
                 self._refuse(b"431 Request Header Fields Too Large", b"head_too_large", b"The headers are too long.")
                 return
+        self._n_at_once = 0
         super().data_received(data)
         if self._held is not None:
             self._start_held()
@@ -103,6 +107,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head, self._n_head_bytes = False, 0
         self._stop_waiting()
+        # The request before, in the same piece, may be answered already: it is not the last one, so nothing is idle.
+        self._unset_keepalive_if_required()
         is_crowded = len(self.connections) > self.limits.connections
         self.app = _refuse_crowd if is_crowded else self.own_app
         if not is_crowded and self._may_need_no_task():
@@ -129,7 +135,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if not self.direct_app.takes_at_once(self.url) or self.parser.get_method() != b"POST":
             return False
         is_first = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
-        if not is_first or self.flow.write_paused or self.transport.is_closing():
+        if not is_first or self._n_at_once >= _MOST_AT_ONCE or self.flow.write_paused or self.transport.is_closing():
             return False
         headers = dict(self.headers)
         length = headers.get(b"content-length", b"")
@@ -152,8 +158,13 @@ class _LimitedProtocol(HttpToolsProtocol):
         scope, exchange = cast("Scope", self.scope), Exchange()
         scope["method"], scope["path"], scope["query_string"] = "POST", self.url.decode("ascii"), b""
         self.cycle = exchange  # type: ignore[assignment]
+        self._n_at_once += 1
 
         def reply(answer: Answer) -> None:
+            # uvicorn tells only the last of several requests in one piece that the client has gone, and what followed
+            # this one may have been refused. A write would be an error then.
+            if self._n_dropped is not None or self.transport.is_closing():
+                exchange.disconnected = True
             exchange.write(self.transport, answer)
             if not exchange.disconnected:
                 self.on_response_complete()

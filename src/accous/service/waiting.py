@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from accous.logs import LOGGER
 from accous.service.answers import Answer
 from accous.service.batch_log import Record
 from accous.service.carrying_out import Parsed
@@ -45,11 +46,14 @@ class Waiting:
 
 
 def resolve(answers: Iterable[tuple[Waiting, Answer | Refusal]]) -> None:
-    """Give answers to those who wait; called in their event loop."""
+    """Give answers to those who wait; called in their event loop. One who cannot take it holds up nobody else."""
     for waiting, answer in answers:
         if waiting.timer is not None:
             waiting.timer.cancel()
-        waiting.reply(answer)
+        try:
+            waiting.reply(answer)
+        except Exception:
+            LOGGER.exception("An answer could not be given")
 
 
 def settle(future: asyncio.Future[Answer], answer: Answer | Refusal) -> None:
