@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import accous
-from accous import AdaptiveClassifier, backtest
+from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.classifier.backtest import CUTS, FEWEST_ROWS, read_order
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
@@ -267,6 +267,18 @@ def test_the_table_is_ready_for_a_frame(found: Any) -> None:
 def test_the_plot_shows_every_look(found: Any) -> None:
     measured = [line for axes in found.plot().axes for line in axes.lines if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in measured) == len(found.looks)
+
+
+def test_the_plot_of_numbers_has_their_unit() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    for loss, name in (("absolute", "mean absolute error"), ("squared", "root mean squared error")):
+        found = backtest(AdaptiveRegressor(loss=loss), X, 50.0 * X[:, 0] + rng.normal(size=400))
+        figure = found.plot()
+        assert figure.get_supylabel() == f"{name} of the fixed model"
+        measured = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "o"]
+        drawn = [value for line in measured for value in line.get_ydata()]
+        assert drawn == pytest.approx([found.scale.in_unit(look.error_fixed) for look in found.looks])
 
 
 # --- in a model ---------------------------------------------------------------------------------------------

@@ -145,6 +145,16 @@ def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
     assert found.encoder == expected.encoder
 
 
+def test_a_key_may_be_a_column_of_the_model(capsys):
+    shutil.rmtree("model")
+    shutil.copytree("unordered", "model")
+    used = load_table_model(Path("model")).encoder.used_columns
+    key = next(name for name in used if stream()[name].n_unique() == stream().height)
+    assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--keep", key, "--quiet"]) == 0
+    labels = write(stream()[:50].select(key, "label"), "labels.csv")
+    assert run_json(capsys, labels, "--key", key)["joined"] == 50
+
+
 def test_late_labels_of_a_stream_that_is_gone_are_refused(capsys):
     Path("first.csv").unlink()
     message = run(capsys, write(stream()[:100].select("id", "label"), "labels.csv"), "--key", "id", code=1)

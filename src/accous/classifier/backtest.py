@@ -118,7 +118,7 @@ class Backtest:
         """Draw estimated and measured errors of the replays; needs matplotlib."""
         from accous.diagnostics.plots import plot_backtest
 
-        return plot_backtest(self.looks)
+        return plot_backtest(self.looks, self.scale)
 
 
 def backtest(

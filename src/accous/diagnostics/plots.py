@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.evidence import Look
+from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError, MissingExtraError
 
@@ -57,13 +58,15 @@ def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> A
     return figure
 
 
-def plot_backtest(looks: Sequence[Look]) -> Any:
+def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
     """Draw the errors that were estimated without labels in a backtest, and those that the labels measured.
 
     Parameters
     ----------
     looks : sequence of Look
         ``looks`` of a `Backtest`.
+    scale : LossScale
+        Its ``scale``: errors of classes are drawn in %, others in the unit of the target.
     """
     if not looks:
         raise DataError("The backtest has no looks to draw.")
@@ -72,16 +75,24 @@ def plot_backtest(looks: Sequence[Look]) -> Any:
     for axes, n_reference in zip(all_axes, replays, strict=True):
         part = [look for look in looks if look.n_reference == n_reference]
         rows = [look.stop for look in part]
-        estimates = [100.0 * look.estimate_fixed for look in part]
-        widths = [100.0 * look.half_width_fixed for look in part]
+        estimates = _drawn([look.estimate_fixed for look in part], scale)
+        low = _drawn([look.estimate_fixed - look.half_width_fixed for look in part], scale)
+        high = _drawn([look.estimate_fixed + look.half_width_fixed for look in part], scale)
+        widths = [estimates - low, high - estimates]
         axes.errorbar(rows, estimates, widths, color=_ADAPTED, capsize=3, label="estimated without labels")
-        axes.plot(rows, [100.0 * look.error_fixed for look in part], "o-", color=_FIXED, label="measured")
+        axes.plot(rows, _drawn([look.error_fixed for look in part], scale), "o-", color=_FIXED, label="measured")
         axes.axvspan(0, n_reference, color=_EVENT, alpha=0.15, linewidth=0.0)
         axes.set_title(f"reference: the first {n_reference:,} rows", loc="left", fontsize="small")
     all_axes[0].legend(frameon=False, ncols=2, loc="upper left")
     all_axes[-1].set_xlabel("labelled rows, in order of time")
-    figure.supylabel("error of the fixed model (%)", fontsize="medium")
+    unit = " (%)" if scale.is_of_classes else ""
+    figure.supylabel(f"{scale.name} of the fixed model{unit}", fontsize="medium")
     return figure
+
+
+def _drawn(losses: Sequence[float], scale: LossScale) -> NDArray[np.float64]:
+    """Return mean losses as they are drawn: of classes in %, of numbers in the unit of the target."""
+    return np.array([100.0 * loss if scale.is_of_classes else scale.in_unit(loss) for loss in losses])
 
 
 def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEvent] = ()) -> Any:

@@ -188,7 +188,9 @@ class ExtendJob:
             request.rows, request.table_format, encoding=request.encoding, separator=request.separator, widths=widths
         )
         try:
-            if set(self.table_model.encoder.used_columns).isdisjoint(table.columns):
+            # A key may be a column of the model, such as the time of the row: it does not make labels a table of rows.
+            used = set(self.table_model.encoder.used_columns) - {request.key}
+            if used.isdisjoint(table.columns):
                 return self._read_from_stream()
             require_widths(table.name, table.widths, widths)
             return self._read_table(*with_labels(table, request.label or self.table_model.label))
