@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from accous.cli import main
+from accous.cli.inspect import _estimate
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.summary import read_table_model_summary, summarize_table_model
 from tests.cli.processes import ENVIRONMENT
@@ -204,3 +205,10 @@ def test_the_record_has_what_the_conditions_read(capsys):
     state = json.loads(shown(capsys, "--json"))
     assert state["share_out_of_bound"] == model.trust_.share_out_of_bound
     assert state["last_drift_round"] == (model.drift_events_[-1].round if model.drift_events_ else 0)
+
+
+@pytest.mark.parametrize(("covered", "text"), [("yes", "between 10 and 40"), ("no", "does not cover the inputs")])
+def test_an_error_of_numbers_has_no_interval_where_the_reference_has_no_rows(covered, text):
+    ends = {"estimated_error": 20.0, "estimated_error_low": 10.0, "estimated_error_high": 40.0}
+    record = {"classes": [], "loss": "absolute", "estimated_error_known": False, "trust_inputs": covered, **ends}
+    assert text in _estimate(record)

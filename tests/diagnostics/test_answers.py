@@ -25,6 +25,7 @@ from accous.diagnostics.answers import (
 )
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError
 
 NAN = float("nan")
@@ -82,7 +83,7 @@ def test_the_answer_about_inputs_names_what_it_rests_on() -> None:
     assert answer_inputs(replace(WITHIN, columns=(MOVED,)), None).sentence == MOVED.sentence
     assert answer_inputs(WITHIN, "No overlap.").sentence == "No overlap."
     assert "have moved" in answer_inputs(WITHIN, None).sentence
-    assert "have hardly moved" in answer_inputs(replace(WITHIN, drift_strength=0.05), None).sentence
+    assert "lie where the reference has rows" in answer_inputs(replace(WITHIN, drift_strength=0.05), None).sentence
     assert answer_inputs(WITHIN, None).evidence == {"share_outside": 0.05, "drift_strength": 0.3}
 
 
@@ -189,6 +190,14 @@ def test_predictions(changes: dict[str, Any], answer: str) -> None:
 def test_an_interval_that_says_nothing_is_not_given_as_one() -> None:
     assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4)).sentence
     assert "further than the backtest can speak for" in predictions((0.3, 0.1, 0.7)).sentence
+
+
+def test_losses_of_numbers_have_no_interval_where_the_reference_has_no_rows() -> None:
+    outside, minutes = replace(WITHIN, share_outside=0.5), LossScale("absolute", one=100.0)
+    wide_enough = (20.0, 10.0, 40.0)
+    assert "between 10 and 40" in predictions(wide_enough, scale=minutes).sentence
+    assert "further than the backtest" in predictions(wide_enough, scale=minutes, coverage=outside).sentence
+    assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4), coverage=outside).sentence
 
 
 # --- nothing is claimed without labels of the user ----------------------------------------------------------

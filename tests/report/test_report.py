@@ -239,6 +239,12 @@ def test_a_model_that_never_adapts_has_a_report_too():
     assert "lengths" not in figures
 
 
+def test_weights_that_stay_equal_do_not_say_that_inputs_far_away_have_hardly_moved():
+    page = render_page(follow(50.0, ratio=NoShift()))
+    assert "cannot follow inputs that it lacks" in page
+    assert "moved very little" not in page
+
+
 def test_the_command_writes_the_page_and_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     reference, stream = make_tables()
@@ -252,6 +258,7 @@ def test_the_command_writes_the_page_and_says_so(tmp_path, monkeypatch, capsys):
     page = (tmp_path / "report.html").read_text()
     assert "colour" in page
     assert "position in the week" in page
+    assert "error_fixed" not in page  # the choice is shown as a sentence
     assert main(["report", "model", "-o", "report.html"]) == 1
     assert "report.html already exists" in capsys.readouterr().err
     assert main(["report", "model", "-o", "report.html", "--force"]) == 0

@@ -165,6 +165,9 @@ def _estimate(record: dict[str, Any]) -> str:
         if high - low > 0.5:
             return f"not known: anywhere between {low:.0%} and {high:.0%}"
     elif not record["estimated_error_known"]:
+        if record["trust_inputs"] == "no":
+            # Numbers have no upper limit: the error of rows that the reference does not have may be any.
+            return "not known: the reference does not cover the inputs"
         return "not known: " + (
             f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
         )

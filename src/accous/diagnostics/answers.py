@@ -86,8 +86,9 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
         return Answer("no", against[0], evidence)
     if not share <= COVERED or coverage.columns:
         return Answer("not known", coverage.sentences[0] if share <= COVERED else far, evidence)
-    moved = "have moved" if coverage.drift_strength > VISIBLE_DRIFT else "have hardly moved in any direction"
-    return Answer("yes", f"The inputs {moved}, and the reference covers them.", evidence)
+    has_moved = coverage.drift_strength > VISIBLE_DRIFT
+    moved = "have moved, and the reference covers them" if has_moved else "lie where the reference has rows"
+    return Answer("yes", f"The inputs {moved}.", evidence)
 
 
 def answer_adaptation(
@@ -128,7 +129,9 @@ def answer_adaptation(
     difference, standard_error = excess
     numbers = {"excess_error": difference, "excess_standard_error": standard_error}
     if exponent == 0.0:
-        return Answer("not known", "No shift is visible, so the fixed model makes the predictions.", numbers)
+        return Answer(
+            "not known", "The estimated weights are nearly equal, so the fixed model makes the predictions.", numbers
+        )
     if is_held:
         is_worse = difference > CLEAR_STANDARD_ERRORS * standard_error
         worse = "The adapted model is worse on the weighted reference, and the fixed model is in use."
@@ -200,7 +203,9 @@ def answer_predictions(
     wide = "The inputs have moved further than the backtest can speak for."
     ends = f"{low:.0%} and {high:.0%}" if scale.is_of_classes else f"{scale.shown(low)} and {scale.shown(high)}"
     some = f"The {scale.name} may lie anywhere between {ends}."
-    return Answer("not known", wide if (high - low) / 2.0 > WIDEST * scale.one else some, numbers)
+    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
+    is_bounded = (high - low) / 2.0 <= WIDEST * scale.one and (is_covered or scale.is_of_classes)
+    return Answer("not known", some if is_bounded else wide, numbers)
 
 
 def _predictions_by_labels(

@@ -146,6 +146,8 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     settings |= {setting: shown.format(in_order=in_order) for setting, shown in scores.items()}
     if "widths" in settings:
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())
+    if "choice" in settings:
+        settings["choice"] = pipeline.settings["choice"]["reason"]
     settings["label"] = pipeline.label
     if pipeline.kind.names:
         settings["classes"] = ", ".join(pipeline.kind.names[:20])

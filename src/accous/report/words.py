@@ -86,6 +86,9 @@ def _moved(subject: Subject) -> str:
     moved = subject.moved_share
     how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
     text = f"The inputs have moved {how}: the weights of the reference rows changed by {moved:.0%}."
+    if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
+        # No weight of the reference can follow inputs that it does not have.
+        text = f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
         text += f" Columns that moved most: {', '.join(leading)}."
