@@ -97,7 +97,7 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
 
 
 def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a_veto() -> None:
-    assert "No shift" in verdict_of(exponent=0.0).adaptation.sentence
+    assert "nearly equal" in verdict_of(exponent=0.0).adaptation.sentence
     assert verdict_of(is_vetoed=True).adaptation.sentence == "It says so."
     worse = verdict_of(is_vetoed=True, excess=(0.03, 0.01)).adaptation
     assert "the fixed model is in use" in worse.sentence
