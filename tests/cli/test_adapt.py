@@ -154,12 +154,13 @@ def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(fitted):
     assert 0 < whole["estimated_error"].notna().sum() < 30
 
 
-def test_two_labels_of_a_new_class_are_no_error():
+def test_two_labels_of_a_new_class_are_no_error_and_are_named(capsys):
     stream = pl.read_csv("stream.csv")
     labels = pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("maybe"))
     stream.with_columns(label=labels).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label"]) == 0
     assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
+    assert "Labels that the reference does not have count as errors: maybe (2)." in capsys.readouterr().err
 
 
 def test_an_output_that_cannot_be_written_leaves_the_folder_alone(fitted):
