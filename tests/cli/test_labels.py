@@ -367,10 +367,10 @@ def test_rounds_with_labels_read_the_estimate_more_often(capsys):
         read = history.rounds[~np.isnan(history.column("risk"))]
         return int(np.diff([first_round, *read[read > first_round], history.n_rounds]).max())
 
-    n_before = load_table_model(Path("model")).history.n_rounds
-    assert longest_gap(0) > 9
-    adapt("stream.csv", "scored.csv", "--label", "label")
-    assert longest_gap(n_before) <= 9
+    for options, is_rare in (([], True), (["--label", "label"], False)):
+        n_before = load_table_model(Path("model")).history.n_rounds
+        adapt("stream.csv", f"rare-{is_rare}.csv", "--batch-size", "2", *options)
+        assert (longest_gap(n_before) > 9) is is_rare
 
 
 def test_labels_are_not_compared_with_an_estimate_that_is_far_away(capsys):

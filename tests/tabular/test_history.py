@@ -166,11 +166,21 @@ def follow(model: AdaptiveClassifier, n_rounds: int, *, n_scored: int, change: i
 def test_rounds_with_labels_have_an_estimate_of_the_last_rounds(model):
     ages = follow(model, MOST_POINTS - 1, n_scored=2)
     assert max(ages) == pytest.approx(8.0)
-    assert 64.0 >= np.nanmax(follow(model, MOST_POINTS - 1, n_scored=0)) > 32.0
+    assert 32.0 >= np.nanmax(follow(model, MOST_POINTS - 1, n_scored=0)) > 16.0
+
+
+def test_a_short_stream_has_a_curve_and_a_long_one_few_readings(model):
+    """Each of the first 16 rounds, then one of 8 up to round 256, and half as often when the rounds have doubled."""
+    drifting, history, read = Drifting(model), History(), []
+    for number in range(1, 2049):
+        drifting.play(number)
+        history.add(drifting, 1, note=lambda at, _: read.append(at))
+    per_part = np.histogram(read, bins=np.add([0, 16, 256, 512, 1024, 2048], 0.5))[0]
+    assert per_part.tolist() == pytest.approx([16, 30, 16, 16, 16], abs=2)
 
 
 def test_after_a_drift_event_labels_get_a_new_estimate(model):
-    change = 203
+    change = 200
     assert follow(model, 210, n_scored=2)[change - 1] > 0.5
     assert follow(model, 210, n_scored=2, change=change)[change - 1] == pytest.approx(0.0)
 

@@ -30,8 +30,9 @@ MOST_POINTS = 512
 _FORMAT = 3
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
-# The risk costs as much as several rounds: it is read in one of 64 rounds at most, and in each of the first rounds.
-_RISK_EVERY, _RISK_STRIDES, _EARLY_ROUNDS = 64, 4, 16
+# The risk costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at last in one
+# of 64. So a short stream has a curve, and a long one costs little.
+_EARLY_ROUNDS, _RISK_EVERY, _LEAST_RISK_EVERY, _RISK_STRIDES = 16, 8, 64, 4
 # Labels in the stream are compared with a risk that is at most this old, and not from before a change of the inputs.
 _OLDEST_FOR_LABELS = 8
 # Each holds the model of its round in memory.
@@ -224,8 +225,12 @@ class History:
         return history
 
     def _reads_risk(self) -> bool:
-        is_early = self.n_rounds <= _EARLY_ROUNDS
-        return is_early or is_chosen(self.n_rounds, max(_RISK_EVERY, _RISK_STRIDES * self.stride))
+        if self.n_rounds <= _EARLY_ROUNDS:
+            return True
+        # One of 8 up to round 256, then half as often whenever the number of rounds has doubled.
+        doubled = 1 << ((self.n_rounds - 1) // (4 * _RISK_EVERY)).bit_length()
+        every = min(_LEAST_RISK_EVERY, max(_RISK_EVERY, doubled))
+        return is_chosen(self.n_rounds, max(every, _RISK_STRIDES * self.stride))
 
     def _is_risk_old(self, model: Any) -> bool:
         """Whether labels need a new reading of the risk."""
