@@ -176,7 +176,10 @@ def test_the_command_line_sees_constant_columns_of_every_format(folder: Path, tm
     assert table_model.drift_events_ == by_step.drift_events_
 
 
-def test_findings_are_in_the_summary(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_in_the_summary(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # a sentence in a narrow cell has lines of the table in it
     pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)]).write_csv(tmp_path / "s.csv")
     main(
         [
