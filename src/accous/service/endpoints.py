@@ -15,6 +15,7 @@ from accous.service.event_stream import EVENT_STREAM
 from accous.service.large_bodies import read_aside
 from accous.service.refusals import Refusal
 from accous.service.service import Service
+from accous.service.waiting import Waiting
 
 __all__ = ["Endpoints"]
 
@@ -82,7 +83,7 @@ class Endpoints:
             self._count_learned(answer, parsed)
             reply(answer)
 
-        learner.submit(record, parsed, asyncio.get_running_loop(), finish)
+        learner.submit(Waiting(record, parsed, asyncio.get_running_loop(), finish))
 
     async def _learn(self, call: Call, kind: str) -> Answer:
         learner = self._service.require_learner()

@@ -18,7 +18,7 @@ from accous.service.kept import Kept
 from accous.service.limits import Limits, SaveEvery
 from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
-from accous.service.waiting import Reply, Waiting, resolve, settle
+from accous.service.waiting import Waiting, resolve, settle
 from accous.tabular.folder import save_table_model
 from accous.tabular.log_position import LogPosition
 from accous.tabular.table_model import TableModel
@@ -126,46 +126,28 @@ class Learner:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
-        known = self.submit(record, parsed, loop, partial(settle, future), future)
+        known = self.submit(Waiting(record, parsed, loop, partial(settle, future), future))
         if isinstance(known, Answer):
             return known
         # Shielded: who waits for the same answer still gets it when this request is given up.
         return await asyncio.shield(future if known is None else known)
 
-    def submit(
-        self,
-        record: Record,
-        parsed: Parsed,
-        loop: asyncio.AbstractEventLoop,
-        reply: Reply,
-        future: asyncio.Future[Answer] | None = None,
-    ) -> Answer | asyncio.Future[Answer] | None:
-        """Queue a batch whose answer goes to a callable; called in the event loop.
-
-        Parameters
-        ----------
-        record : Record
-        parsed : Batch or list of Label
-        loop : event loop
-            Where ``reply`` is called.
-        reply : callable
-            Takes the answer or the refusal, once.
-        future : Future, optional
-            Of the same answer, for others who send a record with the same key; needed if it has one.
+    def submit(self, waiting: Waiting) -> Answer | asyncio.Future[Answer] | None:
+        """Queue a batch; called in its event loop.
 
         Returns
         -------
         Answer, Future or None
             The answer to the same request, or its future, if it came before; ``reply`` is not called then.
         """
-        waiting = Waiting(record, parsed, loop, reply, future)
+        record = waiting.record
         with self._changed:
             # Again: the same request may have come while the rows of this one were read.
             known = None if record.key is None else self._find_known(record.key, record.digest)
             if known is not None:
                 return known
             self._put(waiting)
-        waiting.timer = loop.call_later(self._limits.queue_seconds, self._give_up, waiting)
+        waiting.timer = waiting.loop.call_later(self._limits.queue_seconds, self._give_up, waiting)
         return None
 
     def _find_known(self, key: str, digest: bytes) -> Answer | asyncio.Future[Answer] | None:

@@ -30,7 +30,7 @@ class Waiting:
     reply : callable
         Takes the answer or the refusal, once.
     future : Future, optional
-        Of the same answer, for others who send a record with the same key.
+        Of the same answer, for others who send a record with the same key; needed if it has one.
     timer : TimerHandle, optional
         Gives the batch back when it has waited too long.
     """
