@@ -200,7 +200,11 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
     text = f"{scale.shown(record['measured_error'])} ({interval}), {record['labelled_rows']:,} labelled rows"
-    lines = [(f"measured {scale.name}", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
+    if record["labels_outdated"]:
+        text += "; before rows joined the reference"
+    elif record["labels_contradict"]:
+        text += "; contradicts the estimate"
+    lines = [(f"measured {scale.name}", text)]
     if record["unseen_classes"]:
         names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
         lines.append(("classes not in the reference", names))

@@ -136,6 +136,8 @@ class LateLabels:
     cusum : float
     squared_losses : float
         Discounted sum of the squared losses of the predictor in use.
+    n_before : int, optional
+        Labelled rows when rows last joined the reference; None if none did.
     kept : tuple of AuditRows
         The last rows whose features are known, in the pieces they came in; at least the last 500, or as many as take
         4 MB.
@@ -149,6 +151,7 @@ class LateLabels:
     last_row: int = 0
     cusum: float = 0.0
     squared_losses: float = 0.0
+    n_before: int | None = None
     kept: tuple[AuditRows, ...] = ()
 
     def after(self, rows: JudgedRows) -> LateLabels:
@@ -168,6 +171,7 @@ class LateLabels:
             last_row=self.last_row,
             cusum=_add_to_cusum(self.cusum, rows),
             squared_losses=shrunk * self.squared_losses + float((powers * rows.losses**2).sum()),
+            n_before=self.n_before,
             kept=self._keep(rows),
         )
 
@@ -198,6 +202,7 @@ class LateLabels:
             squares_fixed=squares_of(self.squares_fixed, sums[Sum.WEIGHT_FIXED]),
             cusum=0.0,
             squared_losses=share * self.squared_losses,
+            n_before=self.n_labelled,
             kept=(),
         )
 

@@ -56,6 +56,9 @@ class MeasuredError:
     contradicts : bool
         Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
         are exact are more than 5 points away.
+    is_outdated : bool
+        Whether rows have joined the reference and fewer than 20 labels came since: the errors are those of the
+        predictors before.
     is_exact : bool
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
@@ -83,12 +86,18 @@ class MeasuredError:
     gap_standard_error: float
     age: int
     contradicts: bool
+    is_outdated: bool = False
     is_exact: bool
     is_alarmed: bool
     unseen_classes: dict[str, int]
     concept_changed: str
     sentence: str
     scale: LossScale = field(default=ERRORS, repr=False)
+
+    @property
+    def contradicts_now(self) -> bool:
+        """Whether labels contradict the estimate of the present predictors."""
+        return self.contradicts and not self.is_outdated
 
     def __str__(self) -> str:
         """Return the result in plain words."""
@@ -134,6 +143,7 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: Lo
         gap_standard_error=_gap_standard_error(labels, scale),
         age=max(0, n_stream - labels.last_row),
         contradicts=is_apart or is_alarmed or is_off,
+        is_outdated=labels.n_before is not None and labels.n_labelled - labels.n_before < FEWEST_TO_CONTRADICT,
         is_exact=is_exact,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),
@@ -207,6 +217,8 @@ def _sentence(found: MeasuredError) -> str:
         answer = "they contradict each other." if found.contradicts else agree
         parts += [f"the estimate without labels is {shown(found.estimated)}", answer]
     text = "; ".join(parts)
+    if found.is_outdated:
+        text += " This is about predictions from before the last rows joined the reference."
     if found.unseen_classes:
         names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])

@@ -18,6 +18,7 @@ __all__ = [
     "LARGEST_ERROR",
     "LARGEST_OUT_OF_BOUND",
     "NO_CHECKS",
+    "ROUNDS_TO_SETTLE",
     "SMALLEST_MEAN",
     "VERDICTS",
     "Checks",
@@ -34,6 +35,8 @@ SMALLEST_MEAN = 0.3
 LARGEST_OUT_OF_BOUND = 0.5
 FEWEST_ROWS = 10.0
 LARGEST_ERROR = 0.06
+# Rounds after rows joined the reference in which the ratio is still mainly the one to the reference before.
+ROUNDS_TO_SETTLE = 16
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,15 @@ class Checks:
         What labels that arrived late showed.
     unverified : str
         Why there is no evidence, if that has a reason of its own; otherwise empty.
+    since_joining : tuple of int
+        Rounds and rows of the stream since rows joined the reference; None if none did.
     """
 
     coverage: Any = None
     evidence: Evidence | None = None
     measured: Any = None
     unverified: str = ""
+    since_joining: tuple[int, int] | None = None
 
 
 NO_CHECKS = Checks()
@@ -118,7 +124,8 @@ class Trust:
         See :class:`WeightEvidence`.
     share_out_of_bound : float
         Share of recent batch rows whose norm exceeds ``feature_bound_``, by default the 99 % quantile of the reference.
-        "Recent" means a half-life of 64 rounds. NaN if the ratio estimator has no such bound.
+        "Recent" means a half-life of 64 rounds. 0 once at least 5 % of the reference lie there, because rows joined it. NaN
+        if the ratio estimator has no such bound.
     exponent : float
         Share of the ratio in use that is not ratio 1; 0 means that there is nothing to adapt to.
     is_vetoed : bool
@@ -172,15 +179,16 @@ def judge(
     """Answer the three questions, and return the verdict of the first rule that applies.
 
     "no overlap": more than half of the recent rows lie outside the reference; or the ratio's mean over the reference is
-    below 0.3, so nearly all of the stream's mass is where the reference has no rows; or there are fewer than 10
-    effective rows; or the answer about the inputs is "no".
+    below 0.3, so nearly all of the stream's mass is where the reference has no rows (not in the 16 rounds after rows
+    joined it); or there are fewer than 10 effective rows; or the answer about the inputs is "no".
     "contradicted": another answer is "no".
     "thin": the standard error of "adapted minus fixed" exceeds 6 points, so a gain cannot be distinguished from a loss.
     "not verified": an answer is "not known".
     "good": all answers are "yes".
     """
-    no_overlap = _no_overlap(evidence, share_out_of_bound)
-    inputs = answer_inputs(checks.coverage, no_overlap)
+    n_rounds, n_rows = checks.since_joining or (None, None)
+    no_overlap = _no_overlap(evidence, share_out_of_bound, n_rounds)
+    inputs = answer_inputs(checks.coverage, no_overlap, n_rows)
     adaptation = answer_adaptation(
         excess=excess,
         exponent=exponent,
@@ -215,11 +223,16 @@ def judge(
     )
 
 
-def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float) -> str | None:
-    """Return why the reference does not overlap with the recent rows, or None if the weights do not show that."""
+def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: int | None) -> str | None:
+    """Return why the reference does not overlap with the recent rows, or None if the weights do not show that.
+
+    For ``ROUNDS_TO_SETTLE`` rounds after rows joined the reference, the mean of the ratio says nothing: it was learned
+    against the reference before.
+    """
     if share_out_of_bound > LARGEST_OUT_OF_BOUND:
         return f"{share_out_of_bound:.0%} of the recent rows lie outside the range of the reference."
-    if evidence.mean_weight < SMALLEST_MEAN:
+    is_settled = n_rounds is None or n_rounds >= ROUNDS_TO_SETTLE
+    if evidence.mean_weight < SMALLEST_MEAN and is_settled:
         return (
             f"The ratio averages {evidence.mean_weight:.2f} over the reference instead of 1: most of the recent rows "
             "lie where the reference has none."

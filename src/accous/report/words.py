@@ -62,11 +62,15 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 def _headline(subject: Subject) -> str:
     model = subject.model
     trust, measured, moved = subject.trust, model.measured_, subject.moved_share
-    if measured is not None and measured.contradicts:
+    if measured is not None and measured.contradicts_now:
         found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
         return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
     if trust.inputs.answer == "no":
-        labels = "" if measured is None or not measured.is_exact else f"; labels say {_error(measured)}"
+        labels = (
+            ""
+            if measured is None or not measured.is_exact or measured.is_outdated
+            else f"; labels say {_error(measured)}"
+        )
         return f"The inputs are new to the reference{labels}"
     if trust.predictions.answer == "no":
         return "The estimated error cannot be believed: it was too low in the backtest"
@@ -104,9 +108,9 @@ def _moved(subject: Subject) -> str:
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
     trust, measured = subject.trust, model.measured_
-    is_measured = measured is not None and measured.is_exact
+    is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
-    if measured is not None and measured.contradicts:
+    if measured is not None and measured.contradicts_now:
         advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (accous extend).")
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
