@@ -86,5 +86,8 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
         remarks.print(
             f"Labels that the reference does not have count as errors: {names}.", markup=False, soft_wrap=True
         )
+    doubt = job.table_model.intervals_in_words() if record.n_rounds else ""
+    if doubt:
+        remarks.print(doubt, markup=False, soft_wrap=True)
     if record.n_unknown:
         remarks.print(f"{record.n_unknown:,} values were categories that the reference does not have.", markup=False)

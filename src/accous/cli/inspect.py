@@ -108,6 +108,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
         (f"estimated {_scale(record).name} now", _estimate(record)),
         *_measured(record),
+        *_intervals(record),
         (
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
@@ -190,6 +191,12 @@ def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
         name, score = "mean absolute error on the reference", record["reference_error"]
         shown = "unknown" if score is None else f"{score:.4g}"
     return name, shown if score is None else f"{shown}, cross-validated{later and ' by fit'}"
+
+
+def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return how far low and high of the predictions can be relied on, if something speaks about that."""
+    found = record["intervals"]
+    return [("prediction intervals", found["sentence"])] if found and found["sentence"] else []
 
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:

@@ -102,7 +102,7 @@ def labels(
         return 0
     measured = job.table_model.model.measured_
     assert measured is not None
-    for line in _lines(measured):
+    for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
         typer.echo(line)
     return 0
 

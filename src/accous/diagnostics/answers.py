@@ -73,7 +73,8 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     """Answer whether the reference covers the inputs.
 
     The recent rows are compared with the reference as it is now. If nearly all of them came before rows joined it, the
-    sentence says so. A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
+    sentence says so.
+    A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
 
     Parameters
     ----------

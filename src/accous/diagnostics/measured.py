@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 from accous.diagnostics.audits import Audit
+from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.late_labels import LateLabels, Sum
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
@@ -69,6 +70,8 @@ class MeasuredError:
     concept_changed : {"yes", "no", "not known"}
         Whether P(y | x) has changed: by a class that the reference does not have among the last 500 labelled rows, or
         by the test of ``audit`` on them. "not known" with fewer than 20 rows.
+    intervals : IntervalCounts
+        How many true numbers lay inside their prediction intervals, if they were given with the labels.
     sentence : str
         The result in plain words.
     scale : LossScale
@@ -92,6 +95,7 @@ class MeasuredError:
     unseen_classes: dict[str, int]
     concept_changed: str
     sentence: str
+    intervals: IntervalCounts = NO_INTERVALS
     scale: LossScale = field(default=ERRORS, repr=False)
 
     @property
@@ -149,6 +153,7 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: Lo
         unseen_classes=dict(labels.n_unseen),
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
         sentence="",
+        intervals=labels.intervals,
         scale=scale,
     )
     return replace(measured, sentence=_sentence(measured))

@@ -124,8 +124,8 @@ class Trust:
         See :class:`WeightEvidence`.
     share_out_of_bound : float
         Share of recent batch rows whose norm exceeds ``feature_bound_``, by default the 99 % quantile of the reference.
-        "Recent" means a half-life of 64 rounds. 0 once at least 5 % of the reference lie there, because rows joined it. NaN
-        if the ratio estimator has no such bound.
+        "Recent" means a half-life of 64 rounds. 0 once at least 5 % of the reference lie there, because rows joined it.
+        NaN if the ratio estimator has no such bound.
     exponent : float
         Share of the ratio in use that is not ratio 1; 0 means that there is nothing to adapt to.
     is_vetoed : bool

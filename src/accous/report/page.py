@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.interval_counts import ALPHA
 from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import WIDEST
@@ -114,6 +115,9 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
         found = model.measured_
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {found.n_labelled:,} labels"
         tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
+        if not math.isnan(found.intervals.share):
+            promised = f"{1.0 - ALPHA:.0%} promised, {found.intervals.n_rows:,} labels"
+            tiles.insert(2, ("true numbers between low and high", f"{found.intervals.share:.0%}", promised))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
         note = f"fixed model {shown(measured[1])}, {totals['n_scored']:,} labels"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accous.diagnostics.answers import worst
+from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.report.subject import Subject
 
@@ -121,6 +122,8 @@ def _advice(subject: Subject) -> list[str]:
         advice.append("You can keep using the predictions, and the estimated error.")
     else:
         advice.append("Label a sample of recent rows (accous labels): their labels show whether the estimate holds.")
+    intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
+    advice += [intervals] if intervals else []
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

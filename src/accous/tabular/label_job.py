@@ -14,7 +14,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
-from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table
+from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table, written_intervals
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
 from accous.tabular.stream_rows import StreamRows, read_stream_rows
 from accous.tabular.summary import summarize_labels
@@ -231,9 +231,14 @@ class LabelJob:
         return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
 
     def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
-        labels, predicted = (self.table_model.kind.values(new[column]) for column in ("label", "prediction"))
+        kind = self.table_model.kind
+        labels, predicted = (kind.values(new[column]) for column in ("label", "prediction"))
         self.table_model.model.observe(
-            X, labels, predicted=predicted, estimated=self.table_model.estimates_at(new["round"])
+            X,
+            labels,
+            predicted=predicted,
+            estimated=self.table_model.estimates_at(new["round"]),
+            intervals=None if kind.names else written_intervals(new),
         )
 
 

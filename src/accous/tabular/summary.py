@@ -99,7 +99,24 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         **_rounds_of(subject),
         **_trust_of(subject),
         **summarize_labels(table_model.model),
+        "intervals": _intervals(subject),
         "last_run": None if table_model.job is None else summarize_run(table_model),
+    }
+
+
+def _intervals(subject: Subject) -> dict[str, Any] | None:
+    """Return how far prediction intervals can be relied on; None if classes are predicted."""
+    from accous.diagnostics.interval_counts import ALPHA, NO_INTERVALS, doubt_about_intervals
+
+    model = subject.classifier
+    if model.task_.kind != "regressor":
+        return None
+    found = NO_INTERVALS if model.measured_ is None else model.measured_.intervals
+    return {
+        "promised": 1.0 - ALPHA,
+        "labelled_rows": found.n_rows,
+        "share_inside": _finite(found.share),
+        "sentence": doubt_about_intervals(model.measured_, subject.trust),
     }
 
 
