@@ -47,8 +47,8 @@ def test_intervals_that_hold_too_few_numbers_are_not_to_be_relied_on(model):
     found = observe(model, 200, offset=1.0).measured_.intervals
     assert found.are_too_narrow
     assert found.sentence == (
-        f"Of the true numbers of 200 labelled rows, {found.share:.0%} lay between low and high (recent rows count more); "
-        "90% were promised: do not rely on them."
+        f"Of the true numbers of 200 labelled rows, {found.share:.0%} lay between low and high (recent rows count "
+        "more); 90% were promised: do not rely on them."
     )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
-from accous.classifier.guard import FREE, choose_guard
+from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT
@@ -94,7 +94,10 @@ class Backtest:
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
         change = change if abs(gain) >= 0.0005 else "changed nothing"
-        return first, f"Adaptation would have {change}. {choose_guard(self.evidence, self.caution).sentence}"
+        guard = choose_guard(self.evidence, self.caution)
+        # A gain that decides nothing is one on these rows, and no promise.
+        where = " on the replayed rows" if guard is DOUBTED else ""
+        return first, f"Adaptation would have {change}{where}. {guard.sentence}"
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in plain values, ready for JSON."""

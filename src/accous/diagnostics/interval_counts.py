@@ -1,4 +1,4 @@
-"""How many true numbers lay inside their prediction intervals, by labels that arrived late, and what follows from it."""
+"""How many true numbers lay inside their prediction intervals, by late labels, and what follows from it."""
 
 from __future__ import annotations
 
