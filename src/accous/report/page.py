@@ -30,7 +30,7 @@ from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 
-__all__ = ["NOTES", "TITLES", "TONES", "event_rows", "page_asset", "render_page", "tile_rows"]
+__all__ = ["NOTES", "TITLES", "event_rows", "page_asset", "render_page", "tile_rows"]
 
 TITLES = {
     "error": "How often it is wrong",
@@ -56,7 +56,6 @@ NOTES = {
         all results depend on those rows.""",
 }
 _SHORT_CELL = 24  # characters
-TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
@@ -91,7 +90,7 @@ def _verdict(subject: Subject) -> str:
     verdict = judge_in_words(subject)
     advice = "".join(f"<li>{escape(line)}</li>" for line in verdict.advice)
     return (
-        f'<section class="verdict {verdict.tone}"><p class="badge">{TONES[verdict.tone]}</p>'
+        f'<section class="verdict {verdict.tone}"><p class="badge">{escape(verdict.badge)}</p>'
         f"<h2>{escape(verdict.headline)}</h2><p>{escape(verdict.moved)}</p><p>{escape(verdict.trust)}</p>"
         f"<h3>What to do</h3><ul>{advice}</ul></section>"
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.answers import worst
 from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
+from accous.diagnostics.trust import Trust
 from accous.report.subject import Subject
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
-_TONES = {"yes": "good", "not known": "thin", "no": "bad"}
+_TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
+# The answer that a verdict is about, and what that is called beside it.
+_ANSWER_OF = {"not verified": "not known", "contradicted": "no"}
+_SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
 
@@ -23,6 +26,8 @@ class Verdict:
     Attributes
     ----------
     tone : {"good", "thin", "bad", "none"}
+    badge : str
+        The verdict of ``trust_``, and which of the answers it is about.
     headline : str
     moved : str
         How far the inputs have moved, and which columns moved.
@@ -33,6 +38,7 @@ class Verdict:
     """
 
     tone: str
+    badge: str
     headline: str
     moved: str
     trust: str
@@ -44,9 +50,19 @@ def judge_in_words(subject: Subject) -> Verdict:
     trust = subject.trust
     if subject.model.n_rounds_ == 0:
         none = "No batch has been seen yet."
-        return Verdict("none", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."])
-    worst_answer = worst([trust.inputs, trust.adaptation, trust.predictions]).answer
-    return Verdict(_TONES[worst_answer], _headline(subject), _moved(subject), trust.reason, _advice(subject))
+        return Verdict(
+            "none", "no data yet", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."]
+        )
+    return Verdict(
+        _TONES[trust.verdict], _badge(trust), _headline(subject), _moved(subject), trust.reason, _advice(subject)
+    )
+
+
+def _badge(trust: Trust) -> str:
+    """Return the verdict with the answers that it is about: others may be better."""
+    decisive = _ANSWER_OF.get(trust.verdict)
+    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer == decisive]
+    return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
 
 
 def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
