@@ -144,6 +144,13 @@ def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
     assert state["measured_error"] == pytest.approx(wrong, abs=0.02)
 
 
+def test_labels_that_the_reference_does_not_have_are_named(server, numbers):
+    ids = server.post("/v1/predict", {"rows": numbers.rows[:3]}).json()["ids"]
+    labels = [{"id": one, "label": label} for one, label in zip(ids, ["yes", "Yse", None], strict=True)]
+    counted = server.post("/v1/labels", {"labels": labels}).json()
+    assert (counted["counted"], counted["unknown_labels"]) == (2, {"Yse": 1})
+
+
 def test_predict_keeps_nothing_and_says_so(server, numbers):
     """Labels by a key would find nothing later: the request is refused, not half done."""
     rows = [row | {"order": number} for number, row in enumerate(numbers.rows[:2])]
