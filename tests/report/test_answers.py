@@ -94,6 +94,14 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert "contradict" not in headline
 
 
+@pytest.mark.parametrize(("n_rows", "said"), [(0, "Label a sample of recent rows"), (1, "the one label so far leave")])
+def test_whoever_has_sent_labels_is_not_asked_as_if_there_were_none(n_rows: int, said: str) -> None:
+    subject = observe(follow(0.0, has_labels=False), n_rows=n_rows)
+    advice = judge_in_words(subject).advice
+    assert said in advice[0]
+    assert advice[0].startswith("Go on labelling" if n_rows else "Label a sample")
+
+
 def test_labels_that_agree_make_the_estimate_believable() -> None:
     subject = observe(follow(0.0), n_rows=2000)
     assert subject.model.trust_.predictions.answer == "yes"

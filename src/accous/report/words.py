@@ -103,6 +103,11 @@ def _error(measured: MeasuredError) -> str:
     return f"{shown} error" if measured.scale.is_of_classes else f"a {name} of {shown}"
 
 
+def _error_between(measured: MeasuredError, low: str, high: str) -> str:
+    labels = "the one label" if measured.n_labelled == 1 else f"the {measured.n_labelled:,} labels"
+    return f"{labels} so far leave the {measured.scale.name} between {low} and {high}."
+
+
 def _moved(subject: Subject) -> str:
     moved = subject.moved_share
     how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
@@ -136,8 +141,13 @@ def _advice(subject: Subject) -> list[str]:
         advice.append("Label a few hundred recent rows (accous labels), and add them to the reference (accous extend).")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
+    elif measured is None or measured.is_outdated:
+        since = "" if measured is None else " that came since rows joined the reference"
+        what = f"Label a sample of recent rows{since} (accous labels)"
+        advice.append(f"{what}: their labels show whether the estimate holds.")
     else:
-        advice.append("Label a sample of recent rows (accous labels): their labels show whether the estimate holds.")
+        low, high = (measured.scale.shown(end) for end in (measured.error_low, measured.error_high))
+        advice.append(f"Go on labelling samples of recent rows (accous labels): {_error_between(measured, low, high)}")
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
     if model.backtest_ is None:
