@@ -13,7 +13,7 @@ from typing import Any
 
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import CLOSE
+from accous.diagnostics.measured import CLOSE, labels_in_words
 from accous.diagnostics.risk import WIDEST
 
 __all__ = [
@@ -269,5 +269,5 @@ def _predictions_by_labels(
     is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST * scale.one
     if not (measured.is_exact and is_close and is_about_now):
         return None
-    labels = f"The latest of {measured.n_labelled:,} labels say {scale.shown(measured.error)}"
+    labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
     return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated.", numbers)

@@ -21,7 +21,7 @@ from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
 from accous.diagnostics.shares import wilson_interval
 
-__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
+__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "labels_in_words", "measure"]
 
 FEWEST_TO_CONTRADICT = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
@@ -209,11 +209,17 @@ def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
     return "yes" if audit.concept_changed else "no"
 
 
+def labels_in_words(n_labelled: int) -> str:
+    """Return what a measured error rests on: labels that count the less, the older they are."""
+    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+
+
 def _sentence(found: MeasuredError) -> str:
-    rows = "1 label" if found.n_labelled == 1 else f"the latest of {found.n_labelled:,} labels"
     shown = found.scale.shown
     low, high = shown(found.error_low), shown(found.error_high)
-    parts = [f"By {rows}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"]
+    parts = [
+        f"By {labels_in_words(found.n_labelled)}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"
+    ]
     if math.isnan(found.estimated):
         parts.append("there is no estimate without labels to compare it with.")
     else:

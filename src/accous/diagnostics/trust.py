@@ -12,6 +12,7 @@ from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs,
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
+from accous.wording import count
 
 __all__ = [
     "FEWEST_ROWS",
@@ -238,7 +239,7 @@ def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: i
             "lie where the reference has none."
         )
     if evidence.effective_sample_size < FEWEST_ROWS:
-        return f"The weights leave {evidence.effective_sample_size:.0f} effective rows of the reference."
+        return f"The weights leave {count(round(evidence.effective_sample_size), 'effective row')} of the reference."
     return None
 
 
@@ -252,7 +253,7 @@ def _verdict(
         return "contradicted", decisive.sentence
     if standard_error > LARGEST_ERROR * scale.one:
         return "thin", (
-            f"The weights leave {evidence.effective_sample_size:.0f} effective rows: the errors of the adapted and the "
-            f"fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
+            f"The weights leave {count(round(evidence.effective_sample_size), 'effective row')}: the errors of the "
+            f"adapted and the fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
         )
     return ("good" if decisive.answer == "yes" else "not verified"), decisive.sentence

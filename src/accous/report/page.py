@@ -29,6 +29,7 @@ from accous.report.intervals import date_of_round
 from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
+from accous.wording import count
 
 __all__ = ["NOTES", "TITLES", "event_rows", "page_asset", "render_page", "tile_rows"]
 
@@ -82,7 +83,7 @@ def page_asset(name: str) -> str:
 
 def _head(subject: Subject) -> str:
     model = subject.model
-    facts = f"{model.n_rounds_:,} rounds, compared with {len(model.reference_weight_):,} labelled reference rows"
+    facts = f"{count(model.n_rounds_, 'round')}, compared with {len(model.reference_weight_):,} labelled reference rows"
     return f"<header><h1>{escape(subject.name)}</h1><p>{facts}</p></header>"
 
 
@@ -104,7 +105,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
     estimate, interval = _estimate(scale, risk.adapted, risk.adapted_low, risk.adapted_high)
     tiles = [
-        (f"estimated {scale.name} now", estimate, interval + (f", {risk.age} rounds old" if risk.age else "")),
+        (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),
         (f"estimated {scale.name}, fixed model", *_estimate(scale, risk.fixed, risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
@@ -112,14 +113,14 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     ]
     if model.measured_ is not None:
         found = model.measured_
-        note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {found.n_labelled:,} labels"
+        note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {count(found.n_labelled, 'label')}"
         tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
         if not math.isnan(found.intervals.share):
             promised = f"{1.0 - ALPHA:.0%} promised, {found.intervals.n_rows:,} labels"
             tiles.insert(2, ("true numbers between low and high", f"{found.intervals.share:.0%}", promised))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
-        note = f"fixed model {shown(measured[1])}, {totals['n_scored']:,} labels"
+        note = f"fixed model {shown(measured[1])}, {count(totals['n_scored'], 'label')}"
         tiles.insert(2, (f"measured {scale.name}, all rounds", shown(measured[0]), note))
     return tiles
 
@@ -171,7 +172,7 @@ def event_rows(subject: Subject) -> tuple[list[str], list[tuple[str, ...]]]:
     rows = []
     for event in subject.events[-20:][::-1]:
         is_shift = event.kind == "shift"
-        took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = "in progress" if event.rounds_to_adapt is None else count(event.rounds_to_adapt, "round")
         took = f"{took}; {event.return_in_words}" if event.seen else took
         took = took if is_shift else "–"
         columns = ", ".join(event.features)
@@ -204,7 +205,7 @@ def _seasonal_note(subject: Subject) -> str:
     """Say how many changes are left out because the same hours did the same before."""
     if not subject.n_seasonal:
         return ""
-    changes = "1 more change was" if subject.n_seasonal == 1 else f"{subject.n_seasonal:,} more changes were"
+    changes = count(subject.n_seasonal, "more change was", "more changes were")
     return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
 
 

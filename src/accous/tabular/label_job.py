@@ -19,6 +19,7 @@ from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
 from accous.tabular.stream_rows import StreamRows, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
+from accous.wording import count
 
 __all__ = ["LabelJob", "LabelRequest", "LabelsCounted"]
 
@@ -215,8 +216,9 @@ class LabelJob:
         if not matched.height:
             how = _joined_by(table.place_column, matched)
             raise DataError(
-                f"None of the {table.rows.height:,} labels belongs to a row of {self._predictions}, {how} (the first "
-                f"is {table.rows['place'][0]!r}): give another --key or --predictions."
+                f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
+                f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
+                "--predictions."
             )
 
     def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
