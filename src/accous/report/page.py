@@ -160,7 +160,8 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
 def _notes_on_moved(subject: Subject) -> str:
     """Say if the season is left out, and how many columns the chart shows and how much they carry, if not all."""
     n_columns, shown = len(subject.column_shares()), moved_columns(subject)
-    season = " What the time of the day and the weekend explain is left out." if subject.knows_seasons else ""
+    season = "the time of the day and the weekend explain" if subject.has_hours else "the day of the week explains"
+    season = f" What {season} is left out." if subject.knows_seasons else ""
     if len(shown) == n_columns:
         return season
     of_shown = sum(share for _, share in shown)
@@ -202,11 +203,12 @@ def _size(subject: Subject, event: DriftEvent) -> str:
 
 
 def _seasonal_note(subject: Subject) -> str:
-    """Say how many changes are left out because the same hours did the same before."""
+    """Say how many changes are left out because the same hours, or days of the week, did the same before."""
     if not subject.n_seasonal:
         return ""
     changes = count(subject.n_seasonal, "more change was", "more changes were")
-    return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
+    same = "hours did on the days before" if subject.has_hours else "days of the week did before"
+    return f'<p class="note">{changes} what the same {same}, and not counted as drift.</p>'
 
 
 def _findings(subject: Subject) -> str:

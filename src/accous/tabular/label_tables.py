@@ -145,6 +145,8 @@ def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows:
     try:
         if place_column is not None and place_column not in table.columns:
             error = no_such_column(table, place_column)
+            if place_column == LINE:
+                raise ParameterError(f"{error} The run named its rows by a key: join by its column, with --key COL.")
             raise ParameterError(f"{error} To join by a key, run accous adapt with --key {place_column}.")
         wanted = [each for each in (place_column, "prediction") if each is not None]
         _require_columns(table, wanted)
