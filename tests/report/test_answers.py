@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from accous.report.page import render_page
@@ -100,6 +101,18 @@ def test_whoever_has_sent_labels_is_not_asked_as_if_there_were_none(n_rows: int,
     advice = judge_in_words(subject).advice
     assert said in advice[0]
     assert advice[0].startswith("Go on labelling" if n_rows else "Label a sample")
+
+
+def test_after_an_extension_the_weights_are_those_before() -> None:
+    subject = follow(0.0, has_labels=False)
+    X, y = np.random.default_rng(5).normal(size=(100, 4)), np.arange(100) % 2
+    subject.model.extend(X, y)
+    verdict = judge_in_words(subject)
+    assert verdict.headline.startswith("Rows have joined the reference; ")
+    assert verdict.moved.startswith("Rows have joined the reference: the weights of its rows")
+    for _ in range(16):
+        subject.model.adapt(X[:10])
+    assert "joined" not in judge_in_words(subject).moved + judge_in_words(subject).headline
 
 
 def test_labels_that_agree_make_the_estimate_believable() -> None:

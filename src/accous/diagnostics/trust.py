@@ -135,6 +135,8 @@ class Trust:
     excess_error, excess_standard_error : float
         Cross-fitted, weighted error of the adapted model minus that of the fixed model, and its standard error; NaN if
         they cannot be computed.
+    is_reference_new : bool
+        Whether rows joined the reference less than 16 rounds ago: the weights still come from the reference before.
     """
 
     verdict: str
@@ -152,6 +154,7 @@ class Trust:
     is_vetoed: bool
     excess_error: float
     excess_standard_error: float
+    is_reference_new: bool = False
 
     def __str__(self) -> str:
         """Return the verdict and the three answers in sentences."""
@@ -221,7 +224,13 @@ def judge(
         is_vetoed=is_vetoed,
         excess_error=excess[0],
         excess_standard_error=excess[1],
+        is_reference_new=not _is_settled(n_rounds),
     )
+
+
+def _is_settled(n_rounds: int | None) -> bool:
+    """Whether the ratio is one to the present reference, so many rounds after rows joined it; None if none did."""
+    return n_rounds is None or n_rounds >= ROUNDS_TO_SETTLE
 
 
 def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: int | None) -> str | None:
@@ -232,8 +241,7 @@ def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: i
     """
     if share_out_of_bound > LARGEST_OUT_OF_BOUND:
         return f"{share_out_of_bound:.0%} of the recent rows lie outside the range of the reference."
-    is_settled = n_rounds is None or n_rounds >= ROUNDS_TO_SETTLE
-    if evidence.mean_weight < SMALLEST_MEAN and is_settled:
+    if evidence.mean_weight < SMALLEST_MEAN and _is_settled(n_rounds):
         return (
             f"The ratio averages {evidence.mean_weight:.2f} over the reference instead of 1: most of the recent rows "
             "lie where the reference has none."

@@ -77,23 +77,27 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 
 
 def _headline(subject: Subject) -> str:
-    model = subject.model
-    trust, measured, moved = subject.trust, model.measured_, subject.moved_share
+    trust, measured = subject.trust, subject.model.measured_
     if measured is not None and measured.contradicts_now:
         found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
         return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
     if trust.inputs.answer == "no":
-        labels = (
-            ""
-            if measured is None or not measured.is_exact or measured.is_outdated
-            else f"; labels say {_error(measured)}"
-        )
+        is_measured = measured is not None and measured.is_exact and not measured.is_outdated
+        labels = f"; labels say {_error(measured)}" if measured is not None and is_measured else ""
         return f"The inputs are new to the reference{labels}"
     if trust.predictions.answer == "no":
         return "The estimated error cannot be believed: it was too low in the backtest"
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
-    if moved < _HARDLY:
+    return _headline_of_inputs(subject)
+
+
+def _headline_of_inputs(subject: Subject) -> str:
+    """Say how the inputs lie beside the reference, if nothing speaks against the model."""
+    trust = subject.trust
+    if trust.is_reference_new:
+        return "Rows have joined the reference; how the inputs lie beside it shows in the next rounds"
+    if subject.moved_share < _HARDLY:
         return "The inputs look like the reference"
     return "The inputs have moved; the fixed model is in use" if trust.is_vetoed else _FOLLOWS
 
@@ -115,6 +119,10 @@ def _moved(subject: Subject) -> str:
     if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
         # No weight of the reference can follow inputs that it does not have.
         text = f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
+    if subject.trust.is_reference_new:
+        text = (
+            f"Rows have joined the reference: the weights of its rows ({moved:.0%} away from equal) are those before."
+        )
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
         text += f" Columns that moved most: {', '.join(leading)}."
