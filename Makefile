@@ -118,11 +118,13 @@ clean: ## remove the environment, caches and build products
 
 $(DEMO_STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
+	@echo "Setting up $(VENV), once: accous with numpy, scipy, scikit-learn, numba, polars and matplotlib. That takes about a minute."
 	"$(PYTHON)" -m venv $(VENV)
 	$(INSTALL) --editable '.[cli,plot]'
 	@touch $@
 
 $(STAMP): $(DEMO_STAMP)
+	@echo "Adding the development tools to $(VENV), once$(if $(strip $(DEEP)),; with PyTorch). That takes some minutes."
 	$(INSTALL) --editable '.[dev]' $(DEEP)
 	@touch $@
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accous.wording import count
 from accous_bench.protocols import BATCH_FIRST, PREDICT_FIRST
 from accous_bench.reporting.document import Block, Heading, Paragraph, Row, Table, Text
-from accous_bench.reporting.wording import count, dataset_title
+from accous_bench.reporting.wording import dataset_title
 from benchmarks.reading_fit import ESTIMATORS, Fit, PaperCell, fit_to_paper, mean_fit
 
 __all__ = ["Reading", "readings_blocks", "readings_of"]

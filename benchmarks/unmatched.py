@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
+from accous.wording import count
 from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
 from accous_bench.reporting.document import Block, Bullets, Heading
 from accous_bench.reporting.paper import paper_result
-from accous_bench.reporting.wording import count, dataset_title, listed
+from accous_bench.reporting.wording import dataset_title, listed
 
 __all__ = ["unmatched", "unmatched_blocks"]
 

@@ -13,6 +13,7 @@ from accous.exceptions import ParameterError
 __all__ = [
     "did_you_mean",
     "listed",
+    "nearest_name",
     "require_choice",
     "require_integer",
     "require_number",
@@ -82,9 +83,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("something", ["FIX", "uLSIF", "KMM"])
     ''
     """
+    near = nearest_name(name, known)
+    return "" if near is None else f" (did you mean {near!r}?)"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the most similar known name; None if none is similar."""
     by_lower_case = {each.lower(): each for each in list(known)[:_MOST_COMPARED]}
     near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.7)
-    return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
+    return by_lower_case[near[0]] if near else None
 
 
 def listed(names: list[str]) -> str:

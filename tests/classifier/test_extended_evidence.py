@@ -6,6 +6,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import AdaptiveClassifier, backtest
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.trust import Checks, WeightEvidence, judge
 from accous.exceptions import DataError
 
 N_ROWS = 600
@@ -131,3 +133,65 @@ def test_saved_after_extend_the_rounds_go_on_bit_for_bit(tmp_path):
     for batch in np.split(rows(200, seed=4)[0] - 0.5, 40):
         assert np.array_equal(model.adapt(batch).reference_weight_, loaded.adapt(batch).reference_weight_)
     assert repr(loaded.trust_) == repr(model.trust_)
+
+
+def moved(n_rows, *, seed):
+    X, y = rows(n_rows, seed=seed)
+    return X + 4.0, y
+
+
+def make_moved_model():
+    """A model whose inputs have left the reference, and whose labels contradict the estimate."""
+    model = AdaptiveClassifier().fit(*rows(N_ROWS))
+    X, y = moved(300, seed=1)
+    for batch in np.split(X, 30):
+        model.adapt(batch)
+    model.observe(X, y, predicted=1 - y, estimated=np.tile((0.1, 0.05, 0.15), (300, 1)))
+    return model, X, y
+
+
+def test_the_answers_are_about_the_reference_that_rows_have_joined(tmp_path):
+    model, X, y = make_moved_model()
+    assert (model.trust_.inputs.answer, model.trust_.predictions.answer) == ("no", "no")
+    model.extend(X, y)
+    inputs, predictions = model.trust_.inputs, model.trust_.predictions
+    assert inputs.answer != "no"
+    assert inputs.sentence.endswith("adapt to new rows (accous adapt) to see whether it covers them.")
+    assert (predictions.answer, model.measured_.is_outdated) == ("not known", True)
+    assert "before rows joined the reference" in predictions.sentence
+    assert "from before the last rows joined" in model.measured_.sentence
+    accous.save(model, tmp_path / "model")
+    assert repr(accous.load(tmp_path / "model").trust_) == repr(model.trust_)
+
+
+def test_a_ratio_to_the_reference_before_is_no_sign_of_missing_overlap():
+    def verdict(since_joining):
+        weights = WeightEvidence(300.0, 1.0, 2.0, mean_weight=0.2, share_cut=0.0)
+        coverage = Coverage(500, 0.05, 0.2)
+        return judge(
+            weights,
+            share_out_of_bound=0.0,
+            exponent=1.0,
+            is_vetoed=False,
+            excess=(-0.03, 0.01),
+            interval=(0.1, 0.08, 0.12),
+            checks=Checks(coverage=coverage, since_joining=since_joining),
+        ).inputs
+
+    assert verdict(None).answer == verdict((16, 160)).answer == "no"
+    assert verdict((15, 150)).answer == "yes"
+    assert verdict((0, 0)).answer == "yes"
+    assert "joined" in verdict((0, 0)).sentence
+
+
+def test_new_rows_and_new_labels_speak_for_themselves_again():
+    model, X, y = make_moved_model()
+    model.extend(X, y)
+    X_new, y_new = moved(160, seed=2)
+    for batch in np.split(X_new, 16):
+        assert model.trust_.inputs.answer != "no"
+        model.adapt(batch)
+    assert "joined" not in model.trust_.inputs.sentence
+    model.observe(X_new[:20], y_new[:20], predicted=1 - y_new[:20], estimated=np.tile((0.1, 0.05, 0.15), (20, 1)))
+    assert not model.measured_.is_outdated
+    assert model.trust_.predictions.answer == "no"

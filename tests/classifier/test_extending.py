@@ -198,7 +198,7 @@ def test_no_rows_change_nothing():
 @pytest.mark.parametrize(
     ("y", "options", "error", "message"),
     [
-        ([0], {}, DataError, "3 rows but y has 1 labels"),
+        ([0], {}, DataError, "3 rows but y has 1 label "),
         (["a", "b", "c"], {}, DataError, "convert y"),
         ([0, 1, 0], {"drop": "youngest"}, ParameterError, "drop"),
         ([0, 1, 0], {"max_reference": 0}, ParameterError, "max_reference"),

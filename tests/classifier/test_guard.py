@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import accous
 from accous import AdaptiveClassifier, NoShift
+from accous.classifier.backtest import Backtest
 from accous.classifier.guard import (
     CAUTIONS,
+    DOUBTED,
     FREE,
     GAIN_STANDARD_ERRORS,
     LARGEST_LOSS,
@@ -20,11 +22,12 @@ from accous.classifier.guard import (
     OFF,
     QUIET_DRIFT,
     STRICT,
+    UNPROVEN,
     VETO_STANDARD_ERRORS,
     Guard,
     choose_guard,
 )
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, Look
 from accous.exceptions import ParameterError
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
 
@@ -42,7 +45,7 @@ def evidence(unexplained: float = 0.0, drift: float = 0.0, gain: float = 0.0) ->
 @pytest.mark.parametrize(
     ("found", "normal", "high"),
     [
-        (None, LENIENT, OFF),
+        (None, LENIENT, UNPROVEN),
         (evidence(), LENIENT, LENIENT),
         (evidence(drift=QUIET_DRIFT - 0.001, gain=0.1), LENIENT, LENIENT),
         (evidence(drift=QUIET_DRIFT), STRICT, STRICT),
@@ -51,13 +54,34 @@ def evidence(unexplained: float = 0.0, drift: float = 0.0, gain: float = 0.0) ->
         (evidence(drift=0.5, gain=-0.1), STRICT, STRICT),
         (evidence(unexplained=LARGEST_UNEXPLAINED), OFF, OFF),
         (evidence(unexplained=LARGEST_UNEXPLAINED - 0.001), LENIENT, LENIENT),
-        (evidence(unexplained=LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), OFF, OFF),
+        (evidence(unexplained=LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), DOUBTED, DOUBTED),
     ],
 )
 def test_the_choice(found: Evidence | None, normal: Guard, high: Guard) -> None:
     assert choose_guard(found, "low") is LENIENT
     assert choose_guard(found, "normal") is normal
     assert choose_guard(found, "high") is high
+
+
+def test_a_gain_beside_a_backtest_that_forbids_adaptation_is_one_on_the_replayed_rows() -> None:
+    look = Look(
+        n_reference=200,
+        start=200,
+        stop=300,
+        error_fixed=0.4,
+        error_adapted=0.3,
+        estimate_fixed=0.1,
+        estimate_adapted=0.1,
+        half_width_fixed=0.01,
+        half_width_adapted=0.01,
+        drift=0.5,
+    )
+    doubted = evidence(unexplained=LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1)
+    second = Backtest(n_reference=300, looks=(look,), evidence=doubted).sentences[1]
+    assert second.startswith("Adaptation would have lowered the error by 10.0 points on the replayed rows. ")
+    assert second.endswith(DOUBTED.sentence)
+    supported = Backtest(n_reference=300, looks=(look,), evidence=replace(doubted, fixed=evidence().fixed))
+    assert "on the replayed rows" not in supported.sentences[1]
 
 
 # --- what it holds back -------------------------------------------------------------------------------------
@@ -155,7 +179,7 @@ def test_a_caution_set_after_fit_holds_from_the_next_round_on() -> None:
     assert not model.trust_.is_vetoed
     more = drifting_batches(3, seed=4)
     model.set_params(caution="high").adapt(more[0])
-    assert (model.rules_.guard, model.trust_.is_vetoed) == (OFF, True)
+    assert (model.rules_.guard, model.trust_.is_vetoed) == (UNPROVEN, True)
     assert model.estimator_ is model.fixed_.estimator
     model.set_params(caution="low").adapt(more[1])
     assert (model.rules_.guard, model.trust_.is_vetoed) == (LENIENT, False)

@@ -109,7 +109,7 @@ def test_labels_that_are_classes_as_text_are_refused():
         (slice(0, 2), [0, None], {}, "y holds None in row 1"),
         (slice(0, 2), [0.0, float("nan")], {}, "y holds NaN in row 1"),
         (None, [0, 1], {}, "pass X or predicted"),
-        (slice(0, 2), [0, 1], {"predicted": [0]}, "predicted has 1 values for 2 rows"),
+        (slice(0, 2), [0, 1], {"predicted": [0]}, "predicted has 1 value for 2 rows"),
     ],
 )
 def test_wrong_input_is_refused_and_changes_nothing(rows, labels, options, message):

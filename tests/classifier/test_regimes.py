@@ -1,5 +1,7 @@
 """Regimes: what the stream settled in is remembered, named, recognised, shown and saved."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,26 @@ def test_visits_are_the_rounds_in_which_a_regime_was_there(model):
             assert start < first <= start + 48
             assert end - 16 <= last <= end + 16
     assert [regime.is_current for regime in model.regimes_] == [False, False, True]
+
+
+def test_a_regime_is_in_force_only_while_the_ratio_is_its_own():
+    model, rng = follow(2), np.random.default_rng(3)
+    assert [regime.is_current for regime in model.regimes_] == [True]
+    n_current = 0
+    for _ in range(16):
+        model.adapt(0.8 * rng.normal(size=(3, 4)) + CENTRES[2])
+        n_current += any(regime.is_current for regime in model.regimes_)
+    assert n_current <= 4  # the rounds that it takes to notice; a look takes 16
+
+
+def test_a_regime_that_is_back_is_in_force_since_it_came_back(model):
+    twin, rng = copy.deepcopy(model), np.random.default_rng(4)
+    for _ in range(40):
+        twin.adapt(0.8 * rng.normal(size=(3, 4)))
+    while not twin.regimes_[0].is_current:
+        twin.adapt(0.8 * rng.normal(size=(3, 4)) + CENTRES[1])
+    first, last = twin.regimes_[0].visits[-1]
+    assert 8 * ROUNDS_PER_VISIT + 16 < first <= last <= twin.n_rounds_
 
 
 def test_events_name_the_rounds_that_the_inputs_came_back_to(model):

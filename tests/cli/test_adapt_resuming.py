@@ -49,6 +49,15 @@ def test_the_key_is_part_of_what_a_run_is(tmp_path, capsys):
     assert "with --key id: run that command again" in message
 
 
+def test_an_unfinished_run_on_another_stream_is_named_once(tmp_path, capsys):
+    lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "bad.csv").write_text("".join([*lines[:52], "1,2\n"]))
+    assert main(["adapt", "model", "bad.csv", "-o", "bad_predictions.csv"]) == 1
+    capsys.readouterr()
+    assert main(ADAPT) == 1
+    assert f"has an unfinished run on {tmp_path / 'bad.csv'}: run that command again" in capsys.readouterr().err
+
+
 def test_an_unfinished_run_of_an_older_version_is_not_continued_with_other_columns(tmp_path, capsys):
     lines = (tmp_path / "stream.csv").read_text().splitlines(keepends=True)
     (tmp_path / "stream.csv").write_text("".join([*lines[:52], "1,2\n"]))

@@ -254,3 +254,8 @@ def test_rolling_mean_is_the_mean_of_the_last_values():
 def test_pictures_come_in_three_formats(image_format, start):
     race = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2)
     assert draw_race(race, image_format).startswith(start)
+
+
+def test_the_last_labels_of_a_race_are_measured_with():
+    race = run_race(make_stream("sin", n_rounds=21, batch_size=3, seed=0))
+    assert race.model.measured_.n_labelled == 63

@@ -135,7 +135,7 @@ def test_single_rows_of_another_length_are_bad_rows(capsys):
     assert main([*fit, "--force"]) == 1
     assert f"reference.parquet, row 2, column 'embedding': {WIDTH + 1} numbers instead of" in capsys.readouterr().err
     assert main([*fit, "--force", "--on-bad-row", "skip"]) == 0
-    assert "1 bad rows set aside; the first: row 2," in capsys.readouterr().err
+    assert "1 bad row set aside; the first: row 2," in capsys.readouterr().err
 
 
 def test_an_embedding_that_is_dropped_may_be_anything():

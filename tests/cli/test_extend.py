@@ -322,3 +322,13 @@ def test_a_command_that_fails_leaves_no_file_of_bad_rows(capsys, monkeypatch):
 def test_files_that_are_not_there(capsys):
     assert "nowhere.csv" in run(capsys, "nowhere.csv", code=1)
     assert main(["extend", "no_model", "stream.csv"]) == 1
+
+
+def test_lines_of_rows_that_a_key_names_are_answered_with_the_key(capsys):
+    assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--key", "id", "--quiet"]) == 0
+    labels = write(stream()[:20].select(pl.int_range(2, 22).alias("line"), "label"), "labels.csv")
+    assert main(["extend", "model", labels]) == 2
+    error = capsys.readouterr().err
+    assert "has no column 'line'" in error
+    assert "join by its column, with --key COL" in error
+    assert "--key line" not in error

@@ -143,9 +143,9 @@ def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
     capsys.readouterr()
     assert main(["labels", "model", "labels.csv", "--key", "id"]) == 0
     remarks = capsys.readouterr().err
-    assert "1 labels have no prediction; the first is '7000'." in remarks
-    assert "1 rows repeat a label." in remarks
-    assert "1 rows have no label." in remarks
+    assert "1 label has no prediction; the first is '7000'." in remarks
+    assert "1 row repeats a label." in remarks
+    assert "1 row has no label." in remarks
     assert load_table_model(Path("model")).model.measured_.n_labelled == 2
 
 
@@ -158,7 +158,7 @@ def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
             1,
             "two labels for id = 1, 'yes' and 'no'",
         ),
-        (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "None of the 1 labels belongs"),
+        (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "1 label) belongs to a row"),
         (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label"),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
@@ -388,7 +388,7 @@ def test_labels_that_differ_from_those_counted_before_are_named_and_change_nothi
     other = pl.col("label").replace_strict({"yes": "no", "no": "yes"})
     changed = labels().with_columns(label=pl.when(pl.col("id") < 7).then(other).otherwise("label"))
     remarks = run_remarks(capsys, write(changed, "changed.csv"), "--key", "id")
-    assert "7 labels differ from those counted before; they were not changed." in remarks
+    assert "7 labels differ from what was counted before, which stays." in remarks
     again = run_json(capsys, "changed.csv", "--key", "id")
     assert (again["counted"], again["counted_before"], again["differing"]) == (0, N_ROWS, 7)
     assert again["measured_error"] == first["measured_error"]

@@ -227,3 +227,29 @@ def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interva
     assert found["low"].null_count() == found["high"].null_count() > 0
     assert found["low"].null_count() < found.height
     assert found["prediction"].is_finite().all()
+
+
+def test_intervals_that_do_not_hold_are_named_beside_them(capsys):
+    moved = pl.read_csv("stream.csv").with_columns(pl.col("minutes") + 9.0)
+    moved.write_csv("stream.csv")
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "minutes"]) == 0
+    said = "lay between low and high (recent rows count more); 90% were promised: do not rely on them."
+    assert said in capsys.readouterr().err
+    assert main(["inspect", "model", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["intervals"]
+    out, truth = pl.read_csv("out.csv"), moved["minutes"]
+    assert found["share_inside"] == pytest.approx(discounted(truth.is_between(out["low"], out["high"]).cast(float)))
+    assert found["sentence"].endswith(said)
+    assert main(["inspect", "model"]) == 0
+    assert "prediction intervals" in capsys.readouterr().out
+    assert main(["report", "model", "-o", "report.html"]) == 0
+    page = Path("report.html").read_text()
+    assert said in page
+    assert "true numbers between low and high" in page
+
+
+def test_late_labels_count_the_written_intervals(capsys):
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
+    pl.read_csv("stream.csv").select((pl.col("minutes") + 9.0).alias("minutes")).write_csv("labels.csv")
+    assert main(["labels", "model", "labels.csv"]) == 0
+    assert "90% were promised: do not rely on them." in capsys.readouterr().out

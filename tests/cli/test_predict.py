@@ -133,7 +133,7 @@ def test_a_bad_row_leaves_no_output_or_is_set_aside(capsys):
     assert "rows.csv, line 41" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["model", "rows.csv"]
     assert main([*PREDICT, "--on-bad-row", "skip"]) == 0
-    assert "1 bad rows set aside, in out.csv.rejects.csv" in capsys.readouterr().err
+    assert "1 bad row set aside, in out.csv.rejects.csv" in capsys.readouterr().err
     assert pl.read_csv("out.csv").height == 100
     assert pl.read_csv("out.csv.rejects.csv")["line"].to_list() == [41]
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from accous import datasets
@@ -45,3 +46,11 @@ def test_data_sets_too():
 def test_nothing_is_suggested_where_nothing_is_near():
     assert did_you_mean("y", ["age", "income", "plan"]) == ""
     assert did_you_mean("x", []) == ""
+
+
+def test_a_column_that_the_table_has_under_another_name_is_named(fitted_folder, capsys):
+    pl.read_csv("stream.csv").rename({"x3": "X3"}).write_csv("stream.csv")
+    assert main(["adapt", "model", "stream.csv", "-o", "out.csv"]) == 1
+    error = capsys.readouterr().err
+    assert "stream.csv has no column 'x3', which the model was fitted with: it has 'x0', 'x1', 'x2', 'X3'," in error
+    assert error.endswith(" Rename 'X3' if it is 'x3'.\n")

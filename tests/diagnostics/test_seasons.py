@@ -123,3 +123,9 @@ def test_a_watch_is_never_written_into():
     before = to_plain(watch)["slots"]["sums"].copy()
     watch.after(np.ones((2, 2)), np.array([1.0, DAY]))
     assert np.array_equal(watch.slots.sums, before)
+
+
+def test_rows_of_a_date_alone_have_no_hours():
+    X, days = np.zeros((20, 1)), np.arange(20) * DAY
+    assert not start_seasons(1).after(X, days).slots.has_hours
+    assert start_seasons(1).after(X, days + 3_600.0 * (np.arange(20) % 2)).slots.has_hours

@@ -38,6 +38,15 @@ def test_the_demo_needs_no_tools_and_no_torch(environment):
     assert "torch" not in planned
 
 
+@pytest.mark.parametrize(("target", "n_steps"), [("demo", 1), ("test", 2)])
+def test_a_line_says_what_is_installed_before_a_silent_minute(target, n_steps, environment):
+    planned = commands(target, environment).splitlines()
+    installs = [number for number, line in enumerate(planned) if "pip install" in line]
+    said = [number for number, line in enumerate(planned) if line.startswith("echo ") and "That takes" in line]
+    assert len(said) == len(installs) == n_steps
+    assert all(one < other for one, other in zip(said, installs, strict=True))
+
+
 def test_the_tests_need_both_steps_in_order(environment):
     planned = commands("test", environment)
     assert planned.count("pip install") == 2

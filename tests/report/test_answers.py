@@ -1,8 +1,9 @@
-"""The report claims no more than labels support: its badge is the worst of the three answers."""
+"""The report claims no more than labels support: its badge is the verdict."""
 
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from accous.report.page import render_page
@@ -10,7 +11,7 @@ from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 from tests.report.subjects import follow, observe
 
-BADGES = {"yes": "verified", "not known": "not verified", "no": "do not rely on it"}
+SHORT = ("inputs", "adaptation", "estimate")
 SUBJECTS = {
     "no order, still": lambda: follow(0.0, has_labels=False),
     "no order, moved": lambda: follow(1.0, has_labels=False),
@@ -34,12 +35,15 @@ def badge_of(page: str) -> str:
     return re.search(r'<p class="badge">(.*?)</p>', page)[1]
 
 
-def test_the_badge_is_the_worst_of_the_three_answers(case) -> None:
+def test_the_badge_is_the_verdict_and_names_the_answers_it_is_about(case) -> None:
     _, subject, page = case
     answers = [answer for _, answer, _ in answer_rows(subject)]
-    worst = next(kind for kind in ("no", "not known", "yes") if kind in answers)
-    assert badge_of(page) == BADGES[worst]
     trust = subject.model.trust_
+    verdict, _, about = badge_of(page).partition(": ")
+    assert verdict == trust.verdict
+    named = [answer for name, answer in zip(SHORT, answers, strict=True) if name in about.split(", ")]
+    decisive = {"not verified": "not known", "contradicted": "no"}.get(verdict)
+    assert named == [answer for answer in answers if answer == decisive]
     assert answers == [trust.inputs.answer, trust.adaptation.answer, trust.predictions.answer]
 
 
@@ -55,7 +59,7 @@ def test_without_order_and_labels_nothing_is_verified(case) -> None:
     if name.startswith("no order"):
         answers = [answer for _, answer, _ in answer_rows(subject)]
         assert "yes" not in answers[1:]
-        assert badge_of(page) != "verified"
+        assert badge_of(page) != "good"
         assert judge_in_words(subject).tone != "good"
         assert "If the reference has an order in time" in page
 
@@ -85,10 +89,30 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
         assert f"<h2>{headline}</h2>" in page
-        assert badge_of(page) == BADGES["no"]
+        assert badge_of(page).startswith("contradicted: ")
         assert "Do not rely on estimates without labels" in page
     else:
         assert "contradict" not in headline
+
+
+@pytest.mark.parametrize(("n_rows", "said"), [(0, "Label a sample of recent rows"), (1, "the one label so far leave")])
+def test_whoever_has_sent_labels_is_not_asked_as_if_there_were_none(n_rows: int, said: str) -> None:
+    subject = observe(follow(0.0, has_labels=False), n_rows=n_rows)
+    advice = judge_in_words(subject).advice
+    assert said in advice[0]
+    assert advice[0].startswith("Go on labelling" if n_rows else "Label a sample")
+
+
+def test_after_an_extension_the_weights_are_those_before() -> None:
+    subject = follow(0.0, has_labels=False)
+    X, y = np.random.default_rng(5).normal(size=(100, 4)), np.arange(100) % 2
+    subject.model.extend(X, y)
+    verdict = judge_in_words(subject)
+    assert verdict.headline.startswith("Rows have joined the reference; ")
+    assert verdict.moved.startswith("Rows have joined the reference: the weights of its rows")
+    for _ in range(16):
+        subject.model.adapt(X[:10])
+    assert "joined" not in judge_in_words(subject).moved + judge_in_words(subject).headline
 
 
 def test_labels_that_agree_make_the_estimate_believable() -> None:
@@ -99,7 +123,7 @@ def test_labels_that_agree_make_the_estimate_believable() -> None:
 
 def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
     page = render_page(SUBJECTS["order, labels turn round"]())
-    assert badge_of(page) == BADGES["no"]
+    assert badge_of(page) == "contradicted: estimate"
     assert "In the backtest the error was" in page
     assert "The estimated error cannot be believed" in page
     assert "The fixed model is in use." in page

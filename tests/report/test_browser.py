@@ -42,7 +42,7 @@ def pixels(path: Path) -> np.ndarray:
 
 def test_every_chart_is_drawn(page):
     drawn = browse(page, "--dump-dom")
-    assert drawn.count("<svg") == 3
+    assert drawn.count("<svg") == 4  # three charts, and the time line of the regimes
     assert drawn.count('class="bars"') == 2
     assert drawn.count('class="line adapted"') == 2
     assert drawn.count('class="cell"') > 40

@@ -140,6 +140,13 @@ def test_seasonal_changes_are_counted_apart(table):
     page = render_page(subject_of_pipeline(table, "model"))
     assert "1 more change was what the same hours did on the days before" in page
     assert not re.search(rf"<td>{first.round}</td>(<td>[^<]*</td>)?<td>shift</td>", page)
+    # Of rows that have a date alone, all are of the same hour.
+    hours = np.arange(len(table.seasons.slots.day)) % 24
+    of_dates = replace(table.seasons.slots, day=np.where(hours == 0, table.seasons.slots.day, -1))
+    table.seasons = replace(table.seasons, slots=of_dates)
+    page = render_page(subject_of_pipeline(table, "model"))
+    assert "1 more change was what the same days of the week did before, and not counted" in page
+    assert "hours" not in page.split("<h2>Changes in the inputs</h2>")[1].split("</section>")[0]
 
 
 def test_missing_values_have_their_share_before_and_now_if_it_is_known(table):

@@ -310,10 +310,12 @@ serving.serve(
 
 
 def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
-    """With limits of half a second: a head and a body that never end."""
+    """With limits of half a second: a head and a body that never end, also after a request that was answered."""
     with limited(forks, mixed.copy(tmp_path / "model"), "head_seconds=0.5, body_seconds=0.5") as port:
         post = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        heads = (b"", b"GET / HTTP/1.1\r\nHost: loc", post + b"Content-Length: 9\r\n\r\n{")
+        begun = b"GET / HTTP/1.1\r\nHost: loc"
+        whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        heads = (b"", begun, post + b"Content-Length: 9\r\n\r\n{", whole + begun)
         answers: dict[bytes, bytes] = {}
 
         def wait(head: bytes) -> None:
@@ -328,7 +330,8 @@ def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
         for thread in threads:
             thread.join()
         for head in heads:
-            assert answers[head].startswith(b"HTTP/1.1 408"), head
+            assert answers[head].startswith(b"HTTP/1.1 200" if head.startswith(whole) else b"HTTP/1.1 408"), head
+            assert answers[head].count(b"HTTP/1.1 408") == 1, head
 
 
 def test_back_pressure_asks_clients_to_come_back(forks, numbers, tmp_path):

@@ -1,17 +1,24 @@
 """Predict, learn, count labels and look, over real HTTP; the numbers are those of the same model without a service."""
 
+import asyncio
 import io
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import httpx
 import polars as pl
 import pytest
 
+from accous.service.arriving import Arriving
 from accous.service.batches import BatchReader
 from accous.service.bodies import CONTENT_TYPES
+from accous.service.calls import Call
 from accous.service.gate import Gate
 from accous.service.limits import Limits
 from accous.service.metrics import Metrics
+from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
 from accous.service.tokens import Tokens
 from accous.tabular.folder import load_table_model
@@ -144,6 +151,13 @@ def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
     assert state["measured_error"] == pytest.approx(wrong, abs=0.02)
 
 
+def test_labels_that_the_reference_does_not_have_are_named(server, numbers):
+    ids = server.post("/v1/predict", {"rows": numbers.rows[:3]}).json()["ids"]
+    labels = [{"id": one, "label": label} for one, label in zip(ids, ["yes", "Yse", None], strict=True)]
+    counted = server.post("/v1/labels", {"labels": labels}).json()
+    assert (counted["counted"], counted["unknown_labels"]) == (2, {"Yse": 1})
+
+
 def test_predict_keeps_nothing_and_says_so(server, numbers):
     """Labels by a key would find nothing later: the request is refused, not half done."""
     rows = [row | {"order": number} for number, row in enumerate(numbers.rows[:2])]
@@ -227,3 +241,44 @@ def test_learn_first_learns_before_it_predicts(forks, numbers, tmp_path):
 def test_a_client_of_http_1_0_is_answered(server):
     answer = httpx.get(f"{server.address}/healthz", headers={"connection": "close"}, trust_env=False)
     assert answer.json() == {"status": "alive"}
+
+
+def test_the_time_of_a_body_begins_once(monkeypatch):
+    """A first piece that comes late leaves the rest only what is left of the time."""
+    now = [0.0]
+    monkeypatch.setattr("accous.service.calls.time", SimpleNamespace(monotonic=lambda: now[0]))
+    pieces = iter([(b"a", True), (b"b", False)])
+
+    async def receive():
+        body, more = next(pieces)
+        if not more:
+            await asyncio.sleep(0.05)  # longer than nothing, which is what is left
+        now[0] += 30.0
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    call = Call({"headers": []}, receive, Limits(body_seconds=30.0), Arriving(1 << 20))
+    with pytest.raises(Refusal) as refused:
+        asyncio.run(call.body())
+    assert refused.value.answer.status == 408
+
+
+def test_predictions_in_many_threads_have_ids_of_their_own(numbers):
+    """A number that two of them took would make one label of two."""
+    table_model = load_table_model(numbers.folder)
+    reader = BatchReader(table_model, Limits())
+    served = Served(table_model, reader)
+    service = Service(name="m", served=lambda: served, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
+    service._n_predictions = _InterruptedNumber(0)
+    batch = reader.read_rows(numbers.rows[:1], include=("ids",))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: service.predicted(served, batch)["ids"][0], range(40)))
+    assert len(set(found)) == 40
+    assert service.n_predicted == 40
+
+
+class _InterruptedNumber(int):
+    """Lets other threads go on before it grows, as the interpreter may."""
+
+    def __add__(self, other: int) -> int:
+        time.sleep(0.002)
+        return _InterruptedNumber(int(self) + other)

@@ -119,3 +119,21 @@ def test_an_answer_that_cannot_be_given_holds_up_no_other() -> None:
     first, second = (Waiting(none, none, none, reply) for reply in (fail, given.append))
     resolve([(first, Answer(b"a")), (second, Answer(b"b"))])
     assert given == [Answer(b"b")]
+
+
+def test_a_deadline_of_the_next_head_waits_for_the_answer_before():
+    """A refusal in between would be taken for that answer."""
+
+    async def talking(app: Application, reader: Any, writer: Any) -> None:
+        writer.write(LATER + NOW[:20])
+        while not app.due:
+            await asyncio.sleep(0)
+        deadline = app.protocol._deadline
+        assert deadline is not None  # the next head has begun
+        app.protocol._give_up()
+        app.due.pop()(Answer(b"later"))
+        assert (await reader.readuntil(b"later")).startswith(b"HTTP/1.1 200")
+        app.protocol._give_up()
+        assert (await reader.read()).startswith(b"HTTP/1.1 408")
+
+    talk(talking)

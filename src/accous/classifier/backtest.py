@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
-from accous.classifier.guard import FREE, choose_guard
+from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT
@@ -25,6 +25,7 @@ from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
 from accous.validation import count_rows
+from accous.wording import count
 
 __all__ = ["CUTS", "Backtest", "backtest", "read_order"]
 
@@ -86,15 +87,16 @@ class Backtest:
             return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
-        first = (
-            f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} (mean of {len(self.looks)} looks): "
-            f"{self.verdict}."
-        )
+        mean = f"mean of {count(len(self.looks), 'look')}"
+        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {self.verdict}."
         gain = self.evidence.gain
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
         change = change if abs(gain) >= 0.0005 else "changed nothing"
-        return first, f"Adaptation would have {change}. {choose_guard(self.evidence, self.caution).sentence}"
+        guard = choose_guard(self.evidence, self.caution)
+        # A gain that decides nothing is one on these rows, and no promise.
+        where = " on the replayed rows" if guard is DOUBTED else ""
+        return first, f"Adaptation would have {change}{where}. {guard.sentence}"
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in plain values, ready for JSON."""
@@ -224,7 +226,9 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
     labels = column_or_1d(y, warn=True)
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
     if len(labels) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+        raise DataError(
+            f"X has {count(n_rows, 'row')} but y has {count(len(labels), 'label')} (inconsistent numbers of samples)."
+        )
     if n_rows < FEWEST_ROWS:
         raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
     weights = read_base_weights(sample_weight, n_rows)

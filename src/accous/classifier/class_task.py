@@ -24,6 +24,7 @@ from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.traps import FEWEST_ROWS_PER_CLASS, columns_of_label, rare_classes
 from accous.exceptions import DataError
+from accous.wording import count
 
 __all__ = ["ClassTask", "read_class_task"]
 
@@ -100,8 +101,8 @@ class ClassTask:
     def traps(self) -> list[str]:
         """Name classes with too few rows."""
         return [
-            f"Class {str(self.classes[number])!r} has only {int((self.labels == number).sum())} rows: with fewer than "
-            f"{FEWEST_ROWS_PER_CLASS}, its predictions and the estimated error cannot be relied on."
+            f"Class {str(self.classes[number])!r} has only {count(int((self.labels == number).sum()), 'row')}: with "
+            f"fewer than {FEWEST_ROWS_PER_CLASS}, its predictions and the estimated error cannot be relied on."
             for number in rare_classes(self.labels).tolist()
         ]
 

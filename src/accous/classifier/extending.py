@@ -16,6 +16,7 @@ from accous.classifier.fallback import Check, Fallback, FixedModel, next_veto
 from accous.classifier.labels import read_base_weights
 from accous.classifier.round import RoundRules, check_fit, share_in_use, weigh
 from accous.classifier.shrinkage import Fit, shrink
+from accous.classifier.state import Joining
 from accous.classifier.task import Task
 from accous.named_columns import select_columns
 from accous.parameters import require_choice, require_integer
@@ -156,6 +157,7 @@ class Extending:
             fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights), check),
             watch=before.watch.on_other_reference(),
             rounds=before.rounds._replace(is_moved=fit.estimator is not fixed),
+            joined=Joining(before.n_rounds, before.n_rows),
             late_labels=None if before.late_labels is None else before.late_labels.after_refit(self.task_.names),
             cache={},
         )

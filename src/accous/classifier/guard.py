@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, Evidence
 
-__all__ = ["CAUTIONS", "FREE", "LENIENT", "OFF", "STRICT", "Guard", "choose_guard"]
+__all__ = ["CAUTIONS", "DOUBTED", "FREE", "LENIENT", "OFF", "STRICT", "UNPROVEN", "Guard", "choose_guard"]
 
 CAUTIONS = ("high", "normal", "low")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
@@ -65,6 +65,13 @@ STRICT = Guard(
     "because the inputs drift inside the reference already.",
 )
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
+# Adaptation did no harm in the backtest, but the estimates that would decide when to adapt were wrong there.
+DOUBTED = Guard(
+    "off",
+    "The fixed model predicts, because the estimates of the backtest were too far from the truth to tell when "
+    "adaptation helps.",
+)
+UNPROVEN = Guard("off", "The fixed model predicts, because caution is high and no backtest supports adaptation.")
 
 
 def choose_guard(evidence: Evidence | None, caution: str) -> Guard:
@@ -84,9 +91,9 @@ def choose_guard(evidence: Evidence | None, caution: str) -> Guard:
     if caution == "low":
         return LENIENT
     if evidence is None:
-        return OFF if caution == "high" else LENIENT
+        return UNPROVEN if caution == "high" else LENIENT
     if evidence.fixed.unexplained >= LARGEST_UNEXPLAINED:
-        return OFF
+        return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
         return LENIENT
     return OFF if evidence.gain > LARGEST_LOSS else STRICT

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
+from accous.wording import count
 
 __all__ = [
     "read_base_weights",
@@ -41,7 +42,9 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
 def require_as_many(labels: NDArray[Any], n_rows: int) -> None:
     """Raise a DataError if there is not one label for each row."""
     if len(labels) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(labels)} labels (inconsistent numbers of samples).")
+        raise DataError(
+            f"X has {count(n_rows, 'row')} but y has {count(len(labels), 'label')} (inconsistent numbers of samples)."
+        )
 
 
 def read_plain_labels(y: Any) -> NDArray[Any]:
@@ -121,7 +124,9 @@ def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
     is_plain = type(predicted) is np.ndarray and predicted.ndim == 1
     values = predicted if is_plain else column_or_1d(predicted, warn=True)
     if len(values) != n_rows:
-        raise DataError(f"{name} has {len(values)} values for {n_rows} rows (inconsistent numbers of samples).")
+        raise DataError(
+            f"{name} has {count(len(values), 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples)."
+        )
     found: list[Any] = values.tolist()
     return found
 

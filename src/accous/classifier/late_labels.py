@@ -14,11 +14,12 @@ from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
 from accous.diagnostics.audits import Audit
+from accous.diagnostics.interval_counts import inside_of
 from accous.diagnostics.late_labels import JudgedRows, LateLabels
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.named_columns import select_columns
 from accous.openmp import one_openmp_thread_if_few
 from accous.validation import count_rows
@@ -55,7 +56,13 @@ class LateLabelling:
         def _scale(self) -> LossScale: ...
 
     def observe(
-        self, X: Any, y: Any, predicted: Any = None, predicted_fixed: Any = None, estimated: Any = None
+        self,
+        X: Any,
+        y: Any,
+        predicted: Any = None,
+        predicted_fixed: Any = None,
+        estimated: Any = None,
+        intervals: Any = None,
     ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
 
@@ -76,6 +83,9 @@ class LateLabelling:
         estimated : array of shape (n_rows, 3), optional
             The estimated error at the time of each row and the ends of its interval, to compare with; NaN where it is
             not known. None takes ``risk_`` at the time of this call.
+        intervals : array of shape (n_rows, 2), optional
+            Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
+            ``measured_.intervals`` then counts how many true numbers lay inside.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -103,6 +113,7 @@ class LateLabelling:
                 estimates=self._estimates(state, estimated, n_rows),
                 features=features,
                 one=self._scale.one,
+                is_inside=None if intervals is None else self._inside(intervals, late, n_rows),
             )
         )
         return self
@@ -137,6 +148,14 @@ class LateLabelling:
             with one_openmp_thread_if_few(count_rows(rows)):
                 predicted = np.asarray(predictor.predict(rows))
         return self.task_.late_errors(late, predicted, name)
+
+    def _inside(self, intervals: Any, late: LateTruths, n_rows: int) -> FloatArray:
+        if self.task_.kind != "regressor":
+            raise ParameterError("intervals are for numbers: a classifier predicts sets.")
+        ends = np.asarray(intervals, dtype=np.float64)
+        if ends.shape != (n_rows, 2):
+            raise DataError(f"intervals must have the shape ({n_rows}, 2), got {ends.shape}.")
+        return inside_of(ends, late.values)
 
     def _estimates(self, state: Any, estimated: Any, n_rows: int) -> FloatArray:
         if estimated is None:

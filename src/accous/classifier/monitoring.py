@@ -84,17 +84,21 @@ class Monitoring:
                 evidence=self._evidence,
                 measured=self._measured(state),
                 unverified=self.unverified_,
+                since_joining=_since_joining(state),
             ),
         )
 
     def _share_out_of_bound(self, state: Any) -> float:
-        """Share of recent rows out of bound, beyond that of the reference: rows that joined it may be out of bound."""
+        """Share of recent rows out of bound; 0 once rows that joined the reference lie there too.
+
+        The bound is that of the first reference: beyond it, the present one may have rows enough.
+        """
         share: float = state.watch.share_out_of_bound
         if not share or not state.ratio.has_scores:
             return share
         of_reference: float = state.ratio.share_of_reference_out
         # One row in a hundred, by the choice of the bound.
-        return share if of_reference < _FEW_OUT else max(0.0, share - of_reference)
+        return share if of_reference < _FEW_OUT else 0.0
 
     @property
     def drift_attribution_(self) -> FloatArray:
@@ -115,3 +119,11 @@ class Monitoring:
         state = self.state_
         shifts = () if state.watch.log is None else state.watch.log.events
         return tuple(sorted((*shifts, *state.columns.events), key=lambda event: event.round))
+
+
+def _since_joining(state: Any) -> tuple[int, int] | None:
+    """Rounds and rows of the stream since rows joined the reference; None if none did, or before the first round."""
+    joined = state.joined
+    if joined is None or not joined.n_rounds:
+        return None
+    return state.n_rounds - joined.n_rounds, state.n_rows - joined.n_rows

@@ -10,6 +10,7 @@ from typing import Any
 
 from accous.diagnostics.loss_scale import LossScale
 from accous.logs import LOGGER
+from accous.wording import count
 
 __all__ = ["NotebookDisplay", "state_html"]
 
@@ -68,7 +69,7 @@ def state_html(model: Any) -> str:
     model.state_ = replace(state, cache=dict(state.cache))
     n_reference = len(state.weights)
     rows = [
-        ("Rounds", f"{state.n_rounds:,} ({state.n_rows:,} rows), {state.n_refits:,} refits"),
+        ("Rounds", f"{state.n_rounds:,} ({count(state.n_rows, 'row')}), {count(state.n_refits, 'refit')}"),
         ("Effective rows", f"{model.effective_sample_size_:,.0f} of {n_reference:,} reference rows carry the weight"),
         ("Predictions", _predictor(state)),
     ]

@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 from accous.arrays import FloatArray
 from accous.classifier.labels import read_plain_labels, require_as_many
 from accous.exceptions import DataError
+from accous.wording import count
 
 __all__ = ["read_numbers", "read_targets"]
 
@@ -37,7 +38,9 @@ def read_numbers(y: Any, n_rows: int, *, name: str = "y") -> FloatArray:
     if name == "y":
         require_as_many(values, n_rows)
     elif len(values) != n_rows:
-        raise DataError(f"{name} has {len(values)} values for {n_rows} rows (inconsistent numbers of samples).")
+        raise DataError(
+            f"{name} has {count(len(values), 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples)."
+        )
     try:
         if values.dtype.kind == "c":
             raise TypeError

@@ -145,6 +145,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         columns=columns,
         n_rows=before.n_rows + n_rows,
         n_fitted=before.n_fitted,
+        joined=before.joined,
         late_labels=before.late_labels,
         rounds=before.rounds.after(
             before.cache,

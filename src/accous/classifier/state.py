@@ -20,12 +20,27 @@ from accous.ratio.base import RatioEstimator
 
 __all__ = [
     "AdaptationState",
+    "Joining",
     "predictors_from_plain",
     "start_state",
     "state_from_plain",
     "state_to_plain",
     "under_guard",
 ]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """When rows last joined the reference.
+
+    Attributes
+    ----------
+    n_rounds, n_rows : int
+        Rounds and rows of the stream until then.
+    """
+
+    n_rounds: int
+    n_rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +71,8 @@ class AdaptationState:
         Rows of all rounds.
     n_fitted : int
         Rows of the reference that ``fit`` was given.
+    joined : Joining or None
+        When rows last joined the reference; None if it is the one that ``fit`` was given.
     late_labels : LateLabels or None
         What labels that arrived late have shown; None before the first.
     columns : ColumnWatch
@@ -79,6 +96,7 @@ class AdaptationState:
     n_rows: int
     n_fitted: int
     columns: ColumnWatch
+    joined: Joining | None = None
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -138,7 +156,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
     if watch["log"] is not None:
         watch["log"] = watch["log"] | {"events": events}
     # The first folders had at least one row in each round.
-    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}}
+    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}, "joined": None}
     known = earlier | plain | {"fallback": _fallback_from_plain(plain["fallback"])}
     stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
     given = {

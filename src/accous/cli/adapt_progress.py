@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from accous.wording import count
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -62,7 +64,7 @@ class AdaptProgress:
             return
         self._next_time = now + _SECONDS_BETWEEN
         rate = (job.n_rows - self._start_rows) / max(now - self._start_time, 1e-9)
-        text = f"round {job.n_rounds:,}, {job.n_rows:,} rows, {rate:,.0f} rows per second"
+        text = f"round {job.n_rounds:,}, {count(job.n_rows, 'row')}, {rate:,.0f} rows per second"
         if job.n_scored:
             fixed, ours = (self._scale.shown(each / job.n_scored) for each in (job.n_wrong_fixed, job.n_wrong))
             text += f"; {self._scale.name} of the fixed model {fixed}, of accous {ours}"

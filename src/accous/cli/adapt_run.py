@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from accous.cli.options import results_console
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,12 +66,12 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     console = remarks if request.output == "-" else results_console()
     state = "" if is_finished else "Stopped and saved; run the same command again to continue. "
     where = "" if request.output == "-" else f" in {request.output}"
-    text = f"{state}{record.n_rows:,} rows in {record.n_rounds:,} rounds{where}."
+    text = f"{state}{count(record.n_rows, 'row')} in {count(record.n_rounds, 'round')}{where}."
     if record.n_scored:
         scale = _scale(job)
         fixed, ours = scale.shown(numbers["error_fixed"]), scale.shown(numbers["error"])
         text += f" {scale.name.capitalize()} of the fixed model {fixed}, of accous {ours}"
-        text += f" ({record.n_scored:,} labelled rows)."
+        text += f" ({count(record.n_scored, 'labelled row')})."
     else:
         text += (
             f" {numbers['effective_sample_size']:,.0f} of {numbers['reference_rows']:,} reference rows carry the "
@@ -79,12 +80,16 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     console.print(text, markup=False, soft_wrap=True)
     if record.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
-        remarks.print(f"{record.n_rejected:,} bad rows set aside{where}.", markup=False, soft_wrap=True)
+        remarks.print(f"{count(record.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
     measured = job.table_model.model.measured_ if record.n_scored else None
     if measured is not None and measured.unseen_classes:
         names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
         remarks.print(
             f"Labels that the reference does not have count as errors: {names}.", markup=False, soft_wrap=True
         )
+    doubt = job.table_model.intervals_in_words() if record.n_rounds else ""
+    if doubt:
+        remarks.print(doubt, markup=False, soft_wrap=True)
     if record.n_unknown:
-        remarks.print(f"{record.n_unknown:,} values were categories that the reference does not have.", markup=False)
+        values = count(record.n_unknown, "value was a category", "values were categories")
+        remarks.print(f"{values} that the reference does not have.", markup=False)

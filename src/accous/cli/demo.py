@@ -12,6 +12,7 @@ import typer
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_choice
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +161,7 @@ def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
 
     stream = race.stream
     rows = "one unlabelled row" if stream.batch_size == 1 else f"{stream.batch_size} unlabelled rows"
-    table = Table(title=f"{stream.n_rounds:,} rounds of {rows}")
+    table = Table(title=f"{count(stream.n_rounds, 'round')} of {rows}")
     table.add_column("classifier")
     table.add_column("mean error", justify="right")
     table.add_column("gap to the oracle closed", justify="right")

@@ -147,6 +147,7 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
         errors[ORACLE][batch.round - 1] = stream.risk(oracle.estimator_, batch.alpha)
         late.add(batch, predicted[ACCOUS], predicted[FIXED])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
+    late.pass_on()
     return Race(stream, errors, models[ACCOUS], history)
 
 
@@ -161,5 +162,10 @@ class _LateLabels:
         """Keep the labels of a batch, with what was predicted for its rows."""
         self._waiting.append((batch.X, batch.y, predicted, predicted_fixed))
         if sum(len(rows) for rows, *_ in self._waiting) >= _LATE_ROWS:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Pass what waits to the model."""
+        if self._waiting:
             self._model.observe(*map(np.concatenate, zip(*self._waiting, strict=True)))
             self._waiting = []

@@ -106,12 +106,19 @@ class _Replay:
                 labels = self._labels[start : start + size]
                 found = [{"id": one, "label": label} for one, label in zip(ids, labels, strict=True)]
                 self._waiting.append(found if number % _LABELLED == 0 else [])
-                if len(self._waiting) > _LATE and (late := self._waiting.popleft()):
-                    self._send("/v1/labels", {"labels": late})
+                if len(self._waiting) > _LATE:
+                    self._send_labels()
                 if self._is_over.wait(1.0 / self._pace):
                     return
+            while self._waiting and not self._is_over.wait(1.0 / self._pace):
+                self._send_labels()
         except (OSError, http.client.HTTPException, KeyError):
             self._is_over.set()  # the server has ended
+
+    def _send_labels(self) -> None:
+        """Send the labels of the round that waits the longest, if they are among those that arrive."""
+        if late := self._waiting.popleft():
+            self._send("/v1/labels", {"labels": late})
 
     def _send(self, path: str, content: Any) -> Any:
         self._connection.request("POST", path, json.dumps(content), {"Content-Type": "application/json"})

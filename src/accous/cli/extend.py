@@ -25,6 +25,7 @@ from accous.cli.options import (
     require_separator,
 )
 from accous.parameters import require_choice
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,21 +133,24 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     if not joined.n_joined:
         texts.append("Nothing new: these rows have joined before.")
     elif joined.n_before:
-        texts.append(f"{joined.n_before:,} rows have joined before and do not join again.")
+        texts.append(
+            count(joined.n_before, "row has joined before and does", "rows have joined before and do")
+            + " not join again."
+        )
     if joined.n_missing:
-        texts.append(f"{joined.n_missing:,} rows have no label.")
+        texts.append(count(joined.n_missing, "row has", "rows have") + " no label.")
     if joined.bad_rows:
         where = "" if rejects is None else f", in {rejects}"
-        texts.append(f"{len(joined.bad_rows):,} bad rows set aside{where}.")
+        texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")
     for text in texts:
         remarks.print(text, markup=False, soft_wrap=True)
 
 
 def _print(job: ExtendJob, joined: RowsJoined) -> None:
     model = job.table_model.model
-    text = f"{joined.n_joined:,} rows joined the reference"
+    text = f"{count(joined.n_joined, 'row')} joined the reference"
     text += f", {joined.n_left:,} left it" if joined.n_left else ""
-    text += f"; it has {len(model.task_):,} rows now."
+    text += f"; it has {count(len(model.task_), 'row')} now."
     if joined.new_classes:
         text += f" New classes: {', '.join(joined.new_classes)}."
     typer.echo(text)

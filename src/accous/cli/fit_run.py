@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import print_backtest, results_console
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,9 +46,8 @@ def run_fit(request: FitRequest, remarks: Console, *, as_json: bool) -> int:
     _print_choice(job)
     print_backtest(found, is_ordered=job.is_ordered)
     if n_rounds := table_model.model.rounds_between_refits_:
-        text = (
-            f"Refits: at most one in {n_rounds:,} rounds, which keeps them to --refit-budget {request.refit_budget:g}."
-        )
+        text = f"Refits: at most one in {count(n_rounds, 'round')}, which keeps them to "
+        text += f"--refit-budget {request.refit_budget:g}."
         remarks.print(text, soft_wrap=True, markup=False)
     where = request.folder
     remarks.print(f"Model: {where}. Next: accous adapt {where} STREAM -o predictions.csv", soft_wrap=True, markup=False)
@@ -85,7 +85,8 @@ def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> N
     where = "" if rejects is None else f", in {rejects}"
     first = bad_rows[0]
     remarks.print(
-        f"{len(bad_rows)} bad rows set aside{where}; the first: {job.unit} {first.line}, {first.reason}.", markup=False
+        f"{count(len(bad_rows), 'bad row')} set aside{where}; the first: {job.unit} {first.line}, {first.reason}.",
+        markup=False,
     )
 
 
@@ -157,9 +158,11 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
         return
     n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
     classes = sorted(Counter(reference.y.tolist()).items())
-    shares = ", ".join(f"{label} {count / n_rows:.1%}" for label, count in classes[:8])
+    shares = ", ".join(f"{label} {n_of_class / n_rows:.1%}" for label, n_of_class in classes[:8])
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-    console.print(f"{n_rows:,} rows, {n_features} features, {len(classes)} classes: {shares}{more}.", markup=False)
+    console.print(
+        f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.", markup=False
+    )
     accuracy = settings["accuracy"]
     found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
     in_order = ", in order of time" if reference.order.is_known else ""
@@ -175,7 +178,8 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
     y, n_features = reference.y, len(reference.encoder.feature_names)
     low, median, high = (f"{each:.4g}" for each in _ends(reference))
     console.print(
-        f"{len(y):,} rows, {n_features} features, numbers from {low} to {high}, median {median}.", markup=False
+        f"{count(len(y), 'row')}, {count(n_features, 'feature')}, numbers from {low} to {high}, median {median}.",
+        markup=False,
     )
     error, of_median = settings["error"], settings["error_of_median"]
     found = "unknown, the reference has too few rows to cross-validate" if error is None else f"{error:.4g}"

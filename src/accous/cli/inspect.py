@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
+from accous.wording import count
 
 if TYPE_CHECKING:
     from accous.diagnostics.loss_scale import LossScale
@@ -101,13 +102,17 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
     joined = record["joined_rows"]
     later = f" after {joined:,} joined" if joined else ""
     lines = [
-        ("reference", f"{record['reference']}, {record['reference_rows']:,} rows{later}, label {record['label']}"),
+        (
+            "reference",
+            f"{record['reference']}, {count(record['reference_rows'], 'row')}{later}, label {record['label']}",
+        ),
         *([("classes", ", ".join(record["classes"]))] if record["classes"] else []),
         ("ratio", record["ratio"]),
         _on_reference(record, later),
-        ("rounds", f"{record['rounds']:,}, {record['refits']:,} refits"),
+        ("rounds", f"{record['rounds']:,}, {count(record['refits'], 'refit')}"),
         (f"estimated {_scale(record).name} now", _estimate(record)),
         *_measured(record),
+        *_intervals(record),
         (
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
@@ -128,9 +133,8 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
     run = record["last_run"]
     if run is not None:
         state = "finished" if run["finished"] else "unfinished"
-        lines.append(
-            ("last run", f"{run['stream']} to {run['output']}, {state}: {run['rows']:,} rows, {run['rounds']:,} rounds")
-        )
+        done = f"{count(run['rows'], 'row')}, {count(run['rounds'], 'round')}"
+        lines.append(("last run", f"{run['stream']} to {run['output']}, {state}: {done}"))
         if run["labelled_rows"]:
             shown = _scale(record).shown
             text = f"fixed model {shown(run['error_fixed'])}, accous {shown(run['error'])}"
@@ -151,7 +155,7 @@ def _regimes(regimes: list[dict[str, Any]]) -> str:
 def _main_lengths(weights: dict[str, float]) -> str:
     """Return the lengths of history that carry most of the weight, at most three, largest share first."""
     leading = sorted(weights.items(), key=lambda item: -item[1])[:_MOST_LENGTHS]
-    shown = [f"{int(length):,} rounds ({weight:.0%})" for length, weight in leading if weight >= _LEAST_WEIGHT]
+    shown = [f"{count(int(length), 'round')} ({weight:.0%})" for length, weight in leading if weight >= _LEAST_WEIGHT]
     return ("mainly " if len(shown) < len(weights) else "") + ", ".join(shown)
 
 
@@ -171,7 +175,7 @@ def _estimate(record: dict[str, Any]) -> str:
         return "not known: " + (
             f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
         )
-    age = f", {record['estimated_error_age']} rounds old" if record["estimated_error_age"] else ""
+    age = f", {count(record['estimated_error_age'], 'round')} old" if record["estimated_error_age"] else ""
     return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}"
 
 
@@ -192,6 +196,12 @@ def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     return name, shown if score is None else f"{shown}, cross-validated{later and ' by fit'}"
 
 
+def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return how far low and high of the predictions can be relied on, if something speaks about that."""
+    found = record["intervals"]
+    return [("prediction intervals", found["sentence"])] if found and found["sentence"] else []
+
+
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
     if not record["labelled_rows"]:
@@ -199,8 +209,12 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     low, high = record["measured_error_low"], record["measured_error_high"]
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
-    text = f"{scale.shown(record['measured_error'])} ({interval}), {record['labelled_rows']:,} labelled rows"
-    lines = [(f"measured {scale.name}", text + ("; contradicts the estimate" if record["labels_contradict"] else ""))]
+    text = f"{scale.shown(record['measured_error'])} ({interval}), {count(record['labelled_rows'], 'labelled row')}"
+    if record["labels_outdated"]:
+        text += "; before rows joined the reference"
+    elif record["labels_contradict"]:
+        text += "; contradicts the estimate"
+    lines = [(f"measured {scale.name}", text)]
     if record["unseen_classes"]:
         names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
         lines.append(("classes not in the reference", names))

@@ -20,6 +20,7 @@ from accous.cli.options import (
     remarks_console,
     require_separator,
 )
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def labels(
         return 0
     measured = job.table_model.model.measured_
     assert measured is not None
-    for line in _lines(measured):
+    for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
         typer.echo(line)
     return 0
 
@@ -113,15 +114,21 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
     if not counted.n_counted:
         texts.append("Nothing new: labels of these rows were counted before.")
     elif counted.n_before:
-        texts.append(f"{counted.n_before:,} labels were counted before and do not count again.")
+        texts.append(
+            count(counted.n_before, "label was counted before and does", "labels were counted before and do")
+            + " not count again."
+        )
     if counted.n_differing:
-        texts.append(f"{counted.n_differing:,} labels differ from those counted before; they were not changed.")
+        texts.append(
+            count(counted.n_differing, "label differs", "labels differ") + " from what was counted before, which stays."
+        )
     if counted.n_unmatched:
-        texts.append(f"{counted.n_unmatched:,} labels have no prediction; the first is {counted.first_unmatched!r}.")
+        unmatched = count(counted.n_unmatched, "label has", "labels have")
+        texts.append(f"{unmatched} no prediction; the first is {counted.first_unmatched!r}.")
     if counted.n_repeated:
-        texts.append(f"{counted.n_repeated:,} rows repeat a label.")
+        texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
     if counted.n_missing:
-        texts.append(f"{counted.n_missing:,} rows have no label.")
+        texts.append(count(counted.n_missing, "row has", "rows have") + " no label.")
     if counted.n_counted and not counted.has_rows:
         texts.append("The stream cannot be read again, so P(y | x) is not tested on these rows.")
     for text in texts:
@@ -129,9 +136,11 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
+    from accous.diagnostics.measured import labels_in_words
+
     shown, name = measured.scale.shown, measured.scale.name
     interval = f"{shown(measured.error_low)} to {shown(measured.error_high)}"
-    first = f"Measured {name}: {shown(measured.error)} ({interval}), by the latest of {measured.n_labelled:,} labels."
+    first = f"Measured {name}: {shown(measured.error)} ({interval}), by {labels_in_words(measured.n_labelled)}."
     if isnan(measured.estimated):
         return [first, f"Estimated {name}: unknown.", "There is nothing to compare with." + _more(measured)]
     is_or_not = ("They do not contradict each other.", "They contradict each other: rely on the measured error.")

@@ -29,6 +29,7 @@ from accous.cli.options import (
 from accous.cli.stopping import give_up_stdout, stop_on_signals
 from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,10 +122,12 @@ def _print_summary(job: PredictJob, request: AdaptRequest, remarks: Console) -> 
     console = remarks if request.output == "-" else results_console()
     numbers = job.summary()
     where = "" if request.output == "-" else f" in {request.output}"
-    text = f"{job.n_rows:,} rows{where}, predicted after {numbers['rounds_learned']:,} rounds; nothing was learned."
+    learned = count(numbers["rounds_learned"], "round")
+    text = f"{count(job.n_rows, 'row')}{where}, predicted after {learned}; nothing was learned."
     console.print(text, markup=False, soft_wrap=True)
     if job.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
-        remarks.print(f"{job.n_rejected:,} bad rows set aside{where}.", markup=False, soft_wrap=True)
+        remarks.print(f"{count(job.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
     if job.n_unknown:
-        remarks.print(f"{job.n_unknown:,} values were categories that the reference does not have.", markup=False)
+        values = count(job.n_unknown, "value was a category", "values were categories")
+        remarks.print(f"{values} that the reference does not have.", markup=False)

@@ -11,6 +11,7 @@ import typer
 from accous.cli.options import ModelFolder, NamedEstimator, Quiet, remarks_console, require_between
 from accous.exceptions import CheckpointError
 from accous.extras import import_extra
+from accous.wording import count
 
 if TYPE_CHECKING:
     from accous.service.owner import OwnedModel
@@ -110,12 +111,14 @@ def serve(
 
     def say(owned: OwnedModel, addresses: list[str]) -> None:
         if owned.n_cut:
-            remarks.print(f"Cut off {owned.n_cut:,} bytes at the end of the log: the last batches were not complete.")
+            remarks.print(
+                f"Cut off {count(owned.n_cut, 'byte')} at the end of the log: the last batches were not complete."
+            )
         if owned.n_replayed:
-            remarks.print(f"Learned again from {owned.n_replayed:,} batches of the log.")
+            remarks.print(f"Learned again from {count(owned.n_replayed, 'batch', 'batches')} of the log.")
         typer.echo(f"Serving {model} on {addresses[0]}")
         if workers:
-            typer.echo(f"Predicting in {workers} more processes on {addresses[1]}")
+            typer.echo(f"Predicting in {count(workers, 'more process', 'more processes')} on {addresses[1]}")
 
     try:
         serving.serve(settings, say)

@@ -12,6 +12,7 @@ from accous.keyed.newest import newest_states
 from accous.keyed.shipped_model import ShippedModel
 from accous.report.fleet import render_fleet
 from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
+from accous.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +108,7 @@ class SparkRun:
                 **self._settings,
             )
             n_rows = self._watch(query)
-        self._console.print(f"{n_rows:,} rows in this run. Result: {self._output}", markup=False, soft_wrap=True)
+        self._console.print(f"{count(n_rows, 'row')} in this run. Result: {self._output}", markup=False, soft_wrap=True)
 
     def _watch(self, query: Any) -> int:
         """Show how many rows have come until the query ends, and return their number."""
@@ -118,7 +119,7 @@ class SparkRun:
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen:
                         n_rows, seen = n_rows + progress["numInputRows"], progress["batchId"]
-                status.update(f"{n_rows:,} rows in {seen + 1:,} micro-batches")
+                status.update(f"{count(n_rows, 'row')} in {count(seen + 1, 'micro-batch', 'micro-batches')}")
         return n_rows
 
     def _known(self, resume: str | None) -> Any:
@@ -131,7 +132,7 @@ class SparkRun:
         latest = newest_states((row[0], bytes(row[1])) for row in rows)
         with self._console.status("Writing the page about all keys"):
             readings = [reading._asdict() for reading in fleet(latest, adapter)]
-            write_page(page, render_fleet(readings, f"{len(latest):,} keys by {self._key}"))
+            write_page(page, render_fleet(readings, f"{count(len(latest), 'key')} by {self._key}"))
         self._console.print(f"Keys: {page}", markup=False, soft_wrap=True)
 
     def _result(self) -> Any:

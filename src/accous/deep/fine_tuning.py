@@ -32,6 +32,7 @@ from accous.deep.embedding import one_torch_thread
 from accous.deep.progress import LateBar
 from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
+from accous.wording import count
 
 __all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
 
@@ -88,7 +89,7 @@ def read_labels(y: Any, n_rows: int) -> IntArray:
         raise DataError("fine_tune=True needs the reference's labels: call fit(X, y).")
     labels = column_or_1d(y)
     if len(labels) != n_rows:
-        raise DataError(f"There are {n_rows} rows but {len(labels)} labels.")
+        raise DataError(f"There are {count(n_rows, 'row')} but {count(len(labels), 'label')}.")
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError("Fine-tuning needs labels of at least two classes, got one.")

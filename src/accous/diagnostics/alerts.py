@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from accous.exceptions import ParameterError
+from accous.wording import count
 
 __all__ = ["ALLOWED", "DRIFT_ROUNDS", "Alert", "Condition", "parse_condition"]
 
@@ -161,7 +162,7 @@ class Condition:
 
     def _reason(self, value: float | int | str, record: Mapping[str, Any]) -> str:
         if self.name == "drift":
-            return f"The inputs changed in round {value}, within the last {self.limit} rounds."
+            return f"The inputs changed in round {value}, within the last {count(int(self.limit), 'round')}."
         if self.name in _WORDS:
             why = record.get("trust_reason") if self.name == "verdict" else None
             return f"The {_WORDS[self.name].title} is {value!r}." + (f" {why}" if why else "")

@@ -8,12 +8,12 @@ that arrived late. docs/trust.md says how often each answer was right on real st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import CLOSE
+from accous.diagnostics.measured import CLOSE, labels_in_words
 from accous.diagnostics.risk import WIDEST
 
 __all__ = [
@@ -37,6 +37,14 @@ NARROW = 0.08
 LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 VISIBLE_DRIFT = 0.1
+_BEFORE_JOINING = (
+    "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
+    "covers them."
+)
+_LABELS_BEFORE_JOINING = (
+    "The labels contradicted the estimate, but they came before rows joined the reference: new labels (accous labels) "
+    "show whether it holds now."
+)
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,11 @@ def worst(answers: list[Answer]) -> Answer:
     return max(answers, key=lambda each: ANSWERS.index(each.answer))
 
 
-def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
+def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | None = None) -> Answer:
     """Answer whether the reference covers the inputs.
 
+    The recent rows are compared with the reference as it is now. If nearly all of them came before rows joined it, the
+    sentence says so.
     A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
 
     Parameters
@@ -72,7 +82,17 @@ def answer_inputs(coverage: Any, no_overlap: str | None) -> Answer:
         What recent rows look like beside the reference; None if there are none.
     no_overlap : str, optional
         Why the weights show that the reference hardly overlaps with the recent rows, if they do.
+    n_since_joining : int, optional
+        Rows of the stream since rows joined the reference; None if none did.
     """
+    found = _inputs_as_they_are(coverage, no_overlap)
+    if n_since_joining is None or n_since_joining >= FEWEST_RECENT_ROWS:
+        return found
+    return replace(found, sentence=f"{found.sentence} {_BEFORE_JOINING}")
+
+
+def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
+    """Answer by the recent rows, whenever they came."""
     if coverage is None or coverage.n_rows < FEWEST_RECENT_ROWS:
         few = f"There are fewer than {FEWEST_RECENT_ROWS} recent rows to judge by."
         return Answer("not known", few) if no_overlap is None else Answer("no", no_overlap)
@@ -150,6 +170,8 @@ def _adaptation_by_labels(measured: Any) -> Answer | None:
     """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
     if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.age > RECENT_ROWS:
         return None
+    if measured.is_outdated:
+        return None
     gap = measured.gap
     if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
         return None
@@ -189,6 +211,26 @@ def answer_predictions(
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
         return by_labels
+    by_backtest = _predictions_by_backtest(
+        interval, is_covered=is_covered, evidence=evidence, unverified=unverified, scale=scale
+    )
+    if measured is not None and measured.contradicts:
+        # By labels of an earlier predictor, or they would have answered.
+        return worst([Answer("not known", _LABELS_BEFORE_JOINING, numbers), by_backtest])
+    return by_backtest
+
+
+def _predictions_by_backtest(
+    interval: tuple[float, float, float],
+    *,
+    is_covered: bool,
+    evidence: Evidence | None,
+    unverified: str,
+    scale: LossScale,
+) -> Answer:
+    """Answer by how far such estimates were from the truth in the backtest."""
+    estimate, low, high = interval
+    numbers = {"estimate": estimate, "low": low, "high": high}
     if math.isnan(estimate):
         return Answer("not known", "The reference has too few rows of some class to estimate the error.")
     if evidence is None:
@@ -216,7 +258,7 @@ def _predictions_by_labels(
     Labels contradict an estimate whenever they came. They confirm it only if they are recent, exact, close to the
     estimate of the time and to that of now, and about inputs that the reference covers.
     """
-    if measured is None:
+    if measured is None or measured.is_outdated:
         return None
     estimate, low, high = interval
     numbers = {"estimate": estimate, "measured": measured.error}
@@ -227,5 +269,5 @@ def _predictions_by_labels(
     is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST * scale.one
     if not (measured.is_exact and is_close and is_about_now):
         return None
-    labels = f"The latest of {measured.n_labelled:,} labels say {scale.shown(measured.error)}"
+    labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
     return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated.", numbers)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.core.solvers.logistic import make_problem, solve
 from accous.diagnostics.comparison import Comparison, compare_means, match_reference
+from accous.wording import count
 
 __all__ = ["SIGNIFICANCE", "Audit", "audit_errors", "conclude"]
 
@@ -96,8 +97,8 @@ def _report(n_rows: int, found: Comparison) -> Audit:
     p_value = found.p_value
     low, high = max(0.0, found.estimate - found.half_width), min(1.0, found.estimate + found.half_width)
     text = (
-        f"The error on {n_rows} labelled rows is {found.observed:.1%}; the expected error is {found.estimate:.1%} "
-        f"({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclude(p_value)}"
+        f"The error on {count(n_rows, 'labelled row')} is {found.observed:.1%}; the expected error is "
+        f"{found.estimate:.1%} ({low:.1%} to {high:.1%}, p = {p_value:.2g}); {conclude(p_value)}"
     )
     return Audit(
         n_rows=n_rows,

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
+from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 
 __all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "MOST_AUDITED_BYTES", "AuditRows", "JudgedRows", "LateLabels", "Sum"]
 
@@ -83,6 +84,8 @@ class JudgedRows:
         Features to audit the rows in; None if the rows themselves are not known.
     one : float
         The loss that counts as 1.
+    is_inside : array of shape (n_rows,), optional
+        Where a true number lay inside its prediction interval, 1 or 0; NaN where there was none.
     """
 
     losses: FloatArray
@@ -93,6 +96,7 @@ class JudgedRows:
     estimates: FloatArray
     features: FloatArray | None = None
     one: float = 1.0
+    is_inside: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.losses)
@@ -136,6 +140,10 @@ class LateLabels:
     cusum : float
     squared_losses : float
         Discounted sum of the squared losses of the predictor in use.
+    n_before : int, optional
+        Labelled rows when rows last joined the reference; None if none did.
+    intervals : IntervalCounts
+        How many true numbers lay inside their prediction intervals.
     kept : tuple of AuditRows
         The last rows whose features are known, in the pieces they came in; at least the last 500, or as many as take
         4 MB.
@@ -149,6 +157,8 @@ class LateLabels:
     last_row: int = 0
     cusum: float = 0.0
     squared_losses: float = 0.0
+    n_before: int | None = None
+    intervals: IntervalCounts = NO_INTERVALS
     kept: tuple[AuditRows, ...] = ()
 
     def after(self, rows: JudgedRows) -> LateLabels:
@@ -168,6 +178,10 @@ class LateLabels:
             last_row=self.last_row,
             cusum=_add_to_cusum(self.cusum, rows),
             squared_losses=shrunk * self.squared_losses + float((powers * rows.losses**2).sum()),
+            n_before=self.n_before,
+            intervals=self.intervals
+            if rows.is_inside is None
+            else self.intervals.after(rows.is_inside, powers, shrunk),
             kept=self._keep(rows),
         )
 
@@ -198,6 +212,8 @@ class LateLabels:
             squares_fixed=squares_of(self.squares_fixed, sums[Sum.WEIGHT_FIXED]),
             cusum=0.0,
             squared_losses=share * self.squared_losses,
+            n_before=self.n_labelled,
+            intervals=NO_INTERVALS,
             kept=(),
         )
 

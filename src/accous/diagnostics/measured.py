@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 from accous.diagnostics.audits import Audit
+from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.late_labels import LateLabels, Sum
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
 from accous.diagnostics.shares import wilson_interval
 
-__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
+__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "labels_in_words", "measure"]
 
 FEWEST_TO_CONTRADICT = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
@@ -56,6 +57,9 @@ class MeasuredError:
     contradicts : bool
         Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
         are exact are more than 5 points away.
+    is_outdated : bool
+        Whether rows have joined the reference and fewer than 20 labels came since: the errors are those of the
+        predictors before.
     is_exact : bool
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
@@ -66,6 +70,8 @@ class MeasuredError:
     concept_changed : {"yes", "no", "not known"}
         Whether P(y | x) has changed: by a class that the reference does not have among the last 500 labelled rows, or
         by the test of ``audit`` on them. "not known" with fewer than 20 rows.
+    intervals : IntervalCounts
+        How many true numbers lay inside their prediction intervals, if they were given with the labels.
     sentence : str
         The result in plain words.
     scale : LossScale
@@ -83,12 +89,19 @@ class MeasuredError:
     gap_standard_error: float
     age: int
     contradicts: bool
+    is_outdated: bool = False
     is_exact: bool
     is_alarmed: bool
     unseen_classes: dict[str, int]
     concept_changed: str
     sentence: str
+    intervals: IntervalCounts = NO_INTERVALS
     scale: LossScale = field(default=ERRORS, repr=False)
+
+    @property
+    def contradicts_now(self) -> bool:
+        """Whether labels contradict the estimate of the present predictors."""
+        return self.contradicts and not self.is_outdated
 
     def __str__(self) -> str:
         """Return the result in plain words."""
@@ -134,11 +147,13 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: Lo
         gap_standard_error=_gap_standard_error(labels, scale),
         age=max(0, n_stream - labels.last_row),
         contradicts=is_apart or is_alarmed or is_off,
+        is_outdated=labels.n_before is not None and labels.n_labelled - labels.n_before < FEWEST_TO_CONTRADICT,
         is_exact=is_exact,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
         sentence="",
+        intervals=labels.intervals,
         scale=scale,
     )
     return replace(measured, sentence=_sentence(measured))
@@ -194,11 +209,17 @@ def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
     return "yes" if audit.concept_changed else "no"
 
 
+def labels_in_words(n_labelled: int) -> str:
+    """Return what a measured error rests on: labels that count the less, the older they are."""
+    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+
+
 def _sentence(found: MeasuredError) -> str:
-    rows = "1 label" if found.n_labelled == 1 else f"the latest of {found.n_labelled:,} labels"
     shown = found.scale.shown
     low, high = shown(found.error_low), shown(found.error_high)
-    parts = [f"By {rows}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"]
+    parts = [
+        f"By {labels_in_words(found.n_labelled)}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"
+    ]
     if math.isnan(found.estimated):
         parts.append("there is no estimate without labels to compare it with.")
     else:
@@ -207,6 +228,8 @@ def _sentence(found: MeasuredError) -> str:
         answer = "they contradict each other." if found.contradicts else agree
         parts += [f"the estimate without labels is {shown(found.estimated)}", answer]
     text = "; ".join(parts)
+    if found.is_outdated:
+        text += " This is about predictions from before the last rows joined the reference."
     if found.unseen_classes:
         names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])

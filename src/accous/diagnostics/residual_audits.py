@@ -15,6 +15,7 @@ from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_prob
 from accous.diagnostics.audits import SIGNIFICANCE, Audit, conclude
 from accous.diagnostics.comparison import Comparison, Matched, compare_means, match_reference
 from accous.diagnostics.losses import SQUARED, NumberLoss
+from accous.wording import count
 
 __all__ = ["audit_residuals"]
 
@@ -97,9 +98,9 @@ def _report(n_rows: int, losses: Comparison, bias: Comparison, p_value: float, l
     estimate = max(0.0, losses.estimate)
     low, high = max(0.0, estimate - losses.half_width), estimate + losses.half_width
     text = (
-        f"The {loss} loss on {n_rows} labelled rows is {losses.observed:.3g}; the expected loss is {estimate:.3g} "
-        f"({low:.3g} to {high:.3g}); the mean residual is {bias.observed:+.3g} where {bias.estimate:+.3g} is expected "
-        f"(p = {p_value:.2g}); {conclude(p_value)}"
+        f"The {loss} loss on {count(n_rows, 'labelled row')} is {losses.observed:.3g}; the expected loss is "
+        f"{estimate:.3g} ({low:.3g} to {high:.3g}); the mean residual is {bias.observed:+.3g} where "
+        f"{bias.estimate:+.3g} is expected (p = {p_value:.2g}); {conclude(p_value)}"
     )
     return Audit(
         n_rows=n_rows,

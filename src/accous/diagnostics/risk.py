@@ -12,6 +12,7 @@ from statistics import NormalDist
 from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERROR
 from accous.diagnostics.weights import effective_sample_size
+from accous.wording import count
 
 __all__ = [
     "LEVEL",
@@ -78,7 +79,11 @@ class RiskEstimate:
         return (
             f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
             f"Nominal coverage of the intervals: {self.level:.0%}."
-            + (f" The predictor in use has changed since: the estimate is {self.age} rounds old." if self.age else "")
+            + (
+                f" The predictor in use has changed since: the estimate is {count(self.age, 'round')} old."
+                if self.age
+                else ""
+            )
         )
 
 

@@ -106,6 +106,11 @@ class SeasonMeans:
                 n_known += stop - start
         return parts, expected, n_known
 
+    @property
+    def has_hours(self) -> bool:
+        """Whether rows of more than one hour of the day were seen; rows of a date alone have one."""
+        return bool((self.day.reshape(-1, 24) >= 0).any(axis=0).sum() > 1)
+
     def average_day(self) -> FloatArray | None:
         """Return the mean over the hours that were seen on two days, working days and weekends as in a week."""
         kinds = [(_FIRST_COARSE, 5.0), (_FIRST_COARSE + 24, 2.0)]

@@ -12,12 +12,14 @@ from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs,
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
+from accous.wording import count
 
 __all__ = [
     "FEWEST_ROWS",
     "LARGEST_ERROR",
     "LARGEST_OUT_OF_BOUND",
     "NO_CHECKS",
+    "ROUNDS_TO_SETTLE",
     "SMALLEST_MEAN",
     "VERDICTS",
     "Checks",
@@ -34,6 +36,8 @@ SMALLEST_MEAN = 0.3
 LARGEST_OUT_OF_BOUND = 0.5
 FEWEST_ROWS = 10.0
 LARGEST_ERROR = 0.06
+# Rounds after rows joined the reference in which the ratio is still mainly the one to the reference before.
+ROUNDS_TO_SETTLE = 16
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,15 @@ class Checks:
         What labels that arrived late showed.
     unverified : str
         Why there is no evidence, if that has a reason of its own; otherwise empty.
+    since_joining : tuple of int
+        Rounds and rows of the stream since rows joined the reference; None if none did.
     """
 
     coverage: Any = None
     evidence: Evidence | None = None
     measured: Any = None
     unverified: str = ""
+    since_joining: tuple[int, int] | None = None
 
 
 NO_CHECKS = Checks()
@@ -118,7 +125,8 @@ class Trust:
         See :class:`WeightEvidence`.
     share_out_of_bound : float
         Share of recent batch rows whose norm exceeds ``feature_bound_``, by default the 99 % quantile of the reference.
-        "Recent" means a half-life of 64 rounds. NaN if the ratio estimator has no such bound.
+        "Recent" means a half-life of 64 rounds. 0 once at least 5 % of the reference lie there, because rows joined it.
+        NaN if the ratio estimator has no such bound.
     exponent : float
         Share of the ratio in use that is not ratio 1; 0 means that there is nothing to adapt to.
     is_vetoed : bool
@@ -127,6 +135,8 @@ class Trust:
     excess_error, excess_standard_error : float
         Cross-fitted, weighted error of the adapted model minus that of the fixed model, and its standard error; NaN if
         they cannot be computed.
+    is_reference_new : bool
+        Whether rows joined the reference less than 16 rounds ago: the weights still come from the reference before.
     """
 
     verdict: str
@@ -144,6 +154,7 @@ class Trust:
     is_vetoed: bool
     excess_error: float
     excess_standard_error: float
+    is_reference_new: bool = False
 
     def __str__(self) -> str:
         """Return the verdict and the three answers in sentences."""
@@ -172,15 +183,16 @@ def judge(
     """Answer the three questions, and return the verdict of the first rule that applies.
 
     "no overlap": more than half of the recent rows lie outside the reference; or the ratio's mean over the reference is
-    below 0.3, so nearly all of the stream's mass is where the reference has no rows; or there are fewer than 10
-    effective rows; or the answer about the inputs is "no".
+    below 0.3, so nearly all of the stream's mass is where the reference has no rows (not in the 16 rounds after rows
+    joined it); or there are fewer than 10 effective rows; or the answer about the inputs is "no".
     "contradicted": another answer is "no".
     "thin": the standard error of "adapted minus fixed" exceeds 6 points, so a gain cannot be distinguished from a loss.
     "not verified": an answer is "not known".
     "good": all answers are "yes".
     """
-    no_overlap = _no_overlap(evidence, share_out_of_bound)
-    inputs = answer_inputs(checks.coverage, no_overlap)
+    n_rounds, n_rows = checks.since_joining or (None, None)
+    no_overlap = _no_overlap(evidence, share_out_of_bound, n_rounds)
+    inputs = answer_inputs(checks.coverage, no_overlap, n_rows)
     adaptation = answer_adaptation(
         excess=excess,
         exponent=exponent,
@@ -212,20 +224,30 @@ def judge(
         is_vetoed=is_vetoed,
         excess_error=excess[0],
         excess_standard_error=excess[1],
+        is_reference_new=not _is_settled(n_rounds),
     )
 
 
-def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float) -> str | None:
-    """Return why the reference does not overlap with the recent rows, or None if the weights do not show that."""
+def _is_settled(n_rounds: int | None) -> bool:
+    """Whether the ratio is one to the present reference, so many rounds after rows joined it; None if none did."""
+    return n_rounds is None or n_rounds >= ROUNDS_TO_SETTLE
+
+
+def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: int | None) -> str | None:
+    """Return why the reference does not overlap with the recent rows, or None if the weights do not show that.
+
+    For ``ROUNDS_TO_SETTLE`` rounds after rows joined the reference, the mean of the ratio says nothing: it was learned
+    against the reference before.
+    """
     if share_out_of_bound > LARGEST_OUT_OF_BOUND:
         return f"{share_out_of_bound:.0%} of the recent rows lie outside the range of the reference."
-    if evidence.mean_weight < SMALLEST_MEAN:
+    if evidence.mean_weight < SMALLEST_MEAN and _is_settled(n_rounds):
         return (
             f"The ratio averages {evidence.mean_weight:.2f} over the reference instead of 1: most of the recent rows "
             "lie where the reference has none."
         )
     if evidence.effective_sample_size < FEWEST_ROWS:
-        return f"The weights leave {evidence.effective_sample_size:.0f} effective rows of the reference."
+        return f"The weights leave {count(round(evidence.effective_sample_size), 'effective row')} of the reference."
     return None
 
 
@@ -239,7 +261,7 @@ def _verdict(
         return "contradicted", decisive.sentence
     if standard_error > LARGEST_ERROR * scale.one:
         return "thin", (
-            f"The weights leave {evidence.effective_sample_size:.0f} effective rows: the errors of the adapted and the "
-            f"fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
+            f"The weights leave {count(round(evidence.effective_sample_size), 'effective row')}: the errors of the "
+            f"adapted and the fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
         )
     return ("good" if decisive.answer == "yes" else "not verified"), decisive.sentence

@@ -8,6 +8,7 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
+from accous.wording import count
 
 __all__ = ["read_keys", "read_numbers", "read_times"]
 
@@ -67,4 +68,4 @@ def _is_null(key: Any) -> bool:
 
 def _require_length(name: str, found: int, n_rows: int) -> None:
     if found != n_rows:
-        raise DataError(f"X has {n_rows} rows but {name} has {found} values: pass one per row.")
+        raise DataError(f"X has {count(n_rows, 'row')} but {name} has {count(found, 'value')}: pass one per row.")

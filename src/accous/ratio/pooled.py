@@ -128,12 +128,16 @@ class PooledRatio(LinearRatio):
         pool = self.pool_
         if pool is None:
             return []
-        current = pool.slots.in_force(pool.proportions, pool.n_rounds - pool.look.n_rounds)
+        last_look = pool.n_rounds - pool.look.n_rounds
+        current = pool.slots.in_force(pool.proportions, last_look, pool.reference_ratios, pool.slot_ratios)
         found = []
         # A slot of a single look may hold what a jump passed through.
         for slot in np.flatnonzero(pool.slots.n_merged > 1).tolist():
             visits = pool.slots.visits[pool.slots.visits[:, 0] == slot, 1:].tolist()
             size = distance(pool.slot_ratios[slot], np.ones(len(pool.slot_ratios[slot])))
+            if visits and slot == current and visits[-1][1] < last_look:
+                # It has come back since the last look, which was of something else.
+                visits.append((min(last_look + 1, pool.n_rounds), pool.n_rounds))
             if visits and size >= _SMALLEST_REGIME:
                 rounds = tuple((first, last) for first, last in visits)
                 found.append(RememberedRegime(pool.slots.coefs[slot], rounds, size, slot == current))

@@ -15,6 +15,7 @@ from typing import Any
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import page_asset
+from accous.wording import count
 
 __all__ = ["render_fleet"]
 
@@ -87,7 +88,7 @@ class _Moments:
 
 def _head(readings: Sequence[Mapping[str, Any]], name: str) -> str:
     n_rows = sum(each["rows"] for each in readings)
-    return f"<header><h1>{escape(name)}</h1><p>{len(readings):,} keys, {n_rows:,} rows</p></header>"
+    return f"<header><h1>{escape(name)}</h1><p>{count(len(readings), 'key')}, {count(n_rows, 'row')}</p></header>"
 
 
 def _tiles(readings: Sequence[Mapping[str, Any]]) -> str:

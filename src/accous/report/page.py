@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.interval_counts import ALPHA
 from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import WIDEST
@@ -28,8 +29,9 @@ from accous.report.intervals import date_of_round
 from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
+from accous.wording import count
 
-__all__ = ["NOTES", "TITLES", "TONES", "event_rows", "page_asset", "render_page", "tile_rows"]
+__all__ = ["NOTES", "TITLES", "event_rows", "page_asset", "render_page", "tile_rows"]
 
 TITLES = {
     "error": "How often it is wrong",
@@ -55,7 +57,6 @@ NOTES = {
         all results depend on those rows.""",
 }
 _SHORT_CELL = 24  # characters
-TONES = {"good": "verified", "thin": "not verified", "bad": "do not rely on it", "none": "no data yet"}
 
 
 def render_page(subject: Subject) -> str:
@@ -82,7 +83,7 @@ def page_asset(name: str) -> str:
 
 def _head(subject: Subject) -> str:
     model = subject.model
-    facts = f"{model.n_rounds_:,} rounds, compared with {len(model.reference_weight_):,} labelled reference rows"
+    facts = f"{count(model.n_rounds_, 'round')}, compared with {len(model.reference_weight_):,} labelled reference rows"
     return f"<header><h1>{escape(subject.name)}</h1><p>{facts}</p></header>"
 
 
@@ -90,7 +91,7 @@ def _verdict(subject: Subject) -> str:
     verdict = judge_in_words(subject)
     advice = "".join(f"<li>{escape(line)}</li>" for line in verdict.advice)
     return (
-        f'<section class="verdict {verdict.tone}"><p class="badge">{TONES[verdict.tone]}</p>'
+        f'<section class="verdict {verdict.tone}"><p class="badge">{escape(verdict.badge)}</p>'
         f"<h2>{escape(verdict.headline)}</h2><p>{escape(verdict.moved)}</p><p>{escape(verdict.trust)}</p>"
         f"<h3>What to do</h3><ul>{advice}</ul></section>"
     )
@@ -104,7 +105,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
     estimate, interval = _estimate(scale, risk.adapted, risk.adapted_low, risk.adapted_high)
     tiles = [
-        (f"estimated {scale.name} now", estimate, interval + (f", {risk.age} rounds old" if risk.age else "")),
+        (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),
         (f"estimated {scale.name}, fixed model", *_estimate(scale, risk.fixed, risk.fixed_low, risk.fixed_high)),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
@@ -112,11 +113,14 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     ]
     if model.measured_ is not None:
         found = model.measured_
-        note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {found.n_labelled:,} labels"
+        note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {count(found.n_labelled, 'label')}"
         tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
+        if not math.isnan(found.intervals.share):
+            promised = f"{1.0 - ALPHA:.0%} promised, {found.intervals.n_rows:,} labels"
+            tiles.insert(2, ("true numbers between low and high", f"{found.intervals.share:.0%}", promised))
     if totals["n_scored"]:
         measured = totals["n_wrong"] / totals["n_scored"], totals["n_wrong_fixed"] / totals["n_scored"]
-        note = f"fixed model {shown(measured[1])}, {totals['n_scored']:,} labels"
+        note = f"fixed model {shown(measured[1])}, {count(totals['n_scored'], 'label')}"
         tiles.insert(2, (f"measured {scale.name}, all rounds", shown(measured[0]), note))
     return tiles
 
@@ -156,7 +160,8 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
 def _notes_on_moved(subject: Subject) -> str:
     """Say if the season is left out, and how many columns the chart shows and how much they carry, if not all."""
     n_columns, shown = len(subject.column_shares()), moved_columns(subject)
-    season = " What the time of the day and the weekend explain is left out." if subject.knows_seasons else ""
+    season = "the time of the day and the weekend explain" if subject.has_hours else "the day of the week explains"
+    season = f" What {season} is left out." if subject.knows_seasons else ""
     if len(shown) == n_columns:
         return season
     of_shown = sum(share for _, share in shown)
@@ -168,7 +173,7 @@ def event_rows(subject: Subject) -> tuple[list[str], list[tuple[str, ...]]]:
     rows = []
     for event in subject.events[-20:][::-1]:
         is_shift = event.kind == "shift"
-        took = "in progress" if event.rounds_to_adapt is None else f"{event.rounds_to_adapt:,} rounds"
+        took = "in progress" if event.rounds_to_adapt is None else count(event.rounds_to_adapt, "round")
         took = f"{took}; {event.return_in_words}" if event.seen else took
         took = took if is_shift else "–"
         columns = ", ".join(event.features)
@@ -198,11 +203,12 @@ def _size(subject: Subject, event: DriftEvent) -> str:
 
 
 def _seasonal_note(subject: Subject) -> str:
-    """Say how many changes are left out because the same hours did the same before."""
+    """Say how many changes are left out because the same hours, or days of the week, did the same before."""
     if not subject.n_seasonal:
         return ""
-    changes = "1 more change was" if subject.n_seasonal == 1 else f"{subject.n_seasonal:,} more changes were"
-    return f'<p class="note">{changes} what the same hours did on the days before, and not counted as drift.</p>'
+    changes = count(subject.n_seasonal, "more change was", "more changes were")
+    same = "hours did on the days before" if subject.has_hours else "days of the week did before"
+    return f'<p class="note">{changes} what the same {same}, and not counted as drift.</p>'
 
 
 def _findings(subject: Subject) -> str:

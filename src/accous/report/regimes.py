@@ -6,6 +6,7 @@ from html import escape
 
 from accous.diagnostics.regimes import Regime, rounds_in_words
 from accous.report.subject import Subject
+from accous.wording import count
 
 __all__ = ["regimes_section"]
 
@@ -49,7 +50,7 @@ def _time_line(regimes: tuple[Regime, ...], n_rounds: int) -> str:
             )
     parts.append(f'<text class="title" x="{_LEFT}" y="{height - 4}">round 1</text>')
     parts.append(f'<text class="title" x="{_WIDTH}" y="{height - 4}" text-anchor="end">{n_rounds:,}</text>')
-    label = f"Time line of {len(regimes)} regimes over {n_rounds:,} rounds"
+    label = f"Time line of {count(len(regimes), 'regime')} over {count(n_rounds, 'round')}"
     view = f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}"'
     return f'<div class="chart regimes"><svg {view}>{"".join(parts)}</svg></div>'
 

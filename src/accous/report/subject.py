@@ -97,6 +97,12 @@ class Subject:
         return seasons is not None and seasons.explained is not None and bool(seasons.explained.any())
 
     @property
+    def has_hours(self) -> bool:
+        """Whether the rows have a time of the day, and not a date alone."""
+        seasons = None if self.table is None else self.table.seasons
+        return seasons is not None and seasons.slots.has_hours
+
+    @property
     def moved_share(self) -> float:
         """How far the inputs have moved: total variation between the current weights and equal weights, in [0, 1]."""
         weights = self.model.reference_weight_ / self.model.reference_weight_.mean()

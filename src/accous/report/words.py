@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.answers import worst
+from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
+from accous.diagnostics.trust import Trust
 from accous.report.subject import Subject
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
-_TONES = {"yes": "good", "not known": "thin", "no": "bad"}
+_TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
+# The answer that a verdict is about, and what that is called beside it.
+_ANSWER_OF = {"not verified": "not known", "contradicted": "no"}
+_SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
 
@@ -22,6 +26,8 @@ class Verdict:
     Attributes
     ----------
     tone : {"good", "thin", "bad", "none"}
+    badge : str
+        The verdict of ``trust_``, and which of the answers it is about.
     headline : str
     moved : str
         How far the inputs have moved, and which columns moved.
@@ -32,6 +38,7 @@ class Verdict:
     """
 
     tone: str
+    badge: str
     headline: str
     moved: str
     trust: str
@@ -43,9 +50,19 @@ def judge_in_words(subject: Subject) -> Verdict:
     trust = subject.trust
     if subject.model.n_rounds_ == 0:
         none = "No batch has been seen yet."
-        return Verdict("none", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."])
-    worst_answer = worst([trust.inputs, trust.adaptation, trust.predictions]).answer
-    return Verdict(_TONES[worst_answer], _headline(subject), _moved(subject), trust.reason, _advice(subject))
+        return Verdict(
+            "none", "no data yet", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."]
+        )
+    return Verdict(
+        _TONES[trust.verdict], _badge(trust), _headline(subject), _moved(subject), trust.reason, _advice(subject)
+    )
+
+
+def _badge(trust: Trust) -> str:
+    """Return the verdict with the answers that it is about: others may be better."""
+    decisive = _ANSWER_OF.get(trust.verdict)
+    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer == decisive]
+    return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
 
 
 def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
@@ -60,19 +77,27 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 
 
 def _headline(subject: Subject) -> str:
-    model = subject.model
-    trust, measured, moved = subject.trust, model.measured_, subject.moved_share
-    if measured is not None and measured.contradicts:
+    trust, measured = subject.trust, subject.model.measured_
+    if measured is not None and measured.contradicts_now:
         found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
         return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
     if trust.inputs.answer == "no":
-        labels = "" if measured is None or not measured.is_exact else f"; labels say {_error(measured)}"
+        is_measured = measured is not None and measured.is_exact and not measured.is_outdated
+        labels = f"; labels say {_error(measured)}" if measured is not None and is_measured else ""
         return f"The inputs are new to the reference{labels}"
     if trust.predictions.answer == "no":
         return "The estimated error cannot be believed: it was too low in the backtest"
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
-    if moved < _HARDLY:
+    return _headline_of_inputs(subject)
+
+
+def _headline_of_inputs(subject: Subject) -> str:
+    """Say how the inputs lie beside the reference, if nothing speaks against the model."""
+    trust = subject.trust
+    if trust.is_reference_new:
+        return "Rows have joined the reference; how the inputs lie beside it shows in the next rounds"
+    if subject.moved_share < _HARDLY:
         return "The inputs look like the reference"
     return "The inputs have moved; the fixed model is in use" if trust.is_vetoed else _FOLLOWS
 
@@ -82,6 +107,11 @@ def _error(measured: MeasuredError) -> str:
     return f"{shown} error" if measured.scale.is_of_classes else f"a {name} of {shown}"
 
 
+def _error_between(measured: MeasuredError, low: str, high: str) -> str:
+    labels = "the one label" if measured.n_labelled == 1 else f"the {measured.n_labelled:,} labels"
+    return f"{labels} so far leave the {measured.scale.name} between {low} and {high}."
+
+
 def _moved(subject: Subject) -> str:
     moved = subject.moved_share
     how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
@@ -89,6 +119,10 @@ def _moved(subject: Subject) -> str:
     if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
         # No weight of the reference can follow inputs that it does not have.
         text = f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
+    if subject.trust.is_reference_new:
+        text = (
+            f"Rows have joined the reference: the weights of its rows ({moved:.0%} away from equal) are those before."
+        )
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and moved >= _HARDLY:
         text += f" Columns that moved most: {', '.join(leading)}."
@@ -104,9 +138,9 @@ def _moved(subject: Subject) -> str:
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
     trust, measured = subject.trust, model.measured_
-    is_measured = measured is not None and measured.is_exact
+    is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
-    if measured is not None and measured.contradicts:
+    if measured is not None and measured.contradicts_now:
         advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (accous extend).")
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
@@ -115,8 +149,15 @@ def _advice(subject: Subject) -> list[str]:
         advice.append("Label a few hundred recent rows (accous labels), and add them to the reference (accous extend).")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
+    elif measured is None or measured.is_outdated:
+        since = "" if measured is None else " that came since rows joined the reference"
+        what = f"Label a sample of recent rows{since} (accous labels)"
+        advice.append(f"{what}: their labels show whether the estimate holds.")
     else:
-        advice.append("Label a sample of recent rows (accous labels): their labels show whether the estimate holds.")
+        low, high = (measured.scale.shown(end) for end in (measured.error_low, measured.error_high))
+        advice.append(f"Go on labelling samples of recent rows (accous labels): {_error_between(measured, low, high)}")
+    intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
+    advice += [intervals] if intervals else []
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

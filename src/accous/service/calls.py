@@ -85,15 +85,16 @@ class Call:
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
             raise await self._drained(too_large(limit, headers=CLOSE))
+        end = time.monotonic() + self._limits.body_seconds
         message = await self._next(self._limits.body_seconds)
         piece: bytes = message.get("body", b"")
         if not message.get("more_body", False) and len(piece) <= limit:
             return piece
-        return await self._gathered(message)
+        return await self._gathered(message, end)
 
-    async def _gathered(self, message: Message) -> bytes:
-        """Return a body that comes in several messages, of which this is the first."""
-        arriving, limit, end = self._arriving, self._limits.body_bytes, time.monotonic() + self._limits.body_seconds
+    async def _gathered(self, message: Message, end: float) -> bytes:
+        """Return a body that comes in several messages, of which this is the first, until then."""
+        arriving, limit = self._arriving, self._limits.body_bytes
         pieces: list[bytes] = []
         n_bytes = 0
         try:

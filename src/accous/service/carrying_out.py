@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["Executor", "Parsed"]
 
 Parsed = Batch | list[Label]
 _ID, _KEY = "accous id", "accous key"
+_MOST_UNKNOWN = 20
 
 
 class Executor:
@@ -114,8 +116,15 @@ class Executor:
                 "without_label": len(labels) - n_labelled,
                 "unmatched": len(labels) - n_matched,
                 "labelled_rows": self._n_labelled(),
+                "unknown_labels": self._unknown(labels),
             }
         )
+
+    def _unknown(self, labels: list[Label]) -> dict[str, int]:
+        """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt."""
+        texts = pl.Series([_label_text(each.label) for each in labels], dtype=pl.String).drop_nulls()
+        counts = Counter(texts.filter(~self._table_model.kind.is_possible(texts)).to_list())
+        return dict(counts.most_common(_MOST_UNKNOWN))
 
     def _find(self, label: Label) -> MadePrediction | None:
         if label.id is not None:

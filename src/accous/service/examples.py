@@ -107,7 +107,7 @@ class Examples:
     def counted(self) -> dict[str, Any]:
         """The answer to `labels`."""
         counts = {"labels": 1, "counted": 1, "counted_before": 0, "without_label": 0, "unmatched": 0}
-        return {"round": self._n_rounds, **counts, "labelled_rows": 1}
+        return {"round": self._n_rounds, **counts, "labelled_rows": 1, "unknown_labels": {}}
 
     @property
     def state(self) -> dict[str, Any] | None:

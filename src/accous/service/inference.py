@@ -24,6 +24,7 @@ from accous.service.service import Served, Service
 from accous.service.sizes import require_columns, require_rows
 from accous.tabular.columns.plans import NumberColumn
 from accous.tabular.label_kinds import ClassKind, LabelKind
+from accous.wording import count
 
 __all__ = ["Inference"]
 
@@ -190,9 +191,9 @@ def _shape(tensor: _Tensor, n_values: int, n_columns: int) -> tuple[int, int]:
         raise _wrong(tensor, "its shape must be [rows], [rows, 1] or [rows, columns]")
     width = shape[1] if len(shape) == 2 else 1
     if shape[0] * width != n_values:
-        raise _wrong(tensor, f"its shape says {shape[0] * width:,} values, and it has {n_values:,}")
+        raise _wrong(tensor, f"its shape says {count(shape[0] * width, 'value')}, and it has {n_values:,}")
     if width not in (1, n_columns):
-        raise _wrong(tensor, f"it has {width:,} columns, and the model has {n_columns:,}")
+        raise _wrong(tensor, f"it has {count(width, 'column')}, and the model has {n_columns:,}")
     return shape[0], width
 
 

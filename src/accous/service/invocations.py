@@ -16,6 +16,7 @@ from accous.service.prediction_answers import plain_predictions
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
 from accous.service.sizes import require_columns, require_rows
+from accous.wording import count
 
 __all__ = ["Invocations"]
 
@@ -97,5 +98,9 @@ def _rows(request: _Request, names: list[str]) -> list[dict[str, Any]]:
 
 def _named(names: list[str], values: list[Any], row: int) -> dict[str, Any]:
     if len(values) != len(names):
-        raise Refusal(422, "invalid", f"Row {row} (counted from 0) has {len(values)} values for {len(names)} columns.")
+        raise Refusal(
+            422,
+            "invalid",
+            f"Row {row} (counted from 0) has {count(len(values), 'value')} for {count(len(names), 'column')}.",
+        )
     return dict(zip(names, values, strict=True))

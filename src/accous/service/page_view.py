@@ -6,7 +6,7 @@ from typing import Any
 
 from accous.report.figures import Figure, error_figure, lengths_figure, moved_figure, sample_size_figure
 from accous.report.intervals import place_of_rounds
-from accous.report.page import NOTES, TITLES, TONES, event_rows, tile_rows
+from accous.report.page import NOTES, TITLES, event_rows, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
 
@@ -48,7 +48,7 @@ def page_view(
         "reference_rows": state["reference_rows"],
         "verdict": {
             "tone": verdict.tone,
-            "badge": TONES[verdict.tone],
+            "badge": verdict.badge,
             "headline": verdict.headline,
             "sentences": [text for text in (verdict.moved, verdict.trust) if text],
             "advice": [_for_service(text) for text in verdict.advice],

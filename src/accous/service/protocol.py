@@ -57,6 +57,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     _n_head_bytes = 0
     _n_dropped: int | None = None
     _is_in_head = True
+    _has_begun = False  # a head, of which the end has yet to come
     _is_half_closed = False
     _deadline: asyncio.TimerHandle | None = None
 
@@ -89,7 +90,9 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._held is not None:
             self._start_held()
-        if self._is_in_head and self._n_head_bytes and self._deadline is None and self._n_dropped is None:
+        # The end of a piece may be the beginning of the next head, which nothing has counted.
+        has_begun = self._has_begun or (self._is_in_head and self._n_head_bytes)
+        if has_begun and self._deadline is None and self._n_dropped is None:
             self._expect_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -104,8 +107,12 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._is_half_closed and self.cycle.response_complete:
             self.transport.close()
 
+    def on_message_begin(self) -> None:
+        self._has_begun = True
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
-        self._is_in_head, self._n_head_bytes = False, 0
+        self._is_in_head, self._has_begun, self._n_head_bytes = False, False, 0
         self._stop_waiting()
         # The request before, in the same piece, may be answered already: it is not the last one, so nothing is idle.
         self._unset_keepalive_if_required()
@@ -183,6 +190,10 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._deadline = None
 
     def _give_up(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            # A refusal would be taken for the answer that is due to the request before.
+            self._expect_head()
+            return
         self._refuse(b"408 Request Timeout", b"too_slow", b"The request did not arrive in time.")
 
     def _refuse(self, status: bytes, code: bytes, message: bytes) -> None:

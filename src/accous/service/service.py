@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from copy import copy
@@ -74,6 +75,8 @@ class Service:
     # Ids of predictions in different processes differ.
     _origin: str = field(default_factory=lambda: f"p{secrets.token_hex(6)}")
     _n_predictions: int = 0
+    # Small requests are predicted in the event loop, others in threads.
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self.arriving = Arriving(self.limits.arriving_bytes)
@@ -100,7 +103,8 @@ class Service:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
         played = served.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))
-        self.n_predicted += len(batch.X)
+        with self._counting:
+            self.n_predicted += len(batch.X)
         return played
 
     def predicted(self, served: Served, batch: Batch) -> dict[str, Any]:
@@ -108,8 +112,9 @@ class Service:
         # One copy for all parts: learning may go on between them.
         model = copy(served.table_model.model)
         played = self.predict(served, batch, needs_ratio="ratio" in batch.include, model=model)
-        self._n_predictions += 1
-        origin = f"{self._origin}-{self._n_predictions}"
+        with self._counting:
+            self._n_predictions += 1
+            origin = f"{self._origin}-{self._n_predictions}"
         content = prediction_content(served.table_model, played, batch, origin=origin, salt=served.reader.salt)
         sets = prediction_sets(model, batch)
         return content if sets is None else content | {"sets": sets}

@@ -179,7 +179,7 @@ class AdaptRun:
             history = self._table_model.history
             changes = [event.round for event in self._table_model.model.drift_events_]
             estimated = history.risk_at(np.array([history.n_rounds]), changes=changes)
-            scoring.observe(rows.frame, batch, start, stop, estimated)
+            scoring.observe(rows.frame, batch, played.scores, start, stop, estimated)
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios

@@ -15,6 +15,7 @@ from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import LINE, check_labels, match_rows, place_texts
 from accous.tabular.order import RowOrder, put_in_order
 from accous.tabular.remembered_rows import numbers_of_texts
+from accous.wording import count
 
 __all__ = ["LabelledRows", "labels_of_frame", "match_frame", "times_in_order"]
 
@@ -114,8 +115,8 @@ def match_frame(
     place_column = key or (LINE if has_lines else None)
     if place_column is None and table.height != predictions.height:
         raise DataError(
-            f"The frame has {table.height} rows and the predictions {predictions.height}: join them by a column that "
-            "both have, with key."
+            f"The frame has {count(table.height, 'row')} and the predictions {predictions.height:,}: join them by a "
+            "column that both have, with key."
         )
     for name in ("prediction", *((place_column,) if place_column else ())):
         require_column(predictions, name)

@@ -34,8 +34,8 @@ class JobSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
     def difference(self, other: JobSpec) -> str:
-        """Name one difference from another specification."""
-        for name in ("stream", "output", "rejects"):
+        """Name one difference from another specification, besides the stream."""
+        for name in ("output", "rejects"):
             if getattr(self, name) != getattr(other, name):
                 return f"{name} {getattr(self, name)}"
         for name, value in self.options.items():
@@ -124,9 +124,10 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
             require_free(spec.rejects)
         return replace(before, spec=spec)
     if before is not None and not before.is_finished and not is_new and before.has_results:
+        is_other = before.spec.stream != spec.stream
+        run = f"run on {before.spec.stream}" + ("" if is_other else f" with {before.spec.difference(spec)}")
         raise DataError(
-            f"{folder} has an unfinished run on {before.spec.stream} with {before.spec.difference(spec)}: run that "
-            "command again to finish it, or abandon it with --new."
+            f"{folder} has an unfinished {run}: run that command again to finish it, or abandon it with --new."
         )
     is_own = before is not None and not before.is_finished and before.spec.output == spec.output
     if spec.output != STDIN and Path(spec.output).is_file() and not (overwrites or is_own):

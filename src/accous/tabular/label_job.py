@@ -14,11 +14,12 @@ from accous.exceptions import DataError, ParameterError
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import absolute
-from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table
+from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table, written_intervals
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
 from accous.tabular.stream_rows import StreamRows, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
+from accous.wording import count
 
 __all__ = ["LabelJob", "LabelRequest", "LabelsCounted"]
 
@@ -215,8 +216,9 @@ class LabelJob:
         if not matched.height:
             how = _joined_by(table.place_column, matched)
             raise DataError(
-                f"None of the {table.rows.height:,} labels belongs to a row of {self._predictions}, {how} (the first "
-                f"is {table.rows['place'][0]!r}): give another --key or --predictions."
+                f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
+                f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
+                "--predictions."
             )
 
     def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
@@ -231,9 +233,14 @@ class LabelJob:
         return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
 
     def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
-        labels, predicted = (self.table_model.kind.values(new[column]) for column in ("label", "prediction"))
+        kind = self.table_model.kind
+        labels, predicted = (kind.values(new[column]) for column in ("label", "prediction"))
         self.table_model.model.observe(
-            X, labels, predicted=predicted, estimated=self.table_model.estimates_at(new["round"])
+            X,
+            labels,
+            predicted=predicted,
+            estimated=self.table_model.estimates_at(new["round"]),
+            intervals=None if kind.names else written_intervals(new),
         )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.number_task import NumberTask
+from accous.diagnostics.interval_counts import ALPHA
 from accous.exceptions import DataError
 from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import listed
@@ -26,7 +27,6 @@ from accous.tabular.label_tables import place_texts
 __all__ = ["ClassKind", "LabelKind", "NumberKind", "kind_of"]
 
 _DECIMALS, _DIGITS = 6, 9
-_ALPHA = 0.1
 _FEWEST_ROWS = 5  # fits without some rows need that many
 _SMALLEST_PROBABILITY = 1e-12
 _MOST_CLASSES = 200
@@ -58,6 +58,9 @@ class LabelKind(Protocol):
 
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Return the answers of rows, given their scores."""
+
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Return the ends of the prediction intervals as they are written; None if there are none."""
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the answers of the fixed model."""
@@ -136,6 +139,10 @@ class ClassKind:
         """Most probable class of each row, by its number."""
         return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Classes have no intervals."""
+        return None
+
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the class numbers of the fixed model."""
         return self.answers(self.scores(model.fixed_.estimator, X))
@@ -213,7 +220,7 @@ class NumberKind:
         if len(self.task) >= _FEWEST_ROWS:
             # Too few also where the ratio leaves all weight to one row, as for a batch far from the reference.
             with suppress(DataError):
-                found[:, 1:] = model.predict_interval(X, _ALPHA)
+                found[:, 1:] = model.predict_interval(X, ALPHA)
         return found
 
     def no_scores(self, n_rows: int) -> FloatArray:
@@ -231,6 +238,10 @@ class NumberKind:
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Return the numbers as they are written."""
         return _to_digits(scores[:, 0])
+
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Return low and high; NaN where there is no interval."""
+        return _to_digits(scores[:, 1:])
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the numbers of the fixed model."""

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.labelled import read_label_array
@@ -23,12 +24,14 @@ __all__ = [
     "match_rows",
     "place_texts",
     "read_label_table",
+    "written_intervals",
 ]
 
 LINE = "line"
 """The column that holds the line number of a row in the stream."""
 
 _FORMATS_WITH_HEADER = ("csv", "tsv")
+_ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows:
     -------
     polars.DataFrame
         The columns ``number`` (of the row in the file, from 0), ``place``, ``prediction``, ``round`` (null if the file
-        has none) and ``label``.
+        has none), ``low`` and ``high`` (if the file has both) and ``label``.
     """
     place_column = labels.place_column
     if place_column is None and not can_count:
@@ -142,10 +145,12 @@ def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows:
     try:
         if place_column is not None and place_column not in table.columns:
             error = no_such_column(table, place_column)
+            if place_column == LINE:
+                raise ParameterError(f"{error} The run named its rows by a key: join by its column, with --key COL.")
             raise ParameterError(f"{error} To join by a key, run accous adapt with --key {place_column}.")
         wanted = [each for each in (place_column, "prediction") if each is not None]
         _require_columns(table, wanted)
-        wanted += ["round"] if "round" in table.columns else []
+        wanted += [each for each in ("round", *_ENDS) if each in table.columns and each not in wanted]
         frames = (chunk.frame for chunk in _good_chunks(table, wanted, n_rows))
         return match_rows(frames, labels, path, n_rows=n_rows)
     finally:
@@ -194,8 +199,18 @@ def _match(frame: pl.DataFrame, labels: LabelTable, n_before: int) -> pl.DataFra
             "prediction": place_texts(frame["prediction"]),
             "round": rounds,
         }
+        | ({name: frame[name].cast(pl.Float64, strict=False) for name in _ENDS} if _has_ends(frame) else {})
     )
     return found.join(labels.rows, on="place", how="inner", maintain_order="left")
+
+
+def _has_ends(frame: pl.DataFrame) -> bool:
+    return set(_ENDS) <= set(frame.columns)
+
+
+def written_intervals(matched: pl.DataFrame) -> FloatArray | None:
+    """Return the intervals of predictions that have a label, NaN where there is none; None if they have no columns."""
+    return matched.select(_ENDS).fill_null(np.nan).to_numpy() if _has_ends(matched) else None
 
 
 def _places(frame: pl.DataFrame, column: str | None, n_before: int) -> pl.Series:

@@ -47,7 +47,13 @@ class Scoring:
         return len(rows), losses_fixed, losses
 
     def observe(
-        self, frame: pl.DataFrame, batch: NDArray[np.float64], start: int, stop: int, estimated: NDArray[np.float64]
+        self,
+        frame: pl.DataFrame,
+        batch: NDArray[np.float64],
+        scores: NDArray[np.float64],
+        start: int,
+        stop: int,
+        estimated: NDArray[np.float64],
     ) -> None:
         """Add the labels that were just counted to what the model's late labels measure.
 
@@ -55,6 +61,8 @@ class Scoring:
         ----------
         frame, batch, start, stop
             As for the last call of `count`.
+        scores : array
+            Of the batch, as the kind of the label computes them.
         estimated : array of shape (1, 3)
             The estimated error at the time, with its interval.
         """
@@ -62,6 +70,7 @@ class Scoring:
         rows = np.flatnonzero(has_label[start:stop])
         if not len(rows):
             return
+        intervals = self._kind.intervals(scores)
         predicted, predicted_fixed = (self._kind.predictions(found[rows]) for found in self._last)
         self._model.observe(
             batch[rows],
@@ -69,6 +78,7 @@ class Scoring:
             predicted=predicted,
             predicted_fixed=predicted_fixed,
             estimated=np.repeat(estimated, len(rows), axis=0),
+            intervals=None if intervals is None else intervals[rows],
         )
 
     def _labels(self, frame: pl.DataFrame) -> tuple[NDArray[Any], NDArray[np.bool_], pl.Series]:

@@ -14,13 +14,14 @@ from accous.checkpoint.reading import read_summary
 if TYPE_CHECKING:
     from accous.classifier.adaptive import AdaptiveModel
     from accous.classifier.alerts import Subject
+    from accous.diagnostics.measured import MeasuredError
     from accous.diagnostics.regimes import Regime
     from accous.tabular.table_model import TableModel
 
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 8
+_VERSION = 9
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
     measured = model.measured_
     if measured is None:
         names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
-        unknown = dict.fromkeys((*names, "labels_contradict", "concept_changed"))
+        unknown = dict.fromkeys((*names, "labels_contradict", "labels_outdated", "concept_changed"))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
     return {
         "labelled_rows": measured.n_labelled,
@@ -77,11 +78,16 @@ def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
         "measured_error_low": measured.error_low,
         "measured_error_high": measured.error_high,
         "measured_error_fixed": _finite(measured.error_fixed),
-        # Without an estimate there is nothing to contradict.
-        "labels_contradict": None if _finite(measured.estimated) is None else measured.contradicts,
+        "labels_contradict": _contradiction(measured),
+        "labels_outdated": measured.is_outdated,
         "concept_changed": measured.concept_changed,
         "unseen_classes": measured.unseen_classes,
     }
+
+
+def _contradiction(measured: MeasuredError) -> bool | None:
+    """Whether labels contradict the estimate; None without an estimate, or if both are of earlier predictors."""
+    return None if _finite(measured.estimated) is None or measured.is_outdated else measured.contradicts
 
 
 def _state(table_model: TableModel) -> dict[str, Any]:
@@ -93,7 +99,24 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         **_rounds_of(subject),
         **_trust_of(subject),
         **summarize_labels(table_model.model),
+        "intervals": _intervals(subject),
         "last_run": None if table_model.job is None else summarize_run(table_model),
+    }
+
+
+def _intervals(subject: Subject) -> dict[str, Any] | None:
+    """Return how far prediction intervals can be relied on; None if classes are predicted."""
+    from accous.diagnostics.interval_counts import ALPHA, NO_INTERVALS, doubt_about_intervals
+
+    model = subject.classifier
+    if model.task_.kind != "regressor":
+        return None
+    found = NO_INTERVALS if model.measured_ is None else model.measured_.intervals
+    return {
+        "promised": 1.0 - ALPHA,
+        "labelled_rows": found.n_rows,
+        "share_inside": _finite(found.share),
+        "sentence": doubt_about_intervals(model.measured_, subject.trust),
     }
 
 

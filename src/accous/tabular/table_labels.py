@@ -17,6 +17,7 @@ from accous.tabular.frame_labels import LabelledRows, labels_of_frame, match_fra
 from accous.tabular.frames import to_polars
 from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind
+from accous.tabular.label_tables import written_intervals
 from accous.tabular.remembered_rows import RowNumbers, find_new, numbers_of_rows, numbers_of_texts, remember
 
 if TYPE_CHECKING:
@@ -104,7 +105,11 @@ class TableLabels:
             X = self._usable(self.prepare(table), rows).X[rows]
         predicted = self.kind.values(new["prediction"])
         self.model.observe(
-            X, self.kind.values(new["label"]), predicted=predicted, estimated=self.estimates_at(new["round"])
+            X,
+            self.kind.values(new["label"]),
+            predicted=predicted,
+            estimated=self.estimates_at(new["round"]),
+            intervals=None if self.kind.names else written_intervals(new),
         )
         self.counted_labels = remember(self.counted_labels, numbers)
 

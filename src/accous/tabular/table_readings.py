@@ -15,6 +15,7 @@ from accous.classifier.backtest import Backtest
 from accous.classifier.drift_watch import shares_of_parts
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.regimes import Regime
 from accous.diagnostics.risk import RiskEstimate
@@ -79,6 +80,11 @@ class TableReadings:
     def measured_(self) -> MeasuredError | None:
         """The error that late labels have measured; None without labels."""
         return self.model.measured_
+
+    def intervals_in_words(self) -> str:
+        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
+        twin = self.at_one_round()
+        return "" if twin.model.task_.kind != "regressor" else doubt_about_intervals(twin.measured_, twin.trust_)
 
     @property
     def backtest_(self) -> Backtest | None:

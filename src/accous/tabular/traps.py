@@ -22,6 +22,7 @@ from accous.diagnostics.traps import (
 from accous.tabular.columns.learning import Choices
 from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
 from accous.tabular.formats.values import to_numbers, to_texts
+from accous.wording import count
 
 __all__ = ["Remark", "leave_out_traps", "remarks_on_labels", "remarks_on_texts"]
 
@@ -131,7 +132,7 @@ def _remarks_on_classes(classes: NDArray[Any], labels: IntArray) -> list[Remark]
     remarks = []
     for number in rare_classes(labels).tolist():
         n_rows = int((labels == number).sum())
-        rows = "1 row" if n_rows == 1 else f"{n_rows} rows"
+        rows = count(n_rows, "row")
         text = (
             f"Class {str(classes[number])!r} has only {rows}: with fewer than {FEWEST_ROWS_PER_CLASS}, its predictions "
             "and the estimated error cannot be relied on."

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accous.exceptions import MissingExtraError
+from accous.wording import count
 from accous_bench.reporting.aggregate import Aggregates
 from accous_bench.reporting.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
 from accous_bench.reporting.curves import Curve, WeightMap
 from accous_bench.reporting.document import Picture
 from accous_bench.reporting.regret import regret_series
-from accous_bench.reporting.wording import count, dataset_title, drawn
+from accous_bench.reporting.wording import dataset_title, drawn
 
 if TYPE_CHECKING:
     from accous_bench.reporting.figure_style import Drawing

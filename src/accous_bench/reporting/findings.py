@@ -8,6 +8,7 @@ from statistics import fmean, median, mode
 import numpy as np
 from scipy import stats
 
+from accous.wording import count
 from accous_bench.protocols import BATCH_FIRST
 from accous_bench.reporting.cells import ENSEMBLE, ORACLE, OURS, TOLD, UNWEIGHTED, Panel
 from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
@@ -15,7 +16,7 @@ from accous_bench.reporting.outcomes import MIXED_PROTOCOL
 from accous_bench.reporting.paper import PAPER_CONTENDERS, is_papers_length, paper_result
 from accous_bench.reporting.regret import RegretSeries, exponent_with_logs, theory_exponent
 from accous_bench.reporting.significance import detectable_effect
-from accous_bench.reporting.wording import count, dataset_title, listed, per_cent, points, seed_list, shift_words
+from accous_bench.reporting.wording import dataset_title, listed, per_cent, points, seed_list, shift_words
 
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous.wording import count
 from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
 from accous_bench.reporting.cells import LIMIT, OURS, Panel, make_panels, split_regret
@@ -30,7 +31,7 @@ from accous_bench.reporting.tables import (
     tally_table,
 )
 from accous_bench.reporting.wins import paper_wins, wins_table
-from accous_bench.reporting.wording import count, panel_title
+from accous_bench.reporting.wording import panel_title
 
 __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_report"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
+from accous.wording import count
 from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
 from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
 from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
 from accous_bench.reporting.wording import (
-    count,
     dataset_title,
     p_value,
     panel_title,

@@ -10,7 +10,6 @@ from accous_bench.reporting.document import DASH
 from accous_bench.reporting.outcomes import MIXED_PROTOCOL
 
 __all__ = [
-    "count",
     "dataset_title",
     "drawn",
     "listed",
@@ -72,11 +71,6 @@ def p_value(p: float | None) -> str:
     if p is None:
         return DASH
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: "1 seed", "5 seeds"."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from accous.wording import count
 from accous_bench.reporting.aggregate import aggregate_rows, write_aggregates
 from accous_bench.reporting.cells import Panel, make_panels
 from accous_bench.reporting.document import Notes
 from accous_bench.reporting.findings import overall_findings, panel_findings, power_words
-from accous_bench.reporting.wording import count, listed, p_value, per_cent, plus_minus, points, seed_list
+from accous_bench.reporting.wording import listed, p_value, per_cent, plus_minus, points, seed_list
 from benchmarks.results_page import write_page
 from tests.bench.reporting.rows import make_row, natural_rows, switch_rows, table_rows
 

@@ -108,20 +108,30 @@ class Slots:
         factors[slot] = self.shares[slot] / means
         return replace(self, factors=factors)
 
-    def in_force(self, proportions: FloatArray, last_look: int) -> int | None:
+    def in_force(
+        self, proportions: FloatArray, last_look: int, ratios: FloatArray, slot_ratios: FloatArray
+    ) -> int | None:
         """Return the slot whose regime is in force: most of the pool is on it, or the last look went to it.
+
+        The rounds since that look may have left it: then the ratio is no longer that of the slot, and none is in force.
 
         Parameters
         ----------
         proportions : array of shape (n_candidates,)
         last_look : int
             The round in which the last look ended.
+        ratios : array of shape (n_reference,)
+            The pooled ratio now.
+        slot_ratios : array of shape (n_slots, n_reference)
         """
         of_slots = self.shares_of(proportions)
         if (of_slots > _IN_FORCE).any():
-            return int(np.argmax(of_slots))
-        is_recent = len(self.visits) and self.visits[-1, 2] == last_look
-        return int(self.visits[-1, 0]) if is_recent else None
+            slot = int(np.argmax(of_slots))
+        elif len(self.visits) and self.visits[-1, 2] == last_look:
+            slot = int(self.visits[-1, 0])
+        else:
+            return None
+        return slot if distance(ratios, slot_ratios[slot]) <= _SAME_REGIME else None
 
     def earlier_visit(self, proportions: FloatArray, this_round: int) -> tuple[int, int] | None:
         """Return when the regime in force now was in force before a change that was noticed in this round.

@@ -21,6 +21,8 @@ function setText(id, text) {
   if (node.textContent !== text) node.textContent = text; // a screen reader hears only what is new
 }
 
+function count(number, noun) { return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`; }
+
 function fill(id, nodes) { byId(id).replaceChildren(...nodes); }
 
 function table(headings, rows) {
@@ -42,8 +44,8 @@ function table(headings, rows) {
 function show(next) {
   const before = view;
   view = next;
-  setText("facts", `${next.rounds.toLocaleString("en")} rounds, ${next.rows.toLocaleString("en")} rows, compared with ` +
-    `${next.reference_rows.toLocaleString("en")} labelled reference rows`);
+  setText("facts", `${count(next.rounds, "round")}, ${count(next.rows, "row")}, compared with ` +
+    `${count(next.reference_rows, "labelled reference row")}`);
   showVerdict(next.verdict);
   fill("answers", next.answers.flatMap(answerNodes));
   showTiles();

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.parameters import did_you_mean, listed
+from accous.parameters import did_you_mean, listed, nearest_name
 from accous.tabular.columns.learning import Choices, plan_column
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks, list_marks, mark_rows
 from accous.tabular.columns.plain_columns import Block, blocks_of
@@ -203,8 +203,10 @@ class ColumnEncoder:
         """Raise a DataError that names the columns missing from a table."""
         lacking = [name for name in self.used_columns if name not in columns]
         if lacking:
+            meant = _renamed(lacking, [name for name in columns if name not in self.used_columns])
             raise DataError(
-                f"{table} has no column {listed(lacking)}, which the model was fitted with: it has {listed(columns)}."
+                f"{table} has no column {listed(lacking)}, which the model was fitted with: it has "
+                f"{listed(columns)}.{meant}"
             )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -224,6 +226,15 @@ class ColumnEncoder:
             plans.append(plan_from_json(parts))
             records.append(None if record is None else ColumnRecord(**record))
         return cls(tuple(plans), tuple(records) if any(records) else ())
+
+
+def _renamed(lacking: list[str], others: list[str]) -> str:
+    """Return a hint at the first column that a table may have under another name; empty if there is none."""
+    for name in lacking:
+        near = nearest_name(name, others)
+        if near is not None:
+            return f" Rename {near!r} if it is {name!r}."
+    return ""
 
 
 def _shown(value: Any) -> str:

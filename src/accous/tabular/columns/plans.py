@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import CheckpointError
 from accous.tabular.formats.values import to_numbers, to_texts, to_times
+from accous.wording import count
 
 __all__ = [
     "ALL_MISSING",
@@ -178,9 +179,9 @@ class CategoryColumn:
 
     def summary(self) -> str:
         """Describe the encoding in one line."""
-        parts = [f"{len(self.levels)} levels, a feature each"]
+        parts = [f"{count(len(self.levels), 'level')}, a feature each"]
         if self.has_other:
-            rare = "1 rare level" if self.n_rare == 1 else f"{self.n_rare} rare levels"
+            rare = count(self.n_rare, "rare level")
             parts.append(f"{rare} and unknown levels share one")
         else:
             parts.append("unknown levels have none")

@@ -16,6 +16,7 @@ from accous.tabular.formats.records import Records
 from accous.tabular.formats.sources import TextSource
 from accous.tabular.formats.text_tables import TextTable
 from accous.tabular.formats.values import exactly
+from accous.wording import count
 
 __all__ = ["DelimitedTable"]
 
@@ -116,7 +117,7 @@ class DelimitedTable(TextTable):
             return None
 
     def _wrong_width(self, records: Records, row: int, width: int) -> BadRow:
-        fields = "1 field" if width == 1 else f"{width} fields"
+        fields = count(width, "field")
         return self._bad(records, row, "", f"the row has {fields}, but the header has {len(self.columns)}")
 
 

@@ -14,6 +14,7 @@ from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_
 from accous.tabular.formats.npy import open_array
 from accous.tabular.formats.opening import has_known_ending, open_table
 from accous.tabular.formats.values import exactly
+from accous.wording import count
 
 __all__ = ["LABEL", "LabelledTable", "place_of_labels", "read_label_array", "with_labels"]
 
@@ -84,8 +85,8 @@ def with_labels(table: TableReader, label: str) -> tuple[TableReader, str]:
     labels = _read_labels(*place)
     if len(labels) != table.n_rows:
         raise ParameterError(
-            f"{place[0]} has {len(labels)} labels for the {table.n_rows} rows of {table.name}: there must be one label "
-            "per row, in the same order."
+            f"{place[0]} has {count(len(labels), 'label')} for the {count(table.n_rows, 'row')} of {table.name}: there "
+            "must be one label per row, in the same order."
         )
     if labels.name in table.columns:
         raise ParameterError(f"{table.name} already has a column {labels.name!r}: rename the one in {place[0]}.")

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
+from accous.wording import count
 
 __all__ = [
     "EMBEDDING",
@@ -114,5 +115,5 @@ def _is_number(dtype: Any) -> bool:
     return bool(dtype.is_numeric() or dtype == pl.Boolean)
 
 
-def _numbers(count: int) -> str:
-    return "1 number" if count == 1 else f"{count} numbers"
+def _numbers(width: int) -> str:
+    return count(width, "number")

@@ -1,0 +1,89 @@
+"""Prediction intervals are counted by late labels, and doubted in one sentence where they do not hold."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import accous
+from accous import AdaptiveClassifier, AdaptiveRegressor
+from accous.diagnostics.answers import Answer
+from accous.diagnostics.interval_counts import NO_INTERVALS, doubt_about_intervals
+from accous.exceptions import DataError, ParameterError
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    return AdaptiveRegressor().fit(X, X[:, 0] + 0.3 * rng.normal(size=300)).adapt(X[:100])
+
+
+@pytest.fixture
+def model(fitted, tmp_path):
+    accous.save(fitted, tmp_path / "model")
+    return accous.load(tmp_path / "model")
+
+
+def observe(model, n_rows, *, offset):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n_rows, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=n_rows) + offset
+    return model.observe(X, y, intervals=model.predict_interval(X, alpha=0.1))
+
+
+def test_the_share_is_that_of_the_labelled_rows_and_is_saved(model, tmp_path):
+    found = observe(model, 200, offset=0.0).measured_.intervals
+    assert found.n_rows == 200
+    assert 0.8 < found.share < 0.97
+    assert not found.are_too_narrow
+    assert found.sentence.endswith("90% were promised.")
+    accous.save(model, tmp_path / "again")
+    assert accous.load(tmp_path / "again").measured_.intervals == found
+
+
+def test_intervals_that_hold_too_few_numbers_are_not_to_be_relied_on(model):
+    found = observe(model, 200, offset=1.0).measured_.intervals
+    assert found.are_too_narrow
+    assert found.sentence == (
+        f"Of the true numbers of 200 labelled rows, {found.share:.0%} lay between low and high (recent rows count "
+        "more); 90% were promised: do not rely on them."
+    )
+
+
+def test_few_rows_and_rows_without_an_interval_say_nothing(model):
+    assert observe(model, 19, offset=9.0).measured_.intervals.sentence == ""
+    model.observe(np.zeros((5, 2)), np.zeros(5), intervals=np.full((5, 2), np.nan))
+    assert model.measured_.intervals.n_rows == 19
+    assert math.isnan(NO_INTERVALS.share)
+
+
+def test_rows_that_join_the_reference_start_the_count_again(model):
+    observe(model, 200, offset=1.0)
+    X = np.random.default_rng(2).normal(size=(50, 2))
+    model.extend(X, X[:, 0] + 1.0)
+    assert model.measured_.intervals == NO_INTERVALS
+
+
+def test_without_labels_intervals_are_doubted_where_the_estimate_is(model):
+    trust = model.trust_
+
+    def doubt(**answers):
+        given = {name: Answer(answer, "") for name, answer in answers.items()}
+        return doubt_about_intervals(None, replace(trust, **given))
+
+    assert doubt(inputs="yes", predictions="not known") == ""
+    assert "does not cover the inputs" in doubt(inputs="no", predictions="not known")
+    assert "cannot be believed" in doubt(inputs="yes", predictions="no")
+    observe(model, 200, offset=0.0)
+    bad = replace(trust, inputs=Answer("no", ""))
+    assert doubt_about_intervals(model.measured_, bad) == model.measured_.intervals.sentence
+
+
+def test_intervals_of_another_shape_and_of_classes_are_refused(model):
+    with pytest.raises(DataError, match=r"shape \(5, 2\), got \(5,\)"):
+        model.observe(np.zeros((5, 2)), np.zeros(5), intervals=np.zeros(5))
+    classes = AdaptiveClassifier().fit(np.arange(20.0)[:, None], np.arange(20) % 2)
+    with pytest.raises(ParameterError, match="predicts sets"):
+        classes.observe(np.zeros((1, 1)), [0], intervals=np.zeros((1, 2)))
