@@ -134,10 +134,10 @@ def test_the_theme_loads_nothing_from_elsewhere():
         assert "//" not in re.sub(r"^\s*//.*$|https?://www\.w3\.org\S*", "", file.read_text(), flags=re.MULTILINE), file
 
 
-def test_reading_the_whole_site_gives_no_warning(tmp_path):
+def test_reading_the_whole_site_gives_no_warning(tmp_path, forks):
     """Docstrings, references, tables of contents and Markdown; `make test-slow` also writes and checks the HTML."""
     pytest.importorskip("sphinx", reason="needs sphinx: pip install 'accous[docs]'")
-    build_site(tmp_path, "dummy")
+    build_site(tmp_path, forks, "dummy")
 
 
 def test_tables_and_pictures_get_boxes(monkeypatch):
