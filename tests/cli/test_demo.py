@@ -149,7 +149,7 @@ def test_the_shortest_streams_run(shift, rounds, capsys):
 def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, capsys):
     assert main(["demo", "--rounds", "80", "--tables", "tables", "--batch-size", "5"]) == 0
     assert capsys.readouterr().err == "Tables: tables/reference.csv and tables/stream.csv\n"
-    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json"]
+    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json", "--estimator", "linear"]
     assert main(fit) == 0
     assert json.loads(capsys.readouterr().out)["features"] == 12
     assert (
