@@ -27,8 +27,8 @@ _MISSING = list(MISSING_TEXTS)
 _ANY_NAME = "values"
 
 _TEXT = pl.col(_ANY_NAME).str.strip_chars()
-# Every method of a series is a query of its own, and in a small table the queries take most of the time; a third of that
-# of this one goes into making it.
+# Every method of a series is a query of its own, and in a small table the queries take most of the time. It takes a
+# third of the time of this one to make it.
 _TEXT_OR_NULL = pl.when(~_TEXT.str.to_lowercase().is_in(_MISSING)).then(_TEXT)
 
 # Three numbers with something between them: what every form of a date has.
