@@ -189,19 +189,15 @@ def test_help_loads_no_numerical_library():
     assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib", "polars", "plotly"}
 
 
-def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "accous", "demo", "--rounds", "0"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert run.returncode == 2
+def test_it_runs_as_a_module(forks):
+    run = forks.run("accous", "demo", "--rounds", "0", check=2)
     assert run.stderr.startswith("accous: --rounds")
 
 
 @pytest.mark.parametrize(("typed", "expected"), [("accous in", "inspect"), ("accous adapt --sa", "--save-every")])
-def test_the_shell_completes_commands_and_options(typed, expected):
+def test_the_shell_completes_commands_and_options(typed, expected, forks):
     asked = {"_ACCOUS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-    command = [sys.executable, "-m", "accous"]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | asked)
-    assert run.stdout.split() == [expected]
+    assert forks.run("accous", env=os.environ | asked).stdout.split() == [expected]
 
 
 # --- what the numbers say --------------------------------------------------------------------------------------
