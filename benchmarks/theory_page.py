@@ -17,7 +17,7 @@ from accous_bench.reporting.document import Block, Heading, Paragraph, Picture
 from accous_bench.reporting.figure_style import Drawing, drawing, line_style, new_figure, tidy
 from accous_bench.reporting.regret import exponent_with_logs, fitted_exponent, theory_exponent
 
-__all__ = ["theory_blocks", "verdict"]
+__all__ = ["theory_blocks", "theory_words", "verdict"]
 
 _COLORS = ("#0072B2", "#D55E00")
 _LARGEST_MISFIT = 0.25  # processor times of a busy machine scatter
@@ -29,19 +29,28 @@ def theory_blocks(file: Path) -> tuple[list[Block], dict[str, Drawing]]:
     if not file.is_file():
         return [], {}
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-    kinds: dict[str, tuple[Callable[[dict[str, Any]], Figure], Callable[[dict[str, Any]], str]]] = {
-        "theory-regret": (_draw_regret, _regret_words),
-        "theory-excess-risk": (_draw_excess, _excess_words),
-        "theory-cost": (_draw_cost, _cost_words),
+    draws: dict[str, Callable[[dict[str, Any]], Figure]] = {
+        "theory-regret": _draw_regret,
+        "theory-excess-risk": _draw_excess,
+        "theory-cost": _draw_cost,
     }
-    drawings = {name: drawing(partial(draw, rows), name) for name, (draw, _) in kinds.items()}
+    drawings = {name: drawing(partial(draw, rows), name) for name, draw in draws.items()}
     opening = (
         f"From python -m benchmarks.theory, {len(rows['seeds'])} seeds. The regret with the default parameters is in "
         "the section above."
     )
     blocks: list[Block] = [Heading("The theory, measured", 2), Paragraph(opening)]
-    blocks += [Picture(name, words(rows)) for name, (_, words) in kinds.items()]
+    blocks += [Picture(name, words) for name, words in theory_words(rows).items()]
     return blocks, drawings
+
+
+def theory_words(rows: dict[str, Any]) -> dict[str, str]:
+    """Return what is said of each drawing."""
+    return {
+        "theory-regret": _regret_words(rows),
+        "theory-excess-risk": _excess_words(rows),
+        "theory-cost": _cost_words(rows),
+    }
 
 
 def _by_length(rows: dict[str, Any], values: list[list[float]]) -> dict[int, dict[int, float]]:

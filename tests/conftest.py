@@ -13,6 +13,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
+from tests.budgets import leave_rest_of_pairs_to_slow
 from tests.forks import LIBRARIES, ForkServer
 from tests.needs import DATA
 
@@ -40,6 +41,12 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 def pytest_collection() -> None:
     """Collect without the garbage collector: nothing that is made is thrown away."""
     gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before `-m` chooses among the tests."""
+    leave_rest_of_pairs_to_slow(items)
 
 
 def pytest_collection_finish() -> None:

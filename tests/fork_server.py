@@ -1,4 +1,4 @@
-"""Forks a process for each order that comes over a socket: it has imported everything and used nothing.
+"""Forks a process for each order that comes over a socket: it has imported everything and used next to nothing.
 
 Run as `python tests/fork_server.py FILE_NUMBER PREPARATION`: the number of the socket, and code that imports what the
 forks shall not need to import again. `tests/forks.py` starts it. Every fork ends as an interpreter ends, with its

@@ -18,14 +18,17 @@ from tests.waiting import PATIENCE
 
 # Processes start in other folders: they shall find the package that is tested there too.
 SOURCES = str(Path(accous.__file__).resolve().parents[1])
-# What the commands import, with the inner loops loaded.
+# What the commands import, with the inner loops loaded. Typer makes the parser, and imports what reads the arguments,
+# when a command is called: more than half of the time of a short one. So one is called that does nothing.
 COMMANDS = """
-import accous.cli.adapt_progress, accous.cli.compiling, accous.cli.inspect
-import accous.service.serving
+import accous.cli.adapt_progress, accous.cli.columns_table, accous.cli.compiling, accous.cli.demo_race
+import accous.cli.demo_tables, accous.cli.inspect, accous.classifier.alerts, accous.service.serving
 import accous.tabular.adapt_job, accous.tabular.fit_job, accous_bench.grid, accous_bench.problems
-import pandas, polars, rich.progress
+import contextlib, io, pandas, polars, rich.progress
 from accous.core.fast.compiled import compile_all
 compile_all()
+with contextlib.redirect_stderr(io.StringIO()):
+    accous.cli.main(["inspect", "no folder"])
 """
 # What the library itself cannot do without, and nothing of it: each process then imports its own part of accous.
 LIBRARIES = "import numpy, scipy.linalg, scipy.special, sklearn.base, numba, threadpoolctl"

@@ -43,9 +43,8 @@ def make_targets_called(text: str) -> set[str]:
     return {word for word in words if "=" not in word and not word.startswith("-")}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_page_exists(path):
-    assert path.is_file()
+def test_pages_exist():
+    assert [name_of(path) for path in PAGES if not path.is_file()] == []
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
@@ -59,19 +58,19 @@ def test_python_blocks_run(path, tmp_path, monkeypatch):
         exec(compile(block, str(path), "exec"), namespace)
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=name_of)
-def test_python_is_always_fenced_under_the_name_that_runs(path):
-    languages = {fence["language"].lower() for fence in FENCE.finditer(path.read_text(encoding="utf-8"))}
-    assert languages & NAMES_OF_PYTHON <= {"python"}
+def test_python_is_always_fenced_under_the_name_that_runs():
+    for path in GUIDES:
+        languages = {fence["language"].lower() for fence in FENCE.finditer(path.read_text(encoding="utf-8"))}
+        assert languages & NAMES_OF_PYTHON <= {"python"}, name_of(path)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_relative_links_point_to_files_of_the_project(path):
+def test_relative_links_point_to_files_of_the_project():
     broken = []
-    for target in relative_links(path.read_text(encoding="utf-8")):
-        file = (path.parent / target).resolve()
-        if not (file.exists() and file.is_relative_to(ROOT)):
-            broken.append(target)
+    for path in PAGES:
+        for target in relative_links(path.read_text(encoding="utf-8")):
+            file = (path.parent / target).resolve()
+            if not (file.exists() and file.is_relative_to(ROOT)):
+                broken.append((name_of(path), target))
     assert not broken
 
 

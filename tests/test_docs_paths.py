@@ -5,8 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from accous.exceptions import MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,12 +39,18 @@ def names_of_files() -> set[str]:
 
 def exists(path: str, page: Path) -> bool:
     """Whether a path leads somewhere from the usual places; a bare name may be of any file of the project."""
-    places = (ROOT, ROOT / "src", ROOT / "tests", *PACKAGES, page.parent)
     if "/" not in path and "*" not in path:
         return path in names_of_files()
+    return leads_somewhere(path, page.parent)
+
+
+@cache
+def leads_somewhere(path: str, folder: Path) -> bool:
+    places = (ROOT, ROOT / "src", ROOT / "tests", *PACKAGES, folder)
     return any(any(place.glob(path)) for place in places)
 
 
+@cache
 def is_importable(dotted: str) -> bool:
     """Whether a dotted name is a module, or something in one."""
     parts = dotted.split(".")
@@ -68,16 +72,20 @@ def is_importable(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SOURCES], ids=name_of)
-def test_files_named_in_it_exist(page):
-    named = set(FILE.findall(page.read_text(encoding="utf-8"))) - FILES_OF_THE_READER
-    assert sorted(path for path in named if not exists(path, page)) == []
+def test_files_that_are_named_exist():
+    missing = []
+    for page in [*PAGES, *SOURCES]:
+        named = set(FILE.findall(page.read_text(encoding="utf-8"))) - FILES_OF_THE_READER
+        missing += [(name_of(page), path) for path in sorted(named) if not exists(path, page)]
+    assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_modules_named_in_it_exist(page):
-    named = {dotted for dotted in MODULE.findall(page.read_text(encoding="utf-8")) if not dotted.endswith(PICTURES)}
-    assert sorted(dotted for dotted in named if not is_importable(dotted)) == []
+def test_modules_that_pages_name_exist():
+    missing = []
+    for page in PAGES:
+        named = {dotted for dotted in MODULE.findall(page.read_text(encoding="utf-8")) if not dotted.endswith(PICTURES)}
+        missing += [(name_of(page), dotted) for dotted in sorted(named) if not is_importable(dotted)]
+    assert missing == []
 
 
 def test_the_map_of_the_paper_names_what_is_in_each_file():

@@ -1,10 +1,12 @@
 """The settings of `make test-machines` take effect: the libraries say so themselves."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +16,10 @@ import pytest
 from tests import machines
 from tests.shuffled import pytest_collection_modifyitems
 
-ASK = """
-import json, os
+ASK_LIBRARIES = """
+import json
 import numpy as np
 import scipy.linalg
-from numba.core import config
 from numba.core.registry import cpu_target
 from threadpoolctl import threadpool_info
 
@@ -26,17 +27,17 @@ print(json.dumps({
     "blas": sorted({library.get("architecture", "") for library in threadpool_info() if library["user_api"] == "blas"}),
     "simd": np.show_config(mode="dicts")["SIMD Extensions"].get("found", []),
     "compiled for": cpu_target.target_context.codegen().magic_tuple()[1],
-    "is compiled": not config.DISABLE_JIT,
-    "cores": len(os.sched_getaffinity(0)),
 }))
 """
+ASK_CORES = "import os; print(len(os.sched_getaffinity(0)))"
+ASK_NUMBA = "from numba.core import config; print(config.DISABLE_JIT)"
 
 
-def asked(machine: machines.Machine) -> dict[str, Any]:
+def asked(machine: machines.Machine, question: str) -> Any:
     environment = {**os.environ, **machine.variables}
     with machines.cores(machine.n_cores):
         run = subprocess.run(
-            [sys.executable, "-W", "error", "-c", ASK], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-W", "error", "-c", question], env=environment, capture_output=True, text=True, check=True
         )
     return json.loads(run.stdout)
 
@@ -75,7 +76,7 @@ def test_a_setting_is_repeated_until_it_fails(tmp_path: Path, monkeypatch: pytes
     not {"sse", "avx2"} <= by_name().keys(), reason="needs a processor with AVX2: run the tests on another machine"
 )
 def test_processors_are_those_that_the_libraries_see() -> None:
-    old, newer = asked(by_name()["sse"]), asked(by_name()["avx2"])
+    old, newer = (asked(by_name()[name], ASK_LIBRARIES) for name in ("sse", "avx2"))
     assert newer["blas"] == ["Haswell"]
     assert newer["compiled for"] == "haswell"
     assert not [name for name in newer["simd"] if "512" in name or name == "X86_V4"]
@@ -87,17 +88,25 @@ def test_processors_are_those_that_the_libraries_see() -> None:
 @pytest.mark.skipif("one core" not in by_name(), reason="needs sched_setaffinity: run the tests on Linux")
 def test_one_core_and_no_compilation() -> None:
     before = os.sched_getaffinity(0)
-    assert asked(by_name()["one core"])["cores"] == 1
+    assert asked(by_name()["one core"], ASK_CORES) == 1
     assert os.sched_getaffinity(0) == before
-    assert not asked(by_name()["not compiled"])["is compiled"]
+    assert asked(by_name()["not compiled"], ASK_NUMBA) == 1
 
 
 def test_a_failure_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     (tmp_path / "test_two.py").write_text("def test_good(): ...\ndef test_bad(): assert 1 == 2\n")
     machine = machines.Machine("mine", (str(tmp_path),), is_busy=True)
-    monkeypatch.setattr(machines, "N_BUSY", 1)
+    n_busy: list[int] = []
+
+    @contextlib.contextmanager
+    def busy_processes(number: int) -> Iterator[None]:  # what they do has a test of its own
+        n_busy.append(number)
+        yield
+
+    monkeypatch.setattr(machines, "busy_processes", busy_processes)
     monkeypatch.setattr(machines, "all_machines", lambda: [machine])
     assert machines.main([]) == 1
+    assert n_busy == [machines.N_BUSY]
     shown = capsys.readouterr().out.splitlines()
     assert shown[1].split()[:4] == ["mine", "1", "1", "0"]
     assert "test_two.py::test_bad" in shown[2]

@@ -154,7 +154,7 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
 def test_a_killed_grid_loses_only_the_runs_under_way(
     write_spec: WriteSpec, tmp_path: Path, forks: ForkServer, kind: signal.Signals, n_jobs: int
 ) -> None:
-    path = write_spec(("rounds = [24]", "rounds = [150]"))
+    path = write_spec(("rounds = [24]", "rounds = [60]"))
     folder = tmp_path / "out"
     command = ["accous", "bench", "run", path, "-o", folder, "-q", "-j", n_jobs]
     process = forks.start(*command, start_new_session=True)

@@ -10,7 +10,7 @@ import pytest
 
 from accous_bench.reporting.regret import exponent_with_logs
 from benchmarks.theory import excess_risks, learner_costs, theorem_regrets
-from benchmarks.theory_page import theory_blocks, verdict
+from benchmarks.theory_page import theory_blocks, theory_words, verdict
 
 
 def test_the_bounds_logarithms_make_its_slope_steeper() -> None:
@@ -37,11 +37,11 @@ def test_theory_is_measured_and_drawn(tmp_path: Path) -> None:
     file.write_text(json.dumps({"rows": rows}))
     blocks, drawings = theory_blocks(file)
     assert set(drawings) == {"theory-regret", "theory-excess-risk", "theory-cost"}
-    assert len(blocks) == 2 + len(drawings)
+    assert {block.name: block.caption for block in blocks[2:]} == theory_words(rows)
     assert theory_blocks(tmp_path / "missing.json") == ([], {})
 
 
-def words_on(tmp_path: Path, regret: float, risk: float, milliseconds: list[float]) -> list[str]:
+def words_on(regret: float, risk: float, milliseconds: list[float]) -> list[str]:
     """Return the verdicts on regrets and risks that grow with known powers of T, but for a factor by seed."""
     lengths, seeds = [500, 1000, 2000, 4000], [0, 1, 2]
     jitter = np.random.default_rng(0).normal(1.0, 0.01, (len(lengths), len(seeds)))
@@ -56,19 +56,16 @@ def words_on(tmp_path: Path, regret: float, risk: float, milliseconds: list[floa
         "excess_risk": {shift: powers(risk) for shift in ("Lin", "Squ")},
         "theorem_regret": {path: powers(regret) for path in ("fixed path", "growing path")},
     }
-    file = tmp_path / "theory.json"
-    file.write_text(json.dumps({"rows": rows}))
-    blocks, _ = theory_blocks(file)
-    return [block.caption for block in blocks if hasattr(block, "caption")]
+    return list(theory_words(rows).values())
 
 
-def test_verdicts_turn_with_the_numbers(tmp_path: Path) -> None:
-    regret, risk, cost = words_on(tmp_path, regret=0.4, risk=-0.5, milliseconds=[0.05, 0.06, 0.07, 0.08])
+def test_verdicts_turn_with_the_numbers() -> None:
+    regret, risk, cost = words_on(regret=0.4, risk=-0.5, milliseconds=[0.05, 0.06, 0.07, 0.08])
     assert "it grows like T^0.4" in regret
     assert "above" not in regret
     assert risk.count("within the bound") == 2
     assert "so a round costs O(log t), as claimed" in cost
-    regret, risk, cost = words_on(tmp_path, regret=0.99, risk=-0.1, milliseconds=[0.05, 0.02, 0.2, 0.9])
+    regret, risk, cost = words_on(regret=0.99, risk=-0.1, milliseconds=[0.05, 0.02, 0.2, 0.9])
     assert regret.count("above the bound") == 2
     assert risk.count("above the bound") == 2
     assert "as claimed" not in cost

@@ -213,7 +213,7 @@ def make_own_classifier_cases() -> dict[str, Case]:
 def make_foreign_classifier_cases() -> dict[str, Case]:
     two = labels_of(2)
     pipeline = make_pipeline(encoder(), LogisticRegression())
-    both = AdaptiveClassifier(pipeline, OnlineDensityRatio(encoder()), refit="always")
+    both = AdaptiveClassifier(pipeline, OnlineDensityRatio(encoder()), refit=4)
     texts = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
     words = labels_of(2, ["no", "yes"])
     return {

@@ -149,7 +149,7 @@ def test_the_shortest_streams_run(shift, rounds, capsys):
 def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, capsys):
     assert main(["demo", "--rounds", "80", "--tables", "tables", "--batch-size", "5"]) == 0
     assert capsys.readouterr().err == "Tables: tables/reference.csv and tables/stream.csv\n"
-    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json"]
+    fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json", "--estimator", "linear"]
     assert main(fit) == 0
     assert json.loads(capsys.readouterr().out)["features"] == 12
     assert (
@@ -189,19 +189,15 @@ def test_help_loads_no_numerical_library():
     assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib", "polars", "plotly"}
 
 
-def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "accous", "demo", "--rounds", "0"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert run.returncode == 2
+def test_it_runs_as_a_module(forks):
+    run = forks.run("accous", "demo", "--rounds", "0", check=2)
     assert run.stderr.startswith("accous: --rounds")
 
 
 @pytest.mark.parametrize(("typed", "expected"), [("accous in", "inspect"), ("accous adapt --sa", "--save-every")])
-def test_the_shell_completes_commands_and_options(typed, expected):
+def test_the_shell_completes_commands_and_options(typed, expected, forks):
     asked = {"_ACCOUS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-    command = [sys.executable, "-m", "accous"]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | asked)
-    assert run.stdout.split() == [expected]
+    assert forks.run("accous", env=os.environ | asked).stdout.split() == [expected]
 
 
 # --- what the numbers say --------------------------------------------------------------------------------------

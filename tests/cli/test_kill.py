@@ -91,7 +91,7 @@ def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int,
 )
 @pytest.mark.parametrize("n_kills", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_killed_and_run_again_the_bytes_are_the_same(forks, tmp_path, output, options, n_kills):
-    reference, stream = make_tables(n_rounds=100)
+    reference, stream = make_tables()
     reference.write_csv(tmp_path / "reference.csv")
     (tmp_path / "stream.csv").write_text(with_bad_rows(stream.write_csv()))
     fit = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id"]

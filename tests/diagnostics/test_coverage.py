@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
@@ -12,7 +12,7 @@ from accous.diagnostics.column_watch import NOTHING_FOUND
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.drift_strength import ComparedReference, drift_strength
 from accous.diagnostics.neighbours import ReferenceNeighbours
-from accous.diagnostics.rare_counts import LEVEL, largest_rare_count, smallest_rare_count
+from accous.diagnostics.rare_counts import LEVEL, SMALLEST_CHANGE, largest_rare_count, smallest_rare_count
 
 
 def normal(seed: int, n_rows: int, n_columns: int, mean: float = 0.0):
@@ -109,6 +109,16 @@ def test_a_count_is_rare_where_the_hypergeometric_distribution_says_so() -> None
     assert smallest_rare_count(500, 1_000_000, 500_000, 1) >= binom.isf(LEVEL, 500, 0.5)
     assert largest_rare_count(500, 1000, 0, 1) < 0
     assert largest_rare_count(500, 1000, 500, 1) == 500 - smallest_rare_count(500, 1000, 500, 1)
+
+
+@pytest.mark.parametrize(("n_recent", "n_reference"), [(500, 1000), (3, 40), (200, 12), (500, 1_000_000)])
+def test_the_least_rare_count_is_the_first_that_scipy_calls_rare(n_recent: int, n_reference: int) -> None:
+    for n_hits in {0, 1, n_reference // 50, n_reference // 3, n_reference}:
+        least = smallest_rare_count(n_recent, n_reference, n_hits, 7)
+        counts = np.arange(1, n_recent + 1)
+        chances = hypergeom.sf(counts - 1, n_reference + n_recent, n_hits + counts, n_recent)
+        is_rare = (chances <= LEVEL / 7) & (counts > (n_hits / n_reference + SMALLEST_CHANGE) * n_recent)
+        assert least == (counts[is_rare].min() if is_rare.any() else n_recent + 1)
 
 
 def test_a_column_that_leaves_its_range_is_named() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.keyed import KeyedAdapter
+from tests.budgets import examples
 from tests.keyed.conftest import drifting
 
 N_ROWS = 403
@@ -46,6 +47,7 @@ def whole(adapter, rows):
     return state, outputs(predictions), of_events(events)
 
 
+@examples(60)
 @given(cuts=st.lists(st.integers(0, N_ROWS), max_size=12))
 def test_any_cut_of_one_key(adapter, rows, whole, cuts):
     state, parts, events = None, [], []
@@ -57,6 +59,7 @@ def test_any_cut_of_one_key(adapter, rows, whole, cuts):
     assert (state, joined(parts), of_events(events)) == whole
 
 
+@examples(60)
 @given(
     others=st.lists(st.tuples(st.sampled_from(["a", "b", "ключ", "鍵", ""]), st.integers(0, N_ROWS)), max_size=60),
     cuts=st.lists(st.integers(0, N_ROWS), max_size=6),
@@ -84,6 +87,7 @@ def test_any_cut_of_many_keys_in_any_order_between_keys(adapter, rows, whole, ot
 
 
 @pytest.mark.parametrize("chosen", [{"round_size": 5}, {"round_time": 5.0}], ids=str)
+@examples(60)
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, N_ROWS), max_size=6))
 def test_any_order_within_the_lateness(model, rows, chosen, seed, cuts):
     adapter = KeyedAdapter(model, lateness=6.0, late="drop", **chosen)

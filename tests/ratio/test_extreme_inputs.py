@@ -116,6 +116,7 @@ FAR_ROWS = [
 ]
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("scale_features", rest_slow([False, True]))
 @pytest.mark.parametrize("estimator_class", [OnlineDensityRatio, SingleLearnerRatio])
 @each_map

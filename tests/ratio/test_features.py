@@ -116,6 +116,7 @@ def test_without_intercept_there_is_no_extra_coefficient() -> None:
     assert OnlineDensityRatio(fit_intercept=True).fit(skewed_rows(10)).coef_.shape == (4,)
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("is_scaled", [True, False])
 @pytest.mark.parametrize("exponent", [-300, -8, 0, 8, 99, 150, 300])
 @each_map

@@ -59,6 +59,7 @@ def test_what_is_asked_for_is_kept_at_every_width(make: Any, n_features: int) ->
     assert max(len(part.rows) for part in sketched.metrics if isinstance(part, Sketch)) <= 4
 
 
+@pytest.mark.every_pair
 @each_estimator
 @each_metric
 @pytest.mark.parametrize("n_features", [3, 100])

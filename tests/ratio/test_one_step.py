@@ -1,6 +1,7 @@
 """What holds for all one-step estimators: known answers, bounds, invariances, rounds and errors."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -299,13 +300,17 @@ OF_ALL = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "value"),
-    [(name, *bad) for name in ONE_STEP for bad in (*BAD_PARAMETERS[name], *OF_ALL)],
-)
-def test_a_bad_parameter_is_refused_by_name(name: str, parameter: str, value: Any) -> None:
-    with pytest.raises(ParameterError, match=f"^{parameter} must be .*\\.$"):
-        ONE_STEP[name](**{parameter: value}).fit(normal_rows(10))
+@each_estimator
+def test_a_bad_parameter_is_refused_by_name(name: str) -> None:
+    not_refused = []
+    for parameter, value in (*BAD_PARAMETERS[name], *OF_ALL):
+        try:
+            ONE_STEP[name](**{parameter: value}).fit(normal_rows(10))
+        except ParameterError as error:
+            if re.fullmatch(f"{parameter} must be .*\\.", str(error)):
+                continue
+        not_refused.append((parameter, value))
+    assert not_refused == []
 
 
 @pytest.mark.parametrize("name", ["ULSIF", "RULSIF", "KMM", "LogisticRatio"])

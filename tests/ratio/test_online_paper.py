@@ -92,6 +92,7 @@ def test_any_shortest_interval_agrees(min_interval: int) -> None:
         assert_agrees(estimator, oracle)
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("start", ["zero", "ensemble", "auto"])
 @pytest.mark.parametrize("meta_range", ["paper", "running"])
 @pytest.mark.parametrize("horizon", rest_slow([None, 1]))

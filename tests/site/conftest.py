@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import ForkServer
 from tests.site.building import build_site
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, forks: ForkServer) -> Path:
     pytest.importorskip("sphinx", reason="needs sphinx: pip install 'accous[docs]'")
-    return build_site(tmp_path_factory.mktemp("docs"))
+    return build_site(tmp_path_factory.mktemp("docs"), forks)

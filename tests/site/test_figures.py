@@ -17,11 +17,15 @@ TURNED = ("pool-*.png", "results-*.png", "speed.png", "support_inbox.png", "trus
 PHOTOGRAPHS = ("drifting_camera.png",)
 
 
-@pytest.mark.parametrize("name", [name for name in IMAGES if "-dark." not in name])
-def test_it_has_a_twin_for_dark_pages_or_is_turned_or_framed(name):
-    stem, _, ending = name.rpartition(".")
-    has_a_rule = any(fnmatch(name, pattern) for pattern in TURNED + PHOTOGRAPHS)
-    assert (f"{stem}-dark.{ending}" in IMAGES) != has_a_rule
+def test_each_has_a_twin_for_dark_pages_or_is_turned_or_framed():
+    def has_twin(name):
+        stem, _, ending = name.rpartition(".")
+        return f"{stem}-dark.{ending}" in IMAGES
+
+    def has_a_rule(name):
+        return any(fnmatch(name, pattern) for pattern in TURNED + PHOTOGRAPHS)
+
+    assert [name for name in IMAGES if "-dark." not in name and has_twin(name) == has_a_rule(name)] == []
 
 
 def _dark_rule(image):
@@ -41,9 +45,9 @@ def test_dark_pages_frame_photographs(name):
     assert "filter: none" in rule
 
 
-@pytest.mark.parametrize("name", IMAGES)
-def test_one_command_draws_it(name):
-    assert len([figure for figure in FIGURES if fnmatch(name, figure.pattern)]) == 1
+def test_one_command_draws_each():
+    commands = {name: [figure for figure in FIGURES if fnmatch(name, figure.pattern)] for name in IMAGES}
+    assert {name: found for name, found in commands.items() if len(found) != 1} == {}
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.pattern)

@@ -16,7 +16,7 @@ from tests.cli.tables import make_tables
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Models fitted in order of time and without an order, and the stream."""
+    """Models fitted in order of time and without an order, the same after twenty rounds, and the stream."""
     folder = tmp_path_factory.mktemp("models")
     reference, stream = make_tables()
     reference.write_csv(folder / "reference.csv")
@@ -24,6 +24,7 @@ def folders(tmp_path_factory):
     for name, option in (("ordered", "--time=day"), ("unordered", "--unordered")):
         fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "--quiet", option]
         assert main([*fit, "-o", str(folder / name)]) == 0
+        accous.save(play(accous.load(folder / name), stream), folder / f"{name} played")
     return folder
 
 
@@ -33,13 +34,13 @@ def stream(folders):
 
 
 @pytest.fixture
-def model(folders, stream):
-    return play(accous.load(folders / "unordered"), stream)
+def model(folders):
+    return accous.load(folders / "unordered played")
 
 
 @pytest.fixture
-def ordered(folders, stream):
-    return play(accous.load(folders / "ordered"), stream)
+def ordered(folders):
+    return accous.load(folders / "ordered played")
 
 
 def play(model: Any, stream: pl.DataFrame) -> Any:

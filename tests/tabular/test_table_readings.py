@@ -18,7 +18,7 @@ from accous.report.page import render_page
 from accous.report.subject import subject_of_pipeline
 
 MONDAY = datetime(2024, 1, 1)
-ROUNDS_PER_DAY = 240
+ROUNDS_PER_DAY = 120
 
 
 def rows(rng: np.random.Generator, times: list[datetime], shift: float = 0.0) -> pl.DataFrame:

@@ -8,9 +8,8 @@ random draw: with m of n_0 reference rows and k of n recent rows, k is hypergeom
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-
-from scipy.stats import hypergeom
 
 __all__ = ["LEVEL", "SMALLEST_CHANGE", "largest_rare_count", "smallest_rare_count"]
 
@@ -35,12 +34,11 @@ def smallest_rare_count(n_recent: int, n_reference: int, n_reference_hits: int, 
         Number of tests in one look, which share the level.
     """
     expected = n_reference_hits / n_reference
-    low = max(1, int((expected + SMALLEST_CHANGE) * n_recent) + 1)
     high = n_recent + 1
+    low = min(high, max(1, int((expected + SMALLEST_CHANGE) * n_recent) + 1))
     while low < high:
         middle = (low + high) // 2
-        n_hits = n_reference_hits + middle
-        if hypergeom.sf(middle - 1, n_reference + n_recent, n_hits, n_recent) <= LEVEL / n_tests:
+        if _chance(middle, n_recent, n_reference + n_recent, n_reference_hits + middle) <= LEVEL / n_tests:
             high = middle
         else:
             low = middle + 1
@@ -52,3 +50,23 @@ def largest_rare_count(n_recent: int, n_reference: int, n_reference_hits: int, n
     """Return the largest count among the recent rows that is too small for chance; -1 if none is."""
     others = smallest_rare_count(n_recent, n_reference, n_reference - n_reference_hits, n_tests)
     return n_recent - others
+
+
+def _chance(count: int, n_recent: int, n_rows: int, n_hits: int) -> float:
+    """Return the probability of this count or a larger one among the recent rows, if ``n_hits`` of all rows show it.
+
+    The first term of the sum comes from factorials and each other one from that before it; they fall, because the
+    count is above the share of all rows. ``scipy.stats.hypergeom.sf`` takes several times as long.
+    """
+    log_first = _log_choose(n_hits, count) + _log_choose(n_rows - n_hits, n_recent - count)
+    term = total = 1.0
+    for number in range(count, min(n_hits, n_recent)):
+        term *= (n_hits - number) * (n_recent - number) / ((number + 1) * (n_rows - n_hits - n_recent + number + 1))
+        total += term
+        if term < 1e-17 * total:
+            break
+    return total * math.exp(log_first - _log_choose(n_rows, n_recent))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -182,8 +182,9 @@ def test_latex_opens_and_closes_what_it_sets(everything: Path) -> None:
 # --- where something is odd --------------------------------------------------------------------------------------
 
 
-def report_on(tmp_path: Path, rows: list[dict[str, Any]]) -> str:
-    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
+def report_on(tmp_path: Path, rows: list[dict[str, Any]], *, has_figures: bool = False) -> str:
+    """The tables, and the figures too where the rows are odd ones to draw."""
+    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out", has_figures=has_figures)
     return (tmp_path / "out" / "report.md").read_text()
 
 
@@ -206,13 +207,15 @@ def test_a_file_that_holds_no_aggregates_is_refused(tmp_path: Path, content: str
 
 
 def test_only_failures_give_dashes_and_reasons(tmp_path: Path) -> None:
-    text = report_on(tmp_path, [make_failure("Accous", 0, "no memory"), make_failure("FIX", 0, "no memory")])
+    text = report_on(
+        tmp_path, [make_failure("Accous", 0, "no memory"), make_failure("FIX", 0, "no memory")], has_figures=True
+    )
     assert "| Accous | – <sup>a</sup> |" in text
     assert "Failed for seed 0: no memory." in text
 
 
 def test_one_seed_has_neither_spread_nor_test(tmp_path: Path) -> None:
-    text = report_on(tmp_path, [make_row(name, 0) for name in ("FIX", "LR", "Accous", "oracle")])
+    text = report_on(tmp_path, [make_row(name, 0) for name in ("FIX", "LR", "Accous", "oracle")], has_figures=True)
     assert "One seed only: no standard deviation and no test." in text
     assert "p =" not in text
     assert "| LR | 35.00 | 36.21 ± 0.46 |" in text
@@ -234,7 +237,7 @@ def test_contenders_that_the_paper_does_not_know_have_a_dash(tmp_path: Path) -> 
 
 
 def test_without_ours_nothing_is_compared(tmp_path: Path) -> None:
-    text = report_on(tmp_path, [make_row(name, seed) for name in ("FIX", "LR") for seed in (0, 1)])
+    text = report_on(tmp_path, [make_row(name, seed) for name in ("FIX", "LR") for seed in (0, 1)], has_figures=True)
     assert "No contender shares a stream with Accous" in text
 
 
@@ -244,7 +247,7 @@ def test_fewer_seeds_rounds_and_failures_are_said_in_footnotes(tmp_path: Path) -
     rows += [make_row("KMM", seed, error=0.3 + 0.01 * seed**2) for seed in (0, 1, 3)]
     rows += [make_failure("KMM", 2, "singular")]
     rows += [make_row("DANN", seed, n_rounds=100) for seed in (0, 1, 2, 3)]
-    text = report_on(tmp_path, rows)
+    text = report_on(tmp_path, rows, has_figures=True)
     assert "3 seeds only: 0, 1 and 3." in text
     assert "Failed for seed 2: singular." in text
     assert "100 rounds instead of 10,000: another stream, left out of the comparisons." in text
@@ -252,7 +255,9 @@ def test_fewer_seeds_rounds_and_failures_are_said_in_footnotes(tmp_path: Path) -
 
 
 def test_numbers_that_are_not_finite_are_unknown(tmp_path: Path) -> None:
-    text = report_on(tmp_path, [make_row("FIX", 0, error=float("nan")), make_row("Accous", 0, risk=float("inf"))])
+    text = report_on(
+        tmp_path, [make_row("FIX", 0, error=float("nan")), make_row("Accous", 0, risk=float("inf"))], has_figures=True
+    )
     assert "| FIX | – |" in text
 
 
@@ -378,7 +383,7 @@ def test_a_contender_that_played_a_sample_of_the_rounds_is_marked(tmp_path: Path
 
 def test_shares_of_the_limit_come_first(tmp_path: Path) -> None:
     risks = {"FIX": 0.40, "Accous": 0.32, "limit": 0.30, "oracle": 0.25}
-    text = report_on(tmp_path, [make_row(name, 0, risk=risk) for name, risk in risks.items()])
+    text = report_on(tmp_path, [make_row(name, 0, risk=risk) for name, risk in risks.items()], has_figures=True)
     assert "between FIX and the limit that is closed, then of that between FIX and the oracle" in text
     assert "| Accous | 32.00 (80, 53) |" in text
     assert "30.00 (100, 67)" in text

@@ -128,6 +128,7 @@ def residual(theta: Array, point: Array, matrix: Array) -> float:
     return float(np.sqrt(np.sum((pull - mu * theta) ** 2)) / np.linalg.norm(matrix @ point))
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 13, 64])
 @pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("distance", [1.0 + 1e-9, 1.01, 10.0, 1e8])

@@ -82,6 +82,7 @@ def arrays_of(state: EnsembleState) -> list[Array]:
 # --- against the slow version ---------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @every_loss
 @every_start
 @every_range
@@ -231,6 +232,7 @@ def test_running_range_is_the_largest_margin_seen() -> None:
 # --- the state as a value -------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @every_loss
 @every_start
 @pytest.mark.parametrize("n_rounds", [0, 2, 3, 6, 7, 12])
@@ -245,6 +247,7 @@ def test_playing_twice_from_one_state_gives_the_same_bits(loss: str, start: str,
     assert first.largest_margin == second.largest_margin
 
 
+@pytest.mark.every_pair
 @every_loss
 @every_start
 @pytest.mark.parametrize("n_rounds", [0, 2, 3, 6, 7, 12])

@@ -42,6 +42,7 @@ def play(margins: Array, n_intervals: int) -> MetaState:
 # --- against the plain formulas -------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @counts
 @pytest.mark.parametrize("size", [1e-9, 0.01, 0.5, 1.9])
 @pytest.mark.parametrize("n_rounds", [0, 1, 2, 50])

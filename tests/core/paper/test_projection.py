@@ -58,6 +58,7 @@ def attainable(point: Array, matrix: Array) -> float:
 # --- optimality conditions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @widths
 @spectra
 @distances
@@ -73,6 +74,7 @@ def test_random_points_meet_both_conditions(d: int, spectrum: str, distance: flo
         assert residual(theta, mu, point, matrix) <= 1e-12
 
 
+@pytest.mark.every_pair
 @widths
 @spectra
 @distances
@@ -144,6 +146,7 @@ def test_one_dimension_cuts_at_the_radius() -> None:
 # --- against the slow version and other points ----------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("d", [1, 2, 5, 16])
 @spectra
 @distances

@@ -64,6 +64,7 @@ def test_the_shapes_are_those_of_the_equation(max_ratio: float) -> None:
     np.testing.assert_allclose(shape_values(ratios, cuts), expected, **CLOSE)
 
 
+@pytest.mark.every_pair
 @each_kind
 @each_memory
 @each_max_ratio
@@ -88,6 +89,7 @@ def test_a_mixture_of_shapes(kind: str, max_ratio: float) -> None:
     np.testing.assert_allclose(mixed, plain_pooled(ratios, max_ratio, shares, []), **CLOSE)
 
 
+@pytest.mark.every_pair
 @each_size
 @each_kind
 @each_memory

@@ -104,6 +104,7 @@ def assert_solved(problem: BoxProblem, point: Array, masses: Masses, tolerance: 
 # --- against scipy --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("n_batch", [1, 4, 40])
 @pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
 @pytest.mark.parametrize("share_of_mass", [None, (1.0, 1.0), (0.8, 1.1), (0.2, 0.25), (1.4, 1.4)])
@@ -200,6 +201,7 @@ def test_all_entries_at_a_bound(n_rows: int, upper: float) -> None:
 # --- optimality conditions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("n_batch", [1, 20, 300])
 @pytest.mark.parametrize("share_of_mass", [None, (1.0, 1.0), (0.9, 1.1)])
 @pytest.mark.parametrize("upper", [1.2, 10.0, 1000.0])
@@ -214,6 +216,7 @@ def test_hundreds_of_rows_with_the_usual_ridge(
         assert_solved(problem, point, masses, 1e-6 * n_rows)
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("n_batch", [1, 20])
 @pytest.mark.parametrize("n_columns", [1, 2, 5])
 @pytest.mark.parametrize("upper", [1.5, 10.0, 1000.0])

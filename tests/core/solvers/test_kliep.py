@@ -84,6 +84,7 @@ def test_two_components_by_hand() -> None:
 # --- the accuracy that was asked for --------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-8])
 @pytest.mark.parametrize("width", rest_slow([0.1, 1.0, 0.5, 2.0], n_fast=2))
 @pytest.mark.parametrize(("n_rows", "n_centers"), [(2, 2), (20, 20), (50, 50), (300, 100)])

@@ -43,6 +43,7 @@ def slow_leave_one_out(reference: Array, batch: Array, ridge: float, alpha: floa
     return float(total)
 
 
+@pytest.mark.every_pair
 @each_alpha
 @each_ridge
 @pytest.mark.parametrize(("n_reference", "n_batch", "n_basis"), [(30, 7, 5), (5, 30, 9), (2, 1, 1), (4, 3, 20)])
@@ -93,6 +94,7 @@ def test_a_batch_in_the_denominator_bounds_the_ratio() -> None:
         np.testing.assert_allclose(fit_least_squares(reference, batch, 1e-9, alpha), [0.0, expected], rtol=1e-5)
 
 
+@pytest.mark.every_pair
 @each_alpha
 @each_ridge
 @pytest.mark.parametrize(("n_reference", "n_batch", "n_basis"), [(25, 8, 5), (3, 2, 4), (2, 2, 1), (8, 20, 12)])

@@ -34,6 +34,7 @@ def _as_in_a_round() -> Iterator[None]:
 # --- the optimum --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @each_n_classes
 @pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0, 100.0, 1e4])
 @pytest.mark.parametrize("make_weights", [np.ones, wide_weights], ids=["equal", "wide"])
@@ -137,6 +138,7 @@ def test_the_start_is_not_written_into(n_classes: int) -> None:
 # --- more coefficients than Newton's method takes -----------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @each_large_problem
 @pytest.mark.parametrize("C", rest_slow([1e-4, 1.0, 1e-2, 100.0], n_fast=2))
 @pytest.mark.parametrize("make_weights", [np.ones, wide_weights], ids=["equal", "wide"])

@@ -50,6 +50,7 @@ each_hard_set = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.every_pair
 @each_hard_set
 @each_n_classes
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])

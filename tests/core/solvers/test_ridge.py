@@ -68,6 +68,7 @@ def relative_error(found: FloatArray, wanted: FloatArray) -> float:
 # --- the optimum ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @each_alpha
 @each_weighting
 @pytest.mark.parametrize("n_features", [1, 4, 13, 62, MAX_NARROW_COLUMNS, 149, 400])
@@ -126,6 +127,7 @@ def test_a_weight_is_a_number_of_copies() -> None:
 # --- hard data --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("alpha", [1e-12, 1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-6, 1e-3])
@@ -232,6 +234,7 @@ def leave_out_slowly(X: FloatArray, y: FloatArray, weights: FloatArray, alpha: f
     return np.array(predictions)
 
 
+@pytest.mark.every_pair
 @each_alpha
 @each_weighting
 @pytest.mark.parametrize("n_features", rest_slow([4, 70, 1, 100], n_fast=2))

@@ -69,6 +69,7 @@ def test_learners_of_every_age_equal_the_dense_projection(n_gradients: int, dist
     assert is_in_ball(theta, 0.7)
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("spectrum", list(SPECTRA))
 @pytest.mark.parametrize("condition", [1e8, 1e12])
 @pytest.mark.parametrize("distance", [1.0 + 1e-9, 1.5, 4.0, 6.0, 1e8, 1e100, 1e300])

@@ -33,6 +33,7 @@ def play(sketch: Sketch, gradients: Array) -> Sketch:
 # --- against the plain version ----------------------------------------------------------------------------------
 
 
+@pytest.mark.every_pair
 @each_width
 @each_rank
 @pytest.mark.parametrize("ridge", [1e-3, 1.0, 50.0])

@@ -12,6 +12,7 @@ from tests import oracles
 from tests.core.paper.test_newton import unit_rows
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("d", [1, 3, 20])
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("radius", [0.3, 100.0])
