@@ -105,7 +105,7 @@ def test_a_torn_last_record_is_cut_off_and_reported(forks, model, numbers):
         assert server.client.get("/readyz").json()["rounds"] == 1
         assert server.step(numbers.rows[1:2])["round"] == 2
     assert "Cut off 16 bytes at the end of the log" in server.stderr
-    assert "Learned again from 1 batches of the log" in server.stderr
+    assert "Learned again from 1 batch of the log" in server.stderr
 
 
 def test_a_full_disk_refuses_the_batch_and_the_model_stays(forks, model, numbers):
