@@ -13,8 +13,8 @@ __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
 _TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
-# The answer that a verdict is about, and what that is called beside it.
-_ANSWER_OF = {"not verified": "not known", "contradicted": "no"}
+# The answers that a verdict is about, and what they are called beside it.
+_ANSWERS_OF = {"not verified": ("not known", "no"), "contradicted": ("no",)}
 _SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
@@ -60,8 +60,8 @@ def judge_in_words(subject: Subject) -> Verdict:
 
 def _badge(trust: Trust) -> str:
     """Return the verdict with the answers that it is about: others may be better."""
-    decisive = _ANSWER_OF.get(trust.verdict)
-    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer == decisive]
+    decisive = _ANSWERS_OF.get(trust.verdict, ())
+    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer in decisive]
     return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
 
 
