@@ -206,6 +206,7 @@ def judge(
     predictions = answer_predictions(
         interval,
         coverage=checks.coverage,
+        inputs=inputs.answer,
         evidence=checks.evidence,
         measured=checks.measured,
         unverified=checks.unverified,

@@ -80,6 +80,9 @@ def _headline(subject: Subject) -> str:
     trust, measured = subject.trust, subject.model.measured_
     if measured is not None and measured.contradicts_now:
         found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
+        if measured.is_inside:
+            size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
+            return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
         return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
     if trust.inputs.answer == "no":
         is_measured = measured is not None and measured.is_exact and not measured.is_outdated
@@ -156,6 +159,7 @@ def _advice(subject: Subject) -> list[str]:
     else:
         low, high = (measured.scale.shown(end) for end in (measured.error_low, measured.error_high))
         advice.append(f"Go on labelling samples of recent rows (accous labels): {_error_between(measured, low, high)}")
+    advice += [measured.concept_sentence] if measured is not None and measured.concept_sentence else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
     if model.backtest_ is None:
