@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accous import OnlineDensityRatio
 from accous.report.page import render_page
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
@@ -113,6 +114,31 @@ def test_after_an_extension_the_weights_are_those_before() -> None:
     for _ in range(16):
         subject.model.adapt(X[:10])
     assert "joined" not in judge_in_words(subject).moved + judge_in_words(subject).headline
+
+
+@pytest.mark.parametrize(
+    ("shift", "n_rounds", "said"),
+    [
+        (0.0, 0, "The inputs have moved very little"),
+        (1.5, 6, "The inputs have moved far over the last 64 rows: "),
+        (1.5, 20, "The inputs have moved far over the last 500 rows: "),
+    ],
+)
+def test_inputs_are_said_to_have_moved_over_so_many_rows(shift: float, n_rounds: int, said: str) -> None:
+    subject, random = follow(0.0, n_rounds=50, has_labels=False), np.random.default_rng(3)
+    for _ in range(n_rounds):
+        subject.model.adapt(random.normal(size=(10, 4)) + np.array([shift, 0.0, 0.0, 0.0]))
+    assert judge_in_words(subject).moved.startswith(said)
+
+
+def test_weights_that_follow_a_few_rows_by_chance_do_not_say_that_the_inputs_have_moved() -> None:
+    # Without the pool, the ratio follows every few rows.
+    ratio = OnlineDensityRatio(pool="none")
+    verdict = judge_in_words(subject := follow(0.0, n_rounds=50, has_labels=False, ratio=ratio))
+    assert subject.moved_share > 0.05
+    assert verdict.headline == "The inputs look like the reference"
+    assert verdict.moved.startswith("The last 500 rows hardly differ from the reference; the weights of the ")
+    assert "Columns that moved most" not in verdict.moved
 
 
 def test_labels_that_agree_make_the_estimate_believable() -> None:

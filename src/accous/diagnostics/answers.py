@@ -41,7 +41,6 @@ KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
-VISIBLE_DRIFT = 0.1
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
     "covers them."
@@ -112,8 +111,7 @@ def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
         return Answer("no", against[0], evidence)
     if not share <= COVERED or coverage.columns:
         return Answer("not known", coverage.sentences[0] if share <= COVERED else far, evidence)
-    has_moved = coverage.drift_strength > VISIBLE_DRIFT
-    moved = "have moved, and the reference covers them" if has_moved else "lie where the reference has rows"
+    moved = "have moved, and the reference covers them" if coverage.has_moved else "lie where the reference has rows"
     return Answer("yes", f"The inputs {moved}.", evidence)
 
 
