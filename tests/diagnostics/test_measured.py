@@ -100,6 +100,16 @@ def test_many_labels_far_from_the_estimate_contradict_it_in_words_that_are_true(
     assert "contradict each other" not in found.sentence
 
 
+def test_an_estimate_that_is_not_known_is_not_said_to_be_too_low():
+    is_wrong = [number % 4 == 0 for number in range(2_000)]
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.1, half_width=0.26)))
+    assert found.contradicts
+    assert (
+        "the estimate is not known (-16.0% to 36.0%), without labels; the measured error is inside, " in found.sentence
+    )
+    assert "but 14.9 points above the 10.0% that the reference makes likely" in found.sentence
+
+
 def audit_of(observed, high, *, p_value=0.001, n_rows=100):
     return Audit(
         n_rows=n_rows,

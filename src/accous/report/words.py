@@ -81,6 +81,8 @@ def _headline(subject: Subject) -> str:
     trust, measured = subject.trust, subject.model.measured_
     if measured is not None and measured.contradicts_now:
         found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
+        if measured.is_inside and not measured.is_estimate_known:
+            return f"The labels say {found}; the reference makes {estimated} likely"
         if measured.is_inside:
             size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
             return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
