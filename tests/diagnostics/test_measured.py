@@ -172,6 +172,14 @@ def test_the_alarm_comes_early_after_a_jump_and_goes_when_the_errors_do():
     assert not result(jumped.after(judged([False] * 40))).is_alarmed
 
 
+def test_an_alarm_inside_the_interval_says_what_it_is_about():
+    found = result(LateLabels().after(judged([False] * 40 + [True] * 20, estimate=0.2, half_width=0.2)))
+    assert found.is_alarmed
+    assert found.contradicts
+    assert found.is_inside
+    assert "the latest predictions were far worse than estimated: rely on the measured error." in found.sentence
+
+
 @pytest.mark.parametrize(("share", "height"), [(0.0, 8.0), (0.01, 8.0), (0.05, 10.0), (1.0, 10.0)])
 def test_the_height_of_the_alarm_follows_the_share_of_labelled_rows(share, height):
     assert alarm_height(share) == pytest.approx(height)

@@ -86,7 +86,7 @@ def test_the_overview_counts_what_the_cases_say():
     contradicted = sum(kept["said"]["with_late_labels"]["predictions"][0] == "no" for kept in cases)
     assert (better, contradicted) == (5, 4)
     says("index", "Boosted trees are better on five of the six")
-    says("index", "contradict the estimate in four of the six")
+    says("index", "show in four of the six that the estimate cannot be believed")
 
 
 @pytest.mark.parametrize("cases", [("birdstrikes",), pytest.param(CASES, marks=pytest.mark.slow)], ids=["one", "all"])

@@ -66,7 +66,7 @@ class MeasuredError:
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
     is_inside : bool
-        Whether the interval of the estimate holds: the two intervals overlap, and the alarm is off.
+        Whether the interval of the estimate holds: the two intervals overlap.
     is_covered : bool
         Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
@@ -189,7 +189,7 @@ def measure(
         contradicts=not math.isnan(estimated) and (is_apart or is_alarmed or is_far),
         is_outdated=labels.n_before is not None and labels.n_labelled - labels.n_before < FEWEST_TO_CONTRADICT,
         is_exact=is_exact,
-        is_inside=not (is_apart or is_alarmed),
+        is_inside=not is_apart,
         is_covered=is_covered,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),

@@ -69,6 +69,8 @@ def comparison_in_words(found: MeasuredError) -> str:
             return f"{inside}: rely on the measured error."
         side = "low" if is_above else "high"
         return f"the estimate is {size} too {side}, but its interval holds: rely on the measured error."
+    if found.is_alarmed:
+        return "the latest predictions were far worse than estimated: rely on the measured error."
     return "they do not contradict each other."
 
 

@@ -80,13 +80,7 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 def _headline(subject: Subject) -> str:
     trust, measured = subject.trust, subject.model.measured_
     if measured is not None and measured.contradicts_now:
-        found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
-        if measured.is_inside and not measured.is_estimate_known:
-            return f"The labels say {found}; the reference makes {estimated} likely"
-        if measured.is_inside:
-            size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
-            return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
-        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+        return _headline_of_labels(measured)
     if trust.inputs.answer == "no":
         is_measured = measured is not None and measured.is_exact and not measured.is_outdated
         labels = f"; labels say {_error(measured)}" if measured is not None and is_measured else ""
@@ -96,6 +90,19 @@ def _headline(subject: Subject) -> str:
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
     return _headline_of_inputs(subject)
+
+
+def _headline_of_labels(measured: MeasuredError) -> str:
+    """Say how labels contradict the estimate: its interval may hold nevertheless."""
+    found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
+    if not measured.is_inside:
+        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+    if not measured.is_estimate_known:
+        return f"The labels say {found}; the reference makes {estimated} likely"
+    if not measured.is_exact:
+        return f"The latest predictions were far worse than estimated: {found} measured, {estimated} estimated"
+    size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
+    return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
 
 
 def _headline_of_inputs(subject: Subject) -> str:
