@@ -62,16 +62,19 @@ def comparison_in_words(found: MeasuredError) -> str:
     if found.contradicts and not found.is_inside:
         return "they contradict each other: rely on the measured error."
     if found.is_exact and found.is_off:
-        size, is_above = found.scale.difference(abs(found.excess)), found.excess > 0.0
-        if not found.is_estimate_known:
-            side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
-            inside = f"the measured error is inside, but {size} {side} the {likely} that the reference makes likely"
-            return f"{inside}: rely on the measured error."
-        side = "low" if is_above else "high"
-        return f"the estimate is {size} too {side}, but its interval holds: rely on the measured error."
+        return f"{_far_inside(found)}: rely on the measured error."
     if found.is_alarmed:
         return "the latest predictions were far worse than estimated: rely on the measured error."
     return "they do not contradict each other."
+
+
+def _far_inside(found: MeasuredError) -> str:
+    """Say how far the measured error is from the estimate, whose interval holds."""
+    size, is_above = found.scale.difference(abs(found.excess)), found.excess > 0.0
+    if found.is_estimate_known:
+        return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
+    side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
+    return f"the measured error is inside, but {size} {side} the {likely} that the reference makes likely"
 
 
 def sentence_of(found: MeasuredError) -> str:
