@@ -1,6 +1,7 @@
 """The report claims no more than labels support: its badge is the verdict."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,16 @@ def test_weights_that_follow_a_few_rows_do_not_say_that_the_inputs_have_moved() 
     assert verdict.headline == "The inputs look like the reference"
     assert verdict.moved.startswith("The last 500 rows hardly differ from the reference; the weights of the ")
     assert "Columns that moved most" not in verdict.moved
+
+
+def test_the_headline_and_the_sentence_name_the_same_model() -> None:
+    subject = follow(1.0, n_rounds=60)
+    trust = subject.model.trust_
+    assert "the model follows" in judge_in_words(subject).headline
+    subject.model.state_.cache["trust"] = replace(trust, exponent=0.0)  # nothing to adapt to, without a veto
+    verdict = judge_in_words(subject)
+    assert verdict.headline == "The inputs have moved; the fixed model is in use"
+    assert verdict.moved.endswith("The fixed model is in use.")
 
 
 def test_an_error_of_numbers_that_is_not_known_is_so_everywhere() -> None:
