@@ -217,6 +217,20 @@ def test_the_oldest_rows_leave(capsys):
     assert run_json(capsys, write(stream()[100:110]), "--max-reference", "200", "--drop-rows", "least-weight")["left"]
 
 
+def test_categories_that_joined_are_still_unknown_to_the_model_and_it_says_so(capsys):
+    """The columns stay encoded as fit decided: what joined is in the reference, but has no feature of its own."""
+    category = next(plan.name for plan in load_table_model(Path("model")).encoder.used if plan.kind == "category")
+    frame = stream()[:40].with_columns(pl.lit("never seen").alias(category))
+    assert run_json(capsys, write(frame))["joined"] == 40
+    capsys.readouterr()
+    for command in ("adapt", "predict"):
+        assert main([command, "model", "labelled.csv", "-o", f"{command}.csv", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["unknown_by_column"] == {category: 40}
+        assert main([command, "model", "labelled.csv", "-o", f"again_{command}.csv"]) == 0
+        said = f"40 values were categories that the model does not know ({category} 40): to learn them, run accous fit"
+        assert said in capsys.readouterr().err
+
+
 def test_new_classes_join_and_the_finished_predictions_are_not_continued(capsys):
     frame = stream()[:40].with_columns(
         pl.when(pl.int_range(pl.len()) < 20).then(pl.lit("perhaps")).otherwise("label").alias("label")

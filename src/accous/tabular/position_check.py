@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from accous.arrays import FloatArray
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Position, TableReader
 from accous.tabular.label_tables import LINE, LabelTable, is_comparable, place_texts
@@ -71,8 +72,11 @@ def _require_agreement(others: pl.DataFrame, name: str, rows: TableReader, names
 
 def _differs(first: pl.Series, second: pl.Series) -> NDArray[np.bool_]:
     """Return where two columns of text hold different values; a missing value differs from none."""
-    is_other = (first != second).fill_null(False).to_numpy().copy()
+    is_other = np.array((first != second).fill_null(False).to_numpy())
     if is_other.any():
-        numbers = [each.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy() for each in (first, second)]
-        is_other &= ~np.isclose(*numbers, rtol=_SAME_NUMBER, atol=0.0)
+        is_other &= ~np.isclose(_numbers(first), _numbers(second), rtol=_SAME_NUMBER, atol=0.0)
     return is_other
+
+
+def _numbers(texts: pl.Series) -> FloatArray:
+    return texts.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
