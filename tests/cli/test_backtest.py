@@ -146,7 +146,7 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
             "reference.csv has no order in time: name a column of times with --time, or say --ordered",
         ),
         (["--unordered"], 2, "--unordered"),
-        (["--time", "dya"], 2, "reference.csv has no column 'dya' (did you mean 'day'?): it has 'a', 'b', 'day', 'label'"),
+        (["--time", "dya"], 2, "has no column 'dya' (did you mean 'day'?): it has 'a', 'b', 'day', 'label'"),
         (["--time", "label"], 2, "is the label"),
         (["--time", "day", "--ordered"], 2, "leave out --ordered, or --time"),
         (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
