@@ -364,6 +364,15 @@ def test_a_part_of_the_labels_is_not_joined_by_position_on_trust(name, capsys):
     assert "in row 2 'id' is '0', and '1' in " in run(capsys, write(same_everywhere), code=1)
 
 
+def test_nested_values_of_columns_that_nobody_uses_are_not_compared(capsys):
+    nested = pl.DataFrame({"tags": [{"a": row} if row % 3 else None for row in range(N_ROWS)]})
+    nested.hstack(pl.read_csv("stream.csv")).write_ndjson("nested.jsonl")
+    adapt("nested.jsonl", "first.csv")
+    assert run_json(capsys, "nested.jsonl")["counted"] == N_ROWS
+    turned = pl.read_ndjson("nested.jsonl").with_columns(pl.col("id").reverse())
+    assert "in row 1 'id' is '299', and '0' in " in run(capsys, write(turned, "turned.jsonl"), code=1)
+
+
 def test_a_column_that_is_the_same_everywhere_does_not_tell_rows_apart(capsys):
     pl.read_csv("stream.csv").with_columns(depot=pl.lit("north")).write_csv("depot.csv")
     adapt("depot.csv", "first.csv")

@@ -122,6 +122,7 @@ def read_label_table(
         _require_columns(table, [label] if place_column is None else [place_column, label])
         is_list = table.columns == [label] and (table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER
         others = _others(table, label, compared) if place_column is None else []
+        table.read_if_simple(others)
         rows = _read_rows(table, place_column, label, others, is_list=is_list)
     finally:
         table.close()

@@ -49,6 +49,7 @@ def require_same_rows(labels: LabelTable, name: str, rows: TableReader | None, n
 
 def _require_agreement(others: pl.DataFrame, name: str, rows: TableReader, names: list[str], n_rows: int) -> None:
     n_before, n_compared = 0, min(others.height, n_rows)
+    rows.read_if_simple(names)
     for chunk in rows.chunks(names, Position()):
         if chunk is None:
             continue

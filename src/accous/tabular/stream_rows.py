@@ -95,6 +95,7 @@ def is_unchanged(table_model: TableModel, job: Job) -> bool:
     if table is None:
         return False
     try:
+        table.read_if_simple(table.columns[:1])
         chunks = table.chunks(table.columns[:1], Position())
         return any(_is_end_of(chunk, job.position) for chunk in chunks if chunk is not None)
     except DataError:
