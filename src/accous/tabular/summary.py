@@ -57,6 +57,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
         "rejected": job.n_rejected,
         "missing_values": job.n_missing,
         "unknown_categories": job.n_unknown,
+        "unknown_by_column": dict(job.unknown_in),
         "labelled_rows": job.n_scored,
         "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
         "error": job.n_wrong / job.n_scored if job.n_scored else None,
