@@ -28,7 +28,7 @@ PAGES = {
     **dict.fromkeys(("real_numbers", "regression", "trust", "trust_cost"), "../trust.md"),
     "cli_throughput": "../cli.md",
     "dann_steps": "../benchmark.md",
-    "embedding": "../deep.md",
+    **dict.fromkeys(("cross_fit", "embedding"), "../deep.md"),
     "estimators": "../defaults.md",
     "gallery": "../gallery/index.md",
     **dict.fromkeys(("limit", "pool"), "../pool.md"),

@@ -80,6 +80,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     " (did you mean 'uLSIF'?)"
     >>> did_you_mean("fix", ["FIX", "uLSIF", "KMM"])
     " (did you mean 'FIX'?)"
+    >>> did_you_mean("dya", ["a", "day"])
+    " (did you mean 'day'?)"
     >>> did_you_mean("something", ["FIX", "uLSIF", "KMM"])
     ''
     """
@@ -90,7 +92,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the most similar known name; None if none is similar."""
     by_lower_case = {each.lower(): each for each in list(known)[:_MOST_COMPARED]}
-    near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.7)
+    lower = name.lower()
+    near = get_close_matches(lower, by_lower_case, n=1, cutoff=0.7)
+    # Two letters that changed places leave a short name with little in common: "dya" and "day".
+    near = near or [each for each in by_lower_case if sorted(each) == sorted(lower)]
     return by_lower_case[near[0]] if near else None
 
 

@@ -155,8 +155,8 @@ def test_the_answers_are_about_the_reference_that_rows_have_joined(tmp_path):
     assert (model.trust_.inputs.answer, model.trust_.predictions.answer) == ("no", "no")
     model.extend(X, y)
     inputs, predictions = model.trust_.inputs, model.trust_.predictions
-    assert inputs.answer != "no"
-    assert inputs.sentence.endswith("adapt to new rows (accous adapt) to see whether it covers them.")
+    assert inputs.answer == "not known"
+    assert inputs.sentence.endswith("adapt to new rows (accous adapt) to see whether it covers those.")
     assert (predictions.answer, model.measured_.is_outdated) == ("not known", True)
     assert "before rows joined the reference" in predictions.sentence
     assert "from before the last rows joined" in model.measured_.sentence
@@ -180,7 +180,7 @@ def test_a_ratio_to_the_reference_before_is_no_sign_of_missing_overlap():
 
     assert verdict(None).answer == verdict((16, 160)).answer == "no"
     assert verdict((15, 150)).answer == "yes"
-    assert verdict((0, 0)).answer == "yes"
+    assert verdict((0, 0)).answer == "not known"  # no row has come since
     assert "joined" in verdict((0, 0)).sentence
 
 

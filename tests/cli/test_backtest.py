@@ -146,7 +146,7 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
             "reference.csv has no order in time: name a column of times with --time, or say --ordered",
         ),
         (["--unordered"], 2, "--unordered"),
-        (["--time", "dya"], 2, "reference.csv has no column 'dya': it has 'a', 'b', 'day', 'label'"),
+        (["--time", "dya"], 2, "has no column 'dya' (did you mean 'day'?): it has 'a', 'b', 'day', 'label'"),
         (["--time", "label"], 2, "is the label"),
         (["--time", "day", "--ordered"], 2, "leave out --ordered, or --time"),
         (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
@@ -176,9 +176,31 @@ def test_fit_prints_the_two_sentences_and_stores_the_outcome(capsys):
     found = load_table_model("model").model.backtest_
     assert tuple(printed[-2:]) == found.sentences
     record = json_of(capsys)
-    assert found.summary() == {name: value for name, value in record.items() if name != "table"}
+    assert found.summary() == {name: value for name, value in record.items() if name not in ("table", "estimator")}
     assert main([*FIT, "--ordered", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["backtest"] == found.summary()
+
+
+@pytest.mark.slow
+def test_the_same_table_has_the_same_replay_as_fit(capsys):
+    """Both choose the predictor; here it is boosting, because the classes lie in a ring."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(500, 2))
+    is_out = (X**2).sum(axis=1) > 1.5
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": np.where(is_out, "yes", "no")}).write_csv("reference.csv")
+    assert main([*FIT, "--ordered", "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    found = json_of(capsys)
+    assert found["estimator"] == fitted["estimator"] == "boosting"
+    assert {name: found[name] for name in fitted["backtest"]} == fitted["backtest"]
+    assert len(found["table"]) == found["looks"]
+
+
+@pytest.mark.parametrize("options", [[], ["--estimator", "linear"]])
+def test_the_predictor_of_the_replay_is_named(options, capsys):
+    assert main([*BACKTEST, *options, "--plot", "replay.svg"]) == 0
+    assert "Backtest of the predictor linear" in capsys.readouterr().out
+    assert "<!-- Backtest of the predictor linear -->" in Path("replay.svg").read_text()
 
 
 def test_a_date_column_gives_the_order_too():

@@ -137,7 +137,10 @@ def test_missing_values_and_unknown_categories_are_used_and_counted(capsys):
     assert main(ADAPT) == 0
     job = load_table_model("model").job
     assert (job.n_rows, job.n_missing, job.n_unknown) == (42, 4, 1)
-    assert "1 value was a category that the reference does not have" in capsys.readouterr().err
+    assert (
+        "1 value was a category that the model does not know (plan 1): to learn it, run accous"
+        in capsys.readouterr().err
+    )
 
 
 def test_unknown_categories_can_be_bad_rows(capsys):

@@ -14,7 +14,7 @@ from accous.core.fast import compiled
 from accous.core.fast.compiled import compile_all, kernel
 from tests.needs import needs_compilation
 
-NOTICE = "Compiling the inner loops, once per machine"
+NOTICE = "Compiling inner loops that this machine uses for the first time"
 
 
 def shown(*, is_terminal: bool = False, is_quiet: bool = False) -> str:

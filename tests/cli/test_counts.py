@@ -41,7 +41,7 @@ def test_one_row_one_round_one_label(capsys):
     for said in (
         "1 row in 1 round in out.csv.",
         "1 bad row set aside",
-        "1 value was a category that the reference does not have.",
+        "1 value was a category that the model does not know (",
         "by 1 label.",
         "1 label has no prediction",
         "1 row in again.csv, predicted after 1 round",

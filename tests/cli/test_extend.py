@@ -118,11 +118,23 @@ def test_keys_decide_where_both_files_have_them(capsys):
     assert run_json(capsys, write(renamed), "--key", "id")["joined"] == 60
 
 
+def labels_of_the_first(n_rows: int) -> pl.DataFrame:
+    """Labels of all rows that were predicted, the others missing."""
+    is_first = pl.int_range(pl.len()) < n_rows
+    return stream()[:200].select(pl.when(is_first).then("label").otherwise(pl.lit("NA")).alias("label"))
+
+
+def run_remarks(capsys, *arguments: str) -> list[str]:
+    capsys.readouterr()
+    assert main(["extend", "model", *arguments]) == 0
+    return capsys.readouterr().err.splitlines()
+
+
 @pytest.mark.parametrize("options", [[["--key", "id"], []], [[], ["--key", "id"]]], ids=["then without", "then with"])
 def test_late_labels_join_once_by_key_and_by_position_and_with_their_rows(capsys, options):
     first, second = options
     labels = write(stream()[:60].select("id", "label"), "labels.csv")
-    alone = write(stream()[:60].select("label"), "alone.csv")
+    alone = write(labels_of_the_first(60), "alone.csv")
     for by in (first, second):
         run_json(capsys, labels if by else alone, *by)
     assert n_reference() == 360
@@ -132,7 +144,7 @@ def test_late_labels_join_once_by_key_and_by_position_and_with_their_rows(capsys
 @pytest.mark.parametrize("by_key", [True, False])
 def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
     """By a key, or by position: the first label belongs to the first row that was predicted."""
-    labels = stream()[:100].select("id", "label") if by_key else stream()[:100].select("label")
+    labels = stream()[:100].select("id", "label") if by_key else labels_of_the_first(100)
     options = ["--key", "id"] if by_key else []
     if by_key:
         labels = labels[::-1]
@@ -143,6 +155,36 @@ def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
     assert np.array_equal(found.model.reference_, expected.model.reference_)
     assert np.array_equal(found.model.labels_, expected.model.labels_)
     assert found.encoder == expected.encoder
+
+
+def test_labels_of_other_rows_do_not_join_the_first_ones(capsys):
+    """By position the labels of the last rows would join the first; a column that both files have shows that."""
+    labels = write(stream()[150:200].select("id", "label"), "labels.csv")
+    message = run(capsys, labels, code=1)
+    assert "in row 1 'id' is '150', and '0' in " in message
+    assert "--key id" in message
+    assert n_reference() == 300
+
+
+def test_fewer_labels_than_rows_join_by_position_only_if_a_column_agrees(capsys):
+    message = run(capsys, write(stream()[:50].select("label"), "alone.csv"), code=1)
+    assert "alone.csv covers 50 of the 200 rows that were predicted, and no column says which" in message
+    remarks = run_remarks(capsys, write(stream()[:50].select("id", "label"), "labels.csv"))
+    assert remarks == ["Joined by position: rows 1 to 50."]
+    assert n_reference() == 350
+
+
+def test_labels_without_a_row_are_not_rows_without_a_label(capsys):
+    frame = stream().with_columns(label=pl.when(pl.int_range(pl.len()) < 3).then(None).otherwise("label"))
+    labels = write(frame.select("id", "label"), "labels.csv")
+    remarks = run_remarks(capsys, labels)
+    assert remarks == [
+        "Joined by position: rows 4 to 200.",
+        "3 rows have no label.",
+        "100 labels have no row in the stream of the last run.",
+    ]
+    again = run_json(capsys, labels)
+    assert (again["without_label"], again["unmatched"], again["joined_before"]) == (3, 100, 197)
 
 
 def test_a_key_may_be_a_column_of_the_model(capsys):
@@ -173,6 +215,20 @@ def test_the_oldest_rows_leave(capsys):
     out = run(capsys, write(stream()[:100]), "--max-reference", "250")
     assert "100 rows joined the reference, 150 left it; it has 250 rows now." in out
     assert run_json(capsys, write(stream()[100:110]), "--max-reference", "200", "--drop-rows", "least-weight")["left"]
+
+
+def test_categories_that_joined_are_still_unknown_to_the_model_and_it_says_so(capsys):
+    """The columns stay encoded as fit decided: what joined is in the reference, but has no feature of its own."""
+    category = next(plan.name for plan in load_table_model(Path("model")).encoder.used if plan.kind == "category")
+    frame = stream()[:40].with_columns(pl.lit("never seen").alias(category))
+    assert run_json(capsys, write(frame))["joined"] == 40
+    capsys.readouterr()
+    for command in ("adapt", "predict"):
+        assert main([command, "model", "labelled.csv", "-o", f"{command}.csv", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["unknown_by_column"] == {category: 40}
+        assert main([command, "model", "labelled.csv", "-o", f"again_{command}.csv"]) == 0
+        said = f"40 values were categories that the model does not know ({category} 40): to learn them, run accous fit"
+        assert said in capsys.readouterr().err
 
 
 def test_new_classes_join_and_the_finished_predictions_are_not_continued(capsys):

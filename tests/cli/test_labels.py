@@ -343,6 +343,43 @@ def test_an_empty_line_in_a_list_of_labels_is_a_row_without_a_label(capsys):
     assert found["measured_error"] == pytest.approx(expected_error(some))
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "labels.parquet"])
+@pytest.mark.parametrize("is_piped", [False, True], ids=["stream", "kept columns"])
+def test_a_position_is_refused_if_a_column_of_both_files_disagrees(name, is_piped, capsys):
+    if is_piped:
+        Path("stream.csv").rename("gone.csv")
+    frame = pl.read_csv("gone.csv" if is_piped else "stream.csv").select("id", "label")
+    message = run(capsys, write(frame.with_columns(id=pl.col("id").shift(-1, fill_value=999)), name), code=1)
+    if is_piped:
+        Path("gone.csv").rename("stream.csv")
+    assert "in row 1 'id' is '1', and '0' in " in message
+    assert run_json(capsys, write(frame.with_columns(pl.col("id").cast(pl.Float64)), name))["counted"] == N_ROWS
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.npy"])
+def test_a_part_of_the_labels_is_not_joined_by_position_on_trust(name, capsys):
+    message = run(capsys, write(labels()[:100].drop("id"), name), code=1)
+    assert f"{name} covers 100 of the 300 rows that were predicted" in message
+    same_everywhere = labels()[:100].with_columns(id=pl.lit(0))
+    assert "in row 2 'id' is '0', and '1' in " in run(capsys, write(same_everywhere), code=1)
+
+
+def test_nested_values_of_columns_that_nobody_uses_are_not_compared(capsys):
+    nested = pl.DataFrame({"tags": [{"a": row} if row % 3 else None for row in range(N_ROWS)]})
+    nested.hstack(pl.read_csv("stream.csv")).write_ndjson("nested.jsonl")
+    adapt("nested.jsonl", "first.csv")
+    assert run_json(capsys, "nested.jsonl")["counted"] == N_ROWS
+    turned = pl.read_ndjson("nested.jsonl").with_columns(pl.col("id").reverse())
+    assert "in row 1 'id' is '299', and '0' in " in run(capsys, write(turned, "turned.jsonl"), code=1)
+
+
+def test_a_column_that_is_the_same_everywhere_does_not_tell_rows_apart(capsys):
+    pl.read_csv("stream.csv").with_columns(depot=pl.lit("north")).write_csv("depot.csv")
+    adapt("depot.csv", "first.csv")
+    message = run(capsys, write(labels()[:100].drop("id").with_columns(depot=pl.lit("north"))), code=1)
+    assert "covers 100 of the 300 rows" in message
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "remark"),
     [

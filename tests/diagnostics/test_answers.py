@@ -149,6 +149,19 @@ def test_a_difference_on_labelled_rows_needs_two_standard_errors() -> None:
 # --- predictions --------------------------------------------------------------------------------------------
 
 
+def test_the_error_above_the_estimate_is_the_difference_that_the_backtest_names() -> None:
+    """In the unit of the backtest: what counts as 1 is another loss in the fit on all rows."""
+    missed = replace(HELPED.fixed, mean=0.65, shift=0.6)
+    scale = LossScale("absolute", one=24.0)
+    found = predictions(evidence=replace(HELPED, fixed=missed, one=20.0), scale=scale)
+    assert (found.answer, found.sentence) == (
+        "no",
+        "In the backtest the mean absolute error was 13 above the estimate.",
+    )
+    before = predictions(evidence=replace(HELPED, fixed=missed), scale=scale)
+    assert "was 15.6 above" in before.sentence  # saved without the unit
+
+
 def predictions(interval: tuple[float, float, float] = (0.1, 0.05, 0.15), **changes: Any) -> Answer:
     given_by_default: dict[str, Any] = {"coverage": WITHIN, "inputs": "yes", "evidence": HELPED, "measured": None}
     return answer_predictions(interval, **given_by_default | changes)

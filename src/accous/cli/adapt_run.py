@@ -91,5 +91,6 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     if doubt:
         remarks.print(doubt, markup=False, soft_wrap=True)
     if record.n_unknown:
-        values = count(record.n_unknown, "value was a category", "values were categories")
-        remarks.print(f"{values} that the reference does not have.", markup=False)
+        from accous.tabular.unknown_counts import unknown_in_words
+
+        remarks.print(unknown_in_words(record.n_unknown, record.unknown_in), markup=False, soft_wrap=True)

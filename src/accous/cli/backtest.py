@@ -56,7 +56,7 @@ _Ordered = Annotated[
 _Estimator = Annotated[
     str,
     typer.Option(
-        "--estimator", metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.",
+        "--estimator", metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.",
         rich_help_panel="The model",
     ),
 ]  # fmt: skip
@@ -71,7 +71,7 @@ def backtest(
     ordered: _Ordered = False,
     batch_size: _BatchSize = 10,
     plot: _Plot = None,
-    estimator: _Estimator = "linear",
+    estimator: _Estimator = "auto",
     drop: Drop = None,
     categorical: Categorical = None,
     keep_as_feature: KeepAsFeature = None,
@@ -113,14 +113,19 @@ def backtest(
     if order is not None:
         remarks.print(order, markup=False, soft_wrap=True)
     compile_with_notice(remarks)
-    job.choose_estimator()
+    job.require_order()
+    with remarks.status("Comparing predictors on the reference"):
+        job.choose_estimator()
     found = _run(job, batch_size, remarks)
     if as_json:
-        typer.echo(json.dumps(found.summary() | {"table": _records(found)}, indent=2, allow_nan=False))
+        record = {"estimator": job.estimator, **found.summary(), "table": _records(found)}
+        typer.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
-        _print(found)
+        _print(found, job)
     if plot is not None:
-        found.plot().savefig(plot)
+        figure = found.plot()
+        figure.suptitle(f"Backtest of the predictor {job.estimator}", fontsize="medium")
+        figure.savefig(plot)
     return 0
 
 
@@ -147,13 +152,13 @@ def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
         return job.backtest(batch_size, lambda share: bar.update(task, completed=share))
 
 
-def _print(found: Backtest) -> None:
+def _print(found: Backtest, job: FitJob) -> None:
     from rich.table import Table
 
     from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 
     console = results_console()
-    table = Table(title="Backtest")
+    table = Table(title=f"Backtest of the predictor {job.estimator}")
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=heading == "rows")
     for look in found.looks:

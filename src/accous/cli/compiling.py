@@ -1,4 +1,4 @@
-"""Tells the user when the inner loops are compiled, which takes seconds, once per machine."""
+"""Tells the user when inner loops are compiled, which takes seconds, once per machine and kind of loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compile_with_notice"]
 
-_NOTICE = "Compiling the inner loops, once per machine: a few seconds"
+# Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
+_NOTICE = "Compiling inner loops that this machine uses for the first time: a few seconds"
 
 
 class _Notice(Listener):

@@ -129,7 +129,7 @@ def extend(
 
 
 def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
-    texts = []
+    texts = [f"{joined.joined_by[0].upper()}{joined.joined_by[1:]}."] if joined.joined_by else []
     if not joined.n_joined:
         texts.append("Nothing new: these rows have joined before.")
     elif joined.n_before:
@@ -139,6 +139,8 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
         )
     if joined.n_missing:
         texts.append(count(joined.n_missing, "row has", "rows have") + " no label.")
+    if joined.n_unmatched:
+        texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the last run.")
     if joined.bad_rows:
         where = "" if rejects is None else f", in {rejects}"
         texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")

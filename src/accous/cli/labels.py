@@ -46,7 +46,8 @@ _Key = Annotated[
     typer.Option(
         "--key",
         metavar="COL",
-        help="Column that names the row, in the labels and in the predictions. Default: line, or by position.",
+        help="Column that names the row, in the labels and in the predictions. Default: the key of the run, or line, "
+        "if the labels have it; otherwise by position.",
     ),
 ]
 _Label = Annotated[

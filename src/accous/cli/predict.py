@@ -129,5 +129,6 @@ def _print_summary(job: PredictJob, request: AdaptRequest, remarks: Console) -> 
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
         remarks.print(f"{count(job.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
     if job.n_unknown:
-        values = count(job.n_unknown, "value was a category", "values were categories")
-        remarks.print(f"{values} that the reference does not have.", markup=False)
+        from accous.tabular.unknown_counts import unknown_in_words
+
+        remarks.print(unknown_in_words(job.n_unknown, job.unknown_in), markup=False, soft_wrap=True)

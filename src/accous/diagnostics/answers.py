@@ -43,7 +43,7 @@ LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
-    "covers them."
+    "covers those."
 )
 _LABELS_BEFORE_JOINING = (
     "The labels contradicted the estimate, but they came before rows joined the reference: new labels (accous labels) "
@@ -77,7 +77,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     """Answer whether the reference covers the inputs.
 
     The recent rows are compared with the reference as it is now. If nearly all of them came before rows joined it, the
-    sentence says so.
+    sentence says so, and the answer is not "yes": the rows that it covers may be those that joined.
     A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
     More missing values in a column give "not known" if at least 5 % of the reference have none there either.
 
@@ -93,7 +93,8 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     found = _inputs_as_they_are(coverage, no_overlap)
     if n_since_joining is None or n_since_joining >= FEWEST_RECENT_ROWS:
         return found
-    return replace(found, sentence=f"{found.sentence} {_BEFORE_JOINING}")
+    answer = "not known" if found.answer == "yes" else found.answer
+    return replace(found, answer=answer, sentence=f"{found.sentence} {_BEFORE_JOINING}")
 
 
 def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
@@ -264,7 +265,9 @@ def _predictions_by_backtest(
         return Answer("not known", unverified or none, numbers)
     shift = evidence.fixed.shift
     if shift >= LARGEST_SHIFT:
-        size = scale.difference(shift * scale.one, digits=0)
+        # The mean, as the sentences of the backtest have it, in the unit of the backtest.
+        one = scale.one if evidence.one is None else evidence.one
+        size = scale.difference(evidence.fixed.mean * one, digits=0)
         return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.", numbers)
     is_known = is_telling(estimate, low, high, scale.loss)
     if is_covered and is_known and max(high - estimate, estimate - low) <= NARROW * scale.one:

@@ -112,6 +112,8 @@ class Evidence:
     gain : float
         Mean error of the adapted minus that of the fixed predictor, in shares of the loss that counts as 1; below 0,
         adaptation helped.
+    one : float, optional
+        The loss that counts as 1. That of a model may differ: it is about another fit. None if it was not saved.
     """
 
     n_looks: int
@@ -119,6 +121,7 @@ class Evidence:
     adapted: Residuals
     drift: float
     gain: float
+    one: float | None = None
 
     @property
     def held(self) -> bool:
@@ -174,6 +177,7 @@ def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale =
         adapted=adapted,
         drift=float(np.mean(drifts)) if drifts else 0.0,
         gain=float((column("error_adapted") - column("error_fixed")).mean()) / scale.one,
+        one=scale.one,
     )
 
 

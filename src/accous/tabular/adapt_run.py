@@ -20,6 +20,7 @@ from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.scoring import Scoring
 from accous.tabular.table_model import TableModel
+from accous.tabular.unknown_counts import add_unknown
 
 __all__ = ["AdaptRun", "SaveRule"]
 
@@ -204,7 +205,11 @@ class AdaptRun:
         )
         self._job.position = rows.position_after(stop - 1)
         self._job.n_missing += int(rows.n_missing[part].sum())
-        self._job.n_unknown += int(rows.n_unknown[part].sum())
+        n_unknown = int(rows.n_unknown[part].sum())
+        if n_unknown:
+            self._job.n_unknown += n_unknown
+            encoder = self._table_model.encoder
+            self._job.unknown_in = add_unknown(self._job.unknown_in, rows.marks[part], encoder)
         first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
         self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
 

@@ -20,7 +20,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.vectors import require_widths
 from accous.tabular.frame_labels import labels_of_frame, times_in_order
 from accous.tabular.job_record import absolute, require_free
-from accous.tabular.label_job import LabelJob, LabelRequest
+from accous.tabular.label_job import LabelJob, LabelRequest, joined_by
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.remembered_rows import RowNumbers, numbers_of_keyed_rows, numbers_of_lines, numbers_of_texts
@@ -85,22 +85,26 @@ class RowsJoined:
         Rows of the file that could be read.
     n_joined, n_before : int
         Rows that joined now, and rows that had joined before.
-    n_missing : int
-        Rows without a label.
+    n_missing, n_unmatched : int
+        Rows without a label, and late labels without a row in the stream.
     n_left : int
         Rows that left the reference.
     new_classes : list of str
     bad_rows : list of BadRow
         The rows set aside.
+    joined_by : str
+        How late labels were joined with their rows, in words; empty if the file has the rows itself.
     """
 
     n_read: int
     n_joined: int
     n_before: int
     n_missing: int
+    n_unmatched: int
     n_left: int
     new_classes: list[str]
     bad_rows: list[BadRow]
+    joined_by: str
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,18 @@ class _LabelledRows:
     labels: pl.Series
     marks: Marks
     numbers: RowNumbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """What a file holds: its labelled rows, and counts of the others, as in `RowsJoined`."""
+
+    found: _LabelledRows
+    n_read: int
+    n_missing: int
+    n_unmatched: int = 0
+    bad_rows: list[BadRow]
+    joined_by: str = ""
 
 
 class ExtendJob:
@@ -134,7 +150,8 @@ class ExtendJob:
     def run(self) -> RowsJoined:
         """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
         request, model = self._request, self.table_model.model
-        n_read, found, bad_rows = self._read()
+        file = self._read()
+        found, bad_rows = file.found, file.bad_rows
         self._require_classes(found.labels)
         n_reference, classes = len(model.task_), set(self.table_model.kind.names)
         n_joined = int(found.numbers.find_new(self.table_model.joined_rows).sum())
@@ -153,13 +170,15 @@ class ExtendJob:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
             write_rejects(bad_rows, request.rejects)
         return RowsJoined(
-            n_read=n_read,
+            n_read=file.n_read,
             n_joined=n_joined,
             n_before=len(found.labels) - n_joined,
-            n_missing=n_read - len(found.labels),
+            n_missing=file.n_missing,
+            n_unmatched=file.n_unmatched,
             n_left=n_reference + n_joined - len(model.task_),
             new_classes=[name for name in self.table_model.kind.names if name not in classes],
             bad_rows=bad_rows,
+            joined_by=file.joined_by,
         )
 
     def summary(self, joined: RowsJoined) -> dict[str, Any]:
@@ -171,6 +190,7 @@ class ExtendJob:
             "joined": joined.n_joined,
             "joined_before": joined.n_before,
             "without_label": joined.n_missing,
+            "unmatched": joined.n_unmatched,
             "rejected": len(joined.bad_rows),
             "left": joined.n_left,
             "reference_rows": len(model.task_),
@@ -180,8 +200,7 @@ class ExtendJob:
             "guard": model.rules_.guard.name,
         }
 
-    def _read(self) -> tuple[int, _LabelledRows, list[BadRow]]:
-        """Return how many rows there are, those with a label, and those that are set aside."""
+    def _read(self) -> _File:
         request = self._request
         widths = self.table_model.settings.get("widths", {})
         table = open_table(
@@ -197,7 +216,7 @@ class ExtendJob:
         finally:
             table.close()
 
-    def _read_table(self, table: TableReader, label: str) -> tuple[int, _LabelledRows, list[BadRow]]:
+    def _read_table(self, table: TableReader, label: str) -> _File:
         """Read rows that have the columns of the model."""
         request, settings = self._request, self.table_model.settings
         order = settings.get("order") or {"by": None}
@@ -210,7 +229,9 @@ class ExtendJob:
         rows = pieces[0]
         for piece in pieces[1:]:
             rows = rows.followed_by(piece)
-        return len(rows), self._labelled(rows, label), rows.bad_rows
+        found = self._labelled(rows, label)
+        n_missing = len(rows) - len(found.labels)
+        return _File(found=found, n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
 
     @property
     def _sorts(self) -> bool:
@@ -230,7 +251,7 @@ class ExtendJob:
         numbers = numbers_of_keyed_rows(absolute(self._request.rows), lines, labels, key=key, keys=keys)
         return _LabelledRows(X, labels, read.marks[rows], numbers)
 
-    def _read_from_stream(self) -> tuple[int, _LabelledRows, list[BadRow]]:
+    def _read_from_stream(self) -> _File:
         """Read late labels, and their rows from the stream that the last run has predicted."""
         request = self._request
         if request.rows == STDIN:
@@ -257,7 +278,14 @@ class ExtendJob:
         keys = None if key is None else numbers_of_texts(place_texts(matched["place"]))
         numbers = numbers_of_keyed_rows(rows.stream, lines, labels, key=key, keys=keys)
         found = _LabelledRows(rows.X, labels, rows.marks, numbers)
-        return table.n_read, found, []
+        return _File(
+            found=found,
+            n_read=table.n_read,
+            n_missing=table.n_missing,
+            n_unmatched=table.rows.height - matched.height,
+            bad_rows=[],
+            joined_by=joined_by(table.place_column, matched),
+        )
 
     def _require_classes(self, labels: pl.Series) -> None:
         if not len(labels):

@@ -248,7 +248,7 @@ class FitJob:
         return table_model
 
     def backtest(self, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
-        """Replay the reference in its order in time.
+        """Replay the reference in its order in time, with the predictor that `fit_and_save` would take.
 
         Parameters
         ----------
@@ -257,12 +257,20 @@ class FitJob:
         on_progress : callable
             Called with the share of the work that is done.
         """
+        self.require_order()
+        self.choose_estimator()
+        tried = self._trials.get(self.estimator)
+        if tried is not None and tried.backtest is not None and batch_size == _BATCH_SIZE:
+            return tried.backtest  # from the comparison of predictors
+        return self._replay_with(self.estimator, batch_size, on_progress)
+
+    def require_order(self) -> None:
+        """Raise a ParameterError if the rows have no order in time."""
         if not self.is_ordered:
             raise ParameterError(
                 f"{self._name} has no order in time: name a column of times with --time, or say --ordered if its rows "
                 "are in order already."
             )
-        return self._replay_with(self.estimator, batch_size, on_progress)
 
     def _replay_with(self, name: str, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
         with _without_warnings():

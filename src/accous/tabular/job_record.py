@@ -12,6 +12,7 @@ from accous.tabular.formats.chunks import Position
 from accous.tabular.formats.opening import written_format_of
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.writing import partial_path
+from accous.tabular.unknown_counts import UnknownCounts
 
 __all__ = ["Job", "JobSpec", "absolute", "begin_or_resume", "require_free"]
 
@@ -72,7 +73,9 @@ class Job:
     n_wrong_fixed, n_wrong : float
         How many of them each model got wrong; sums of losses if numbers are predicted.
     n_missing, n_unknown : int
-        Values that were missing, and categories that the reference does not have.
+        Values that were missing, and categories that the model does not know.
+    unknown_in : list of pairs
+        The columns that these categories were in, and how many.
     is_finished : bool
         Whether the end of the stream was reached.
     """
@@ -89,6 +92,7 @@ class Job:
     n_wrong: float = 0
     n_missing: int = 0
     n_unknown: int = 0
+    unknown_in: UnknownCounts = field(default_factory=list)
     is_finished: bool = False
 
     @property

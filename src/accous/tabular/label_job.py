@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.tabular.folder import load_table_model, save_table_model
+from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
-from accous.tabular.job_record import absolute
+from accous.tabular.job_record import Job, absolute
 from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table, written_intervals
+from accous.tabular.position_check import require_same_rows
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
-from accous.tabular.stream_rows import StreamRows, read_stream_rows
+from accous.tabular.stream_rows import StreamRows, is_unchanged, open_stream_again, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
 from accous.wording import count
 
-__all__ = ["LabelJob", "LabelRequest", "LabelsCounted"]
+__all__ = ["LabelJob", "LabelRequest", "LabelsCounted", "joined_by"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,7 @@ class LabelJob:
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
-            joined_by=_joined_by(table.place_column, matched),
+            joined_by=joined_by(table.place_column, matched),
             has_rows=rows is not None,
         )
 
@@ -165,6 +167,7 @@ class LabelJob:
             usual_key=self._usual_key,
             label=request.label,
             usual_label=self.table_model.label,
+            compared=() if job is None else self._columns(job),
             table_format=request.table_format,
             encoding=request.encoding,
             separator=request.separator,
@@ -173,7 +176,30 @@ class LabelJob:
         n_rows = None if job is None else job.n_rows
         matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
         self._require_matches(table, matched)
+        if job is not None and table.place_column is None:
+            self._require_positions(table, job)
         return table, matched
+
+    def _columns(self, job: Job) -> list[str]:
+        """Return columns of the rows that were predicted: of the stream, or kept in the predictions."""
+        stream = open_stream_again(self.table_model, job)
+        if stream is None:
+            return _kept(job)
+        stream.close()
+        return stream.columns
+
+    def _require_positions(self, table: LabelTable, job: Job) -> None:
+        """Compare labels that have no key with the stream, or with what the predictions kept if it has changed."""
+        rows = None
+        if not table.others.is_empty() and is_unchanged(self.table_model, job):
+            rows = open_stream_again(self.table_model, job)
+        elif not set(_kept(job)).isdisjoint(table.others.columns):
+            rows = open_table(self._predictions)
+        try:
+            require_same_rows(table, self._request.labels, rows, job.n_rows)
+        finally:
+            if rows is not None:
+                rows.close()
 
     def summary(self, counted: LabelsCounted) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -214,7 +240,7 @@ class LabelJob:
                 f"None of the labels in {self._request.labels} {stranger}: is this the file, and --label its column?"
             )
         if not matched.height:
-            how = _joined_by(table.place_column, matched)
+            how = joined_by(table.place_column, matched)
             raise DataError(
                 f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
                 f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
@@ -244,7 +270,12 @@ class LabelJob:
         )
 
 
-def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
+def _kept(job: Job) -> list[str]:
+    return str(job.spec.options.get("keep") or "").split(",")
+
+
+def joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
+    """Say how labels and predictions were joined."""
     if place_column is not None:
         return "joined by line" if place_column == LINE else f"joined by key {place_column}"
     if not matched.height:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,12 +15,13 @@ from accous.exceptions import DataError, ParameterError
 from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.labelled import read_label_array
 from accous.tabular.formats.opening import format_of, open_table
-from accous.tabular.formats.values import to_texts
+from accous.tabular.formats.values import is_usable, to_texts
 
 __all__ = [
     "LINE",
     "LabelTable",
     "check_labels",
+    "is_comparable",
     "match_predictions",
     "match_rows",
     "place_texts",
@@ -47,6 +49,10 @@ class LabelTable:
         The column that names the rows: a key, or ``line``. None: their position does.
     n_read, n_missing, n_repeated : int
         Rows of the table, those without a label, and those that repeat a place and its label.
+    n_covered : int
+        The last position that the table has a row for, with a label or without. 0 if a column names the rows.
+    others : polars.DataFrame
+        Other columns, as text, if the rows are named by their position: they can show whether it is right.
     """
 
     rows: pl.DataFrame
@@ -54,6 +60,13 @@ class LabelTable:
     n_read: int
     n_missing: int
     n_repeated: int
+    n_covered: int = 0
+    others: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+
+def is_comparable(dtype: Any) -> bool:
+    """Whether values of this type (None: text) have one form as text, so that those of two files can be compared."""
+    return dtype is None or (is_usable(dtype) and dtype not in (pl.Datetime, pl.Time))
 
 
 def place_texts(values: pl.Series) -> pl.Series:
@@ -73,6 +86,7 @@ def read_label_table(
     usual_key: str | None,
     label: str | None,
     usual_label: str,
+    compared: Collection[str] = (),
     table_format: str | None = None,
     encoding: str | None = None,
     separator: str | None = None,
@@ -90,6 +104,8 @@ def read_label_table(
     label : str, optional
         Column of the labels. None: ``usual_label``, or the only column besides the key.
     usual_label : str
+    compared : collection of str
+        Columns to read too, if the table has them and its rows are named by their position.
     table_format, encoding, separator : str, optional
         Where they cannot be told from the file.
     """
@@ -97,23 +113,48 @@ def read_label_table(
         if key is not None or label is not None:
             raise ParameterError(f"{path} is an array without columns: leave out --key and --label, or use a table.")
         labels = place_texts(read_label_array(path))
-        return check_labels(pl.DataFrame({"place": _positions(0, len(labels)), "label": labels}), path, None)
+        rows = pl.DataFrame({"place": _positions(0, len(labels)), "label": labels})
+        return replace(check_labels(rows, path, None), n_covered=len(labels))
     table = open_table(path, table_format, encoding=encoding, separator=separator)
-    pieces, n_before = [pl.DataFrame(schema={"place": pl.String, "label": pl.String})], 0
     try:
         place_column = key or next((name for name in (usual_key, LINE) if name in table.columns), None)
         label = _label_column(table, place_column, label, usual_label)
-        wanted = [label] if place_column is None else [place_column, label]
-        _require_columns(table, wanted)
+        _require_columns(table, [label] if place_column is None else [place_column, label])
         is_list = table.columns == [label] and (table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER
-        for chunk in _good_chunks(table, wanted):
-            # An empty line in a file of one column is a row without a label: only its line shows that it is there.
-            places = _texts(chunk.lines - 1) if is_list else _places(chunk.frame, place_column, n_before)
-            pieces.append(pl.DataFrame({"place": places, "label": place_texts(chunk.frame[label])}))
-            n_before += chunk.frame.height
+        others = _others(table, label, compared) if place_column is None else []
+        table.read_if_simple(others)
+        rows = _read_rows(table, place_column, label, others, is_list=is_list)
     finally:
         table.close()
-    return check_labels(pl.concat(pieces), table.name, place_column)
+    found = check_labels(rows.select("place", "label"), table.name, place_column)
+    if place_column is not None:
+        return found
+    n_covered = int(rows["place"][-1]) if rows.height else 0
+    of_others = pl.DataFrame({name: rows[f"other {number}"] for number, name in enumerate(others)})
+    return replace(found, n_covered=n_covered, others=of_others)
+
+
+def _others(table: TableReader, label: str, compared: Collection[str]) -> list[str]:
+    """Return the columns that are read besides the labels."""
+    names = [name for name in table.columns if name in compared and name != label]
+    types = table.column_types(names)
+    return [name for name in names if is_comparable(types.get(name))]
+
+
+def _read_rows(
+    table: TableReader, place_column: str | None, label: str, others: list[str], *, is_list: bool
+) -> pl.DataFrame:
+    """Return the columns ``place`` and ``label``, and ``other 0`` and so on."""
+    names = ["place", "label", *(f"other {number}" for number in range(len(others)))]
+    pieces, n_before = [pl.DataFrame(schema=dict.fromkeys(names, pl.String))], 0
+    wanted = list(dict.fromkeys(each for each in (place_column, label, *others) if each is not None))
+    for chunk in _good_chunks(table, wanted):
+        # An empty line in a file of one column is a row without a label: only its line shows that it is there.
+        places = _texts(chunk.lines - 1) if is_list else _places(chunk.frame, place_column, n_before)
+        texts = (place_texts(chunk.frame[name]) for name in (label, *others))
+        pieces.append(pl.DataFrame(dict(zip(names, (places, *texts), strict=True))))
+        n_before += chunk.frame.height
+    return pl.concat(pieces)
 
 
 def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows: int | None) -> pl.DataFrame:

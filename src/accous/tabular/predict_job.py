@@ -21,6 +21,7 @@ from accous.tabular.predictions import copied_columns, output_columns, output_sc
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.row_reader import RowReader, Rows
 from accous.tabular.stream_opening import open_stream
+from accous.tabular.unknown_counts import UnknownCounts, add_unknown
 
 __all__ = ["PredictJob"]
 
@@ -38,6 +39,7 @@ class PredictJob:
     Attributes
     ----------
     n_rows, n_rejected, n_missing, n_unknown : int
+    unknown_in : list of pairs
         Rows that were predicted and set aside, values that are missing, and categories that the reference does not
         have.
     """
@@ -61,6 +63,7 @@ class PredictJob:
         )
         self._require_free_files()
         self.n_rows = self.n_rejected = self.n_missing = self.n_unknown = 0
+        self.unknown_in: UnknownCounts = []
         self._counts: NDArray[np.int64] = np.zeros(len(self._table_model.kind.names), dtype=np.int64)
         self._sum = 0.0
 
@@ -103,6 +106,7 @@ class PredictJob:
             "rejected": self.n_rejected,
             "missing_values": self.n_missing,
             "unknown_categories": self.n_unknown,
+            "unknown_by_column": dict(self.unknown_in),
         }
 
     def _write(self, rows: Rows, output: RowsOutput, rejects: RowsOutput | None) -> None:
@@ -123,6 +127,7 @@ class PredictJob:
         self.n_rejected += len(rows.bad_rows)
         self.n_missing += int(rows.n_missing.sum())
         self.n_unknown += int(rows.n_unknown.sum())
+        self.unknown_in = add_unknown(self.unknown_in, rows.marks, self._table_model.encoder)
 
     @property
     def _is_direct(self) -> bool:

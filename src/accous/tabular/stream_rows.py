@@ -20,7 +20,7 @@ from accous.tabular.job_record import Job
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.table_model import TableModel
 
-__all__ = ["StreamRows", "read_stream_rows"]
+__all__ = ["StreamRows", "is_unchanged", "open_stream_again", "read_stream_rows"]
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,43 @@ def read_stream_rows(
     StreamRows or None
         None if the stream cannot be read again: it was piped, is gone or has changed, or some row is not in it.
     """
-    if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
-        return None
     try:
-        return _read(table_model, job, places, place_column)
+        table = open_stream_again(table_model, job)
+        if table is None:
+            return None
+        try:
+            return _find(table, table_model.encoder, job, places, place_column)
+        finally:
+            table.close()
     except DataError:
         return None
 
 
-def _read(table_model: TableModel, job: Job, places: pl.Series, place_column: str | None) -> StreamRows | None:
+def open_stream_again(table_model: TableModel, job: Job) -> TableReader | None:
+    """Open the stream of a run as the run did; None if it was piped or is gone."""
+    if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
+        return None
     options = job.spec.options
-    table = open_table(
+    return open_table(
         job.spec.stream,
         options.get("format") or None,
         encoding=options.get("encoding") or None,
         separator=options.get("separator") or None,
         widths=table_model.settings.get("widths", {}),
     )
+
+
+def is_unchanged(table_model: TableModel, job: Job) -> bool:
+    """Whether the stream of a run can be read again, and the last row that the run has read is still there."""
+    table = open_stream_again(table_model, job)
+    if table is None:
+        return False
     try:
-        return _find(table, table_model.encoder, job, places, place_column)
+        table.read_if_simple(table.columns[:1])
+        chunks = table.chunks(table.columns[:1], Position())
+        return any(_is_end_of(chunk, job.position) for chunk in chunks if chunk is not None)
+    except DataError:
+        return False
     finally:
         table.close()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 10
+_VERSION = 11
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
         "rejected": job.n_rejected,
         "missing_values": job.n_missing,
         "unknown_categories": job.n_unknown,
+        "unknown_by_column": dict(job.unknown_in),
         "labelled_rows": job.n_scored,
         "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
         "error": job.n_wrong / job.n_scored if job.n_scored else None,
