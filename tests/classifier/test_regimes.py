@@ -48,7 +48,10 @@ def test_visits_are_the_rounds_in_which_a_regime_was_there(model):
 
 def test_a_regime_is_in_force_only_while_the_ratio_is_its_own():
     model, rng = follow(2), np.random.default_rng(3)
+    for _ in range(5):
+        model.adapt(0.8 * rng.normal(size=(3, 4)) + CENTRES[1])
     assert [regime.is_current for regime in model.regimes_] == [True]
+    assert model.regimes_[0].visits[-1][1] == model.n_rounds_  # also between two looks
     n_current = 0
     for _ in range(16):
         model.adapt(0.8 * rng.normal(size=(3, 4)) + CENTRES[2])

@@ -214,8 +214,9 @@ def test_the_record_has_what_the_conditions_read(capsys):
     assert state["last_drift_round"] == (model.drift_events_[-1].round if model.drift_events_ else 0)
 
 
-@pytest.mark.parametrize(("covered", "text"), [("yes", "between 10 and 40"), ("no", "does not cover the inputs")])
+@pytest.mark.parametrize(("covered", "text"), [(True, "between 10 and 40"), (False, "does not cover the inputs")])
 def test_an_error_of_numbers_has_no_interval_where_the_reference_has_no_rows(covered, text):
     ends = {"estimated_error": 20.0, "estimated_error_low": 10.0, "estimated_error_high": 40.0}
-    record = {"classes": [], "loss": "absolute", "estimated_error_known": False, "trust_inputs": covered, **ends}
+    record = {"classes": [], "loss": "absolute", "estimated_error_known": False, **ends}
+    record["estimated_error_covered"] = covered
     assert text in _estimate(record)

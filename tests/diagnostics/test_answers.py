@@ -68,6 +68,9 @@ MOVED = Finding("age", "outside", 0.4, 0.01, "40% of the values of 'age' lie out
         (replace(WITHIN, columns=(replace(MOVED, share=COVERED),)), None, "not known"),
         (replace(WITHIN, columns=(replace(MOVED, share=COVERED), MOVED)), None, "no"),
         (replace(WITHIN, columns=(replace(MOVED, expected=0.3),)), None, "not known"),
+        # The reference knows rows in which a value is missing, unless it has hardly any.
+        (replace(WITHIN, columns=(replace(MOVED, kind="missing", share=0.67, expected=0.43),)), None, "not known"),
+        (replace(WITHIN, columns=(replace(MOVED, kind="missing", share=0.67, expected=0.01),)), None, "no"),
         (replace(WITHIN, share_outside=COVERED), None, "yes"),
         (replace(WITHIN, share_outside=COVERED + 0.001), None, "not known"),
         (replace(WITHIN, share_outside=NOT_COVERED), None, "not known"),
@@ -160,7 +163,7 @@ def test_the_error_above_the_estimate_is_the_difference_that_the_backtest_names(
 
 
 def predictions(interval: tuple[float, float, float] = (0.1, 0.05, 0.15), **changes: Any) -> Answer:
-    given_by_default: dict[str, Any] = {"coverage": WITHIN, "evidence": HELPED, "measured": None}
+    given_by_default: dict[str, Any] = {"coverage": WITHIN, "inputs": "yes", "evidence": HELPED, "measured": None}
     return answer_predictions(interval, **given_by_default | changes)
 
 
@@ -183,7 +186,11 @@ def shifted(by: float) -> Evidence:
         ({"coverage": replace(WITHIN, n_rows=FEWEST_RECENT_ROWS - 1)}, "not known"),
         ({"coverage": replace(WITHIN, share_outside=COVERED + 0.001)}, "not known"),
         ({"coverage": replace(WITHIN, share_outside=NAN)}, "not known"),
+        ({"inputs": "no"}, "not known"),
+        ({"inputs": "not known"}, "yes"),
         # Labels come first.
+        ({"measured": LABELS, "evidence": None, "inputs": "no"}, "not known"),
+        ({"measured": replace(LABELS, excess=0.06)}, "not known"),
         ({"measured": replace(LABELS, contradicts=True)}, "no"),
         ({"measured": LABELS, "evidence": None}, "yes"),
         ({"measured": LABELS, "evidence": shifted(0.2)}, "yes"),
@@ -205,10 +212,18 @@ def test_an_interval_that_says_nothing_is_not_given_as_one() -> None:
     assert "further than the backtest can speak for" in predictions((0.3, 0.1, 0.7)).sentence
 
 
+def test_an_estimate_of_numbers_that_is_not_known_is_not_believable() -> None:
+    rentals = LossScale("absolute", one=1200.0)
+    measured = replace(LABELS, error=297.0, estimated=324.0, excess=-27.0, scale=rentals)
+    found = predictions((278.0, 198.0, 517.0), scale=rentals, measured=measured)
+    assert found.answer == "not known"
+    assert predictions((278.0, 198.0, 417.0), scale=rentals, measured=measured).answer == "yes"
+
+
 def test_losses_of_numbers_have_no_interval_where_the_reference_has_no_rows() -> None:
     outside, minutes = replace(WITHIN, share_outside=0.5), LossScale("absolute", one=100.0)
-    wide_enough = (20.0, 10.0, 40.0)
-    assert "between 10 and 40" in predictions(wide_enough, scale=minutes).sentence
+    wide_enough = (20.0, 10.0, 30.0)
+    assert "between 10 and 30" in predictions(wide_enough, scale=minutes).sentence
     assert "further than the backtest" in predictions(wide_enough, scale=minutes, coverage=outside).sentence
     assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4), coverage=outside).sentence
 

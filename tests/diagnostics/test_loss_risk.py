@@ -1,6 +1,7 @@
 """The weighted risk of losses that are not errors: by hand, its interval, and its coverage where the truth is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,3 +77,7 @@ def test_a_risk_prints_in_its_own_unit_and_says_whether_it_is_known() -> None:
     assert estimate(3.0, 5.5).is_known
     assert not estimate(0.0, 8.1).is_known
     assert not estimate(0.0, math.inf).is_known
+    outside = replace(estimate(3.0, 5.5), is_covered=False)
+    assert not outside.is_known
+    assert not outside.is_fixed_known
+    assert replace(outside, adapted=0.2, adapted_low=0.1, adapted_high=0.3, loss="error").is_known

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from accous.arrays import from_plain, to_plain
+from accous.diagnostics.audits import Audit
 from accous.diagnostics.late_labels import (
     LABEL_HALF_LIFE,
     MOST_AUDITED,
@@ -15,6 +16,7 @@ from accous.diagnostics.late_labels import (
     LateLabels,
     _cached_powers,
 )
+from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import alarm_height, measure
 from accous.diagnostics.shares import wilson_interval
 
@@ -78,6 +80,79 @@ def test_a_few_wrong_predictions_contradict_nothing_and_many_do():
     assert "do not contradict" in agreeing.sentence
 
 
+def test_labels_inside_the_interval_do_not_contradict_by_chance():
+    is_wrong = [number % 100 < 29 for number in range(500)]
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.345, half_width=0.065)))
+    assert found.is_exact
+    assert found.is_off
+    assert not found.contradicts
+    assert "the estimate is 34.5% (28.0% to 41.0%), without labels; " in found.sentence
+    assert "points too high, but its interval holds" in found.sentence
+    assert "contradict" not in found.sentence
+
+
+def test_many_labels_far_from_the_estimate_contradict_it_in_words_that_are_true():
+    is_wrong = [number % 4 == 0 for number in range(2_000)]
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.157, half_width=0.15)))
+    assert found.contradicts
+    assert found.is_inside
+    assert "9.2 points too low, but its interval holds: rely on the measured error." in found.sentence
+    assert "contradict each other" not in found.sentence
+
+
+def test_an_estimate_that_is_not_known_is_not_said_to_be_too_low():
+    is_wrong = [number % 4 == 0 for number in range(2_000)]
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.1, half_width=0.26)))
+    assert found.contradicts
+    assert (
+        "the estimate is not known (-16.0% to 36.0%), without labels; the measured error is inside, " in found.sentence
+    )
+    assert "but 14.9 points above the 10.0% that the reference makes likely" in found.sentence
+
+
+def audit_of(observed, high, *, p_value=0.001, n_rows=100):
+    return Audit(
+        n_rows=n_rows,
+        observed=observed,
+        estimate=high - 0.05,
+        estimate_low=high - 0.1,
+        estimate_high=high,
+        p_value=p_value,
+        concept_changed=p_value < 0.01,
+        text="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("audit", "is_covered", "answer"),
+    [
+        (audit_of(0.4, 0.3), True, "yes"),
+        (audit_of(0.4, 0.3), False, "not known"),
+        (audit_of(0.2, 0.3), True, "not known"),
+        (audit_of(0.4, 0.3, p_value=0.2), True, "no"),
+        (audit_of(0.4, 0.3, n_rows=10), True, "not known"),
+        (None, True, "not known"),
+    ],
+)
+def test_a_changed_concept_needs_inputs_that_are_covered_and_errors_that_have_grown(audit, is_covered, answer):
+    labels = LateLabels().after(judged([True, False, False, False] * 30))
+    found = measure(labels, n_stream=1_000, audit=audit, is_covered=is_covered)
+    assert found.concept_changed == answer
+    assert ("P(y | x) seems to have changed" in found.sentence) == (answer == "yes")
+
+
+def test_losses_of_numbers_have_no_estimate_where_the_reference_has_no_rows():
+    labels = LateLabels().after(judged([True] * 200, estimate=0.1))
+    one, other = (
+        measure(labels, n_stream=1_000, audit=None, scale=LossScale("absolute"), is_covered=is_covered)
+        for is_covered in (True, False)
+    )
+    assert one.contradicts
+    assert not other.contradicts
+    assert math.isnan(other.estimated)
+    assert "the reference does not cover the inputs, so there is no estimate" in other.sentence
+
+
 def test_it_prints_its_sentence():
     found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
     assert str(found) == found.sentence
@@ -95,6 +170,14 @@ def test_the_alarm_comes_early_after_a_jump_and_goes_when_the_errors_do():
     assert result(jumped).is_alarmed
     assert result(jumped).contradicts
     assert not result(jumped.after(judged([False] * 40))).is_alarmed
+
+
+def test_an_alarm_inside_the_interval_says_what_it_is_about():
+    found = result(LateLabels().after(judged([False] * 40 + [True] * 20, estimate=0.2, half_width=0.2)))
+    assert found.is_alarmed
+    assert found.contradicts
+    assert found.is_inside
+    assert "the latest predictions were far worse than estimated: rely on the measured error." in found.sentence
 
 
 @pytest.mark.parametrize(("share", "height"), [(0.0, 8.0), (0.01, 8.0), (0.05, 10.0), (1.0, 10.0)])

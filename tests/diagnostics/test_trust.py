@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.diagnostics.answers import worst
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.diagnostics.trust import (
@@ -72,7 +71,7 @@ def test_base_weights_count() -> None:
         ({"excess": (float("nan"), float("nan"))}, "not verified"),
         ({"excess": (-0.005, 0.001)}, "not verified"),
         ({"is_vetoed": True}, "not verified"),
-        ({"is_vetoed": True, "excess": (0.03, 0.01)}, "contradicted"),
+        ({"is_vetoed": True, "excess": (0.03, 0.01)}, "not verified"),
         ({"exponent": 0.0}, "not verified"),
         ({"checks": NO_CHECKS}, "not verified"),
         ({"checks": NO_CHECKS, "excess": (-0.2, LARGEST_ERROR + 0.001)}, "thin"),
@@ -92,8 +91,15 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
     assert trust.reason.endswith(".")
     answers = [trust.inputs, trust.predictions, trust.adaptation]
     assert (verdict == "good") <= all(each.answer == "yes" for each in answers)
-    if verdict not in ("thin", "no overlap"):
-        assert trust.reason == worst(answers).sentence
+    if verdict == "not verified":
+        assert trust.reason == next(each.sentence for each in answers if each.answer != "yes")
+    assert (verdict == "contradicted") <= (trust.reason == trust.predictions.sentence)
+
+
+def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:
+    trust = verdict_of(is_vetoed=True, excess=(0.03, 0.01))
+    assert (trust.adaptation.answer, trust.predictions.answer) == ("no", "yes")
+    assert (trust.verdict, trust.reason) == ("not verified", trust.adaptation.sentence)
 
 
 def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a_veto() -> None:

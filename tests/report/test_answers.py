@@ -1,14 +1,17 @@
 """The report claims no more than labels support: its badge is the verdict."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from accous.report.page import render_page
+from accous import AdaptiveRegressor
+from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
+from accous.tabular.history import History
 from tests.report.subjects import follow, observe
 
 SHORT = ("inputs", "adaptation", "estimate")
@@ -42,8 +45,8 @@ def test_the_badge_is_the_verdict_and_names_the_answers_it_is_about(case) -> Non
     verdict, _, about = badge_of(page).partition(": ")
     assert verdict == trust.verdict
     named = [answer for name, answer in zip(SHORT, answers, strict=True) if name in about.split(", ")]
-    decisive = {"not verified": "not known", "contradicted": "no"}.get(verdict)
-    assert named == [answer for answer in answers if answer == decisive]
+    decisive = {"not verified": ("not known", "no"), "contradicted": ("no",)}.get(verdict, ())
+    assert named == [answer for answer in answers if answer in decisive]
     assert answers == [trust.inputs.answer, trust.adaptation.answer, trust.predictions.answer]
 
 
@@ -113,6 +116,59 @@ def test_after_an_extension_the_weights_are_those_before() -> None:
     for _ in range(16):
         subject.model.adapt(X[:10])
     assert "joined" not in judge_in_words(subject).moved + judge_in_words(subject).headline
+
+
+@pytest.mark.parametrize(
+    ("shift", "n_rounds", "said"),
+    [
+        (0.0, 0, "The inputs have moved very little"),
+        (1.5, 6, "The inputs have moved far over the last 64 rows: "),
+        (1.5, 20, "The inputs have moved far over the last 500 rows: "),
+    ],
+)
+def test_inputs_are_said_to_have_moved_over_so_many_rows(shift: float, n_rounds: int, said: str) -> None:
+    subject, random = follow(0.0, n_rounds=50, has_labels=False), np.random.default_rng(3)
+    for _ in range(n_rounds):
+        subject.model.adapt(random.normal(size=(10, 4)) + np.array([shift, 0.0, 0.0, 0.0]))
+    assert judge_in_words(subject).moved.startswith(said)
+
+
+def test_weights_that_follow_a_few_rows_do_not_say_that_the_inputs_have_moved() -> None:
+    subject, random = follow(0.0, n_rounds=50, has_labels=False), np.random.default_rng(3)
+    for _ in range(2):
+        subject.model.adapt(random.normal(size=(10, 4)) + np.array([1.0, 0.0, 0.0, 0.0]))
+    verdict = judge_in_words(subject)
+    assert subject.moved_share > 0.05
+    assert verdict.headline == "The inputs look like the reference"
+    assert verdict.moved.startswith("The last 500 rows hardly differ from the reference; the weights of the ")
+    assert "Columns that moved most" not in verdict.moved
+
+
+def test_the_headline_and_the_sentence_name_the_same_model() -> None:
+    subject = follow(1.0, n_rounds=60)
+    trust = subject.model.trust_
+    assert "the model follows" in judge_in_words(subject).headline
+    subject.model.state_.cache["trust"] = replace(trust, exponent=0.0)  # nothing to adapt to, without a veto
+    verdict = judge_in_words(subject)
+    assert verdict.headline == "The inputs have moved; the fixed model is in use"
+    assert verdict.moved.endswith("The fixed model is in use.")
+
+
+def test_an_error_of_numbers_that_is_not_known_is_so_everywhere() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    model = AdaptiveRegressor().fit(X, X[:, 0] + 0.1 * random.normal(size=300))
+    late = random.normal(size=(200, 4)) + np.array([0.0, 20.0, 0.0, 0.0])
+    model.adapt(late).observe(late, late[:, 0] + 5.0)
+    subject = Subject("numbers", model, History(), ["a", "b", "c", "d"])
+    tiles = {name: (value, note) for name, value, note in tile_rows(subject)}
+    assert not model.risk_.is_known
+    assert tiles["estimated mean absolute error now"] == ("not known", "the reference does not cover the inputs")
+    assert tiles["estimated mean absolute error, fixed model"][0] == "not known"
+    assert not model.measured_.contradicts
+    assert model.measured_.concept_changed == "not known"
+    assert judge_in_words(subject).headline == "The inputs are new to the reference"
+    assert model.trust_.predictions.answer == "not known"
 
 
 def test_labels_that_agree_make_the_estimate_believable() -> None:

@@ -111,6 +111,8 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
     coverage_ : Coverage
         Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
         columns with values that the reference does not have.
+    latest_coverage_ : Coverage
+        The same of the last 64 rows alone, without findings about columns.
     regimes_ : tuple of Regime
         The regimes that the ratio remembers: states of the inputs, away from the reference, that the stream settled in.
         Each has the rounds in which it was in force and the columns that tell it apart.

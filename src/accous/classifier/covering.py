@@ -19,6 +19,8 @@ from accous.ratio.base import RatioEstimator
 
 __all__ = ["Covering", "ReferenceCover", "watch_columns"]
 
+_LATEST_ROWS = 64
+
 
 class ReferenceCover:
     """What is computed once from the reference, on first use, to compare recent rows with it.
@@ -75,7 +77,17 @@ class ReferenceCover:
             return Coverage(len(rows), float("nan"), float("nan"), findings)
         with one_blas_thread():
             share = float(np.mean(self._is_outside(recent)))
-            return Coverage(len(rows), share, self.compared.drift_to(rows), findings)
+            return Coverage(len(rows), share, self.compared.drift_to(rows), findings, self.compared.n_compared)
+
+    def judge_latest(self, recent: RecentRows) -> Coverage:
+        """Compare the latest of the recent rows with the reference."""
+        rows = recent.last()
+        if rows is None or self.numbers is None or len(rows) < MIN_ROWS:
+            return Coverage(0, float("nan"), float("nan"))
+        latest = rows[-_LATEST_ROWS:]
+        with one_blas_thread():
+            share = float(np.mean(self.neighbours.is_outside(latest)))
+            return Coverage(len(latest), share, self.compared.drift_to(latest), (), self.compared.n_compared)
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
@@ -102,6 +114,15 @@ class Covering:
     def coverage_(self) -> Coverage:
         """How well the reference covers the recent rows: jointly, and column by column."""
         return self._coverage(self.state_)
+
+    @property
+    def latest_coverage_(self) -> Coverage:
+        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
+        cache = self.state_.cache
+        if "latest_coverage" not in cache:
+            cache["latest_coverage"] = self.rules_.cover.judge_latest(self.state_.recent)
+        coverage: Coverage = cache["latest_coverage"]
+        return coverage
 
     def _coverage(self, state: Any) -> Coverage:
         if "coverage" not in state.cache:

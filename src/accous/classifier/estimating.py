@@ -16,6 +16,7 @@ from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.task import Task
 from accous.classifier.time_halves import TimeHalves
+from accous.diagnostics.answers import is_outside
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.loss_scale import LossScale
@@ -79,6 +80,7 @@ class Estimating:
             fixed_high=fixed[2],
             loss=risk.loss,
             age=risk.age,
+            is_covered=not is_outside(coverage),
         )
 
     @property

@@ -13,7 +13,9 @@ from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
+from accous.diagnostics.answers import is_outside
 from accous.diagnostics.audits import Audit
+from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.interval_counts import inside_of
 from accous.diagnostics.late_labels import JudgedRows, LateLabels
 from accous.diagnostics.loss_scale import LossScale
@@ -42,6 +44,8 @@ class LateLabelling:
     if TYPE_CHECKING:
 
         def _risk(self, state: Any) -> RiskEstimate: ...
+
+        def _coverage(self, state: Any) -> Coverage: ...
 
         def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
             ...
@@ -129,7 +133,13 @@ class LateLabelling:
         if "measured" not in state.cache:
             with one_blas_thread():
                 audit = self._audit_kept(state)
-            state.cache["measured"] = measure(state.late_labels, n_stream=state.n_rows, audit=audit, scale=self._scale)
+            state.cache["measured"] = measure(
+                state.late_labels,
+                n_stream=state.n_rows,
+                audit=audit,
+                scale=self._scale,
+                is_covered=not is_outside(self._coverage(state)),
+            )
         measured: MeasuredError = state.cache["measured"]
         return measured
 

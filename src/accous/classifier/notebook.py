@@ -81,7 +81,8 @@ def state_html(model: Any) -> str:
 def _answers(model: Any) -> list[tuple[str, str]]:
     trust, risk, measured = model.trust_, model.risk_, model.measured_
     scale = model.fixed_.scale
-    rows = [(f"Estimated {scale.name}", _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high))]
+    estimate = _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high) if risk.is_known else "not known"
+    rows = [(f"Estimated {scale.name}", estimate)]
     if measured is not None:
         of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)
         rows.append((f"Measured {scale.name}", of_labels))

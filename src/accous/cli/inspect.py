@@ -160,18 +160,17 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 
 def _estimate(record: dict[str, Any]) -> str:
-    """Return the label-free error in words; of classes, an interval wider than 50 points says nothing."""
+    """Return the label-free error in words, or why it is not known."""
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:
         return "unknown: the reference has too few rows of some class"
     shown = _scale(record).shown
-    if record["classes"]:
-        if high - low > 0.5:
-            return f"not known: anywhere between {low:.0%} and {high:.0%}"
-    elif not record["estimated_error_known"]:
-        if record["trust_inputs"] == "no":
+    if not record["estimated_error_known"]:
+        if not record["estimated_error_covered"]:
             # Numbers have no upper limit: the error of rows that the reference does not have may be any.
             return "not known: the reference does not cover the inputs"
+        if record["classes"]:
+            return f"not known: anywhere between {low:.0%} and {high:.0%}"
         return "not known: " + (
             f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
         )
@@ -204,6 +203,8 @@ def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
+    from accous.diagnostics.measured_words import CONCEPT_CHANGED
+
     if not record["labelled_rows"]:
         return []
     low, high = record["measured_error_low"], record["measured_error_high"]
@@ -213,8 +214,11 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
-        text += "; contradicts the estimate"
+        inside = "far from the estimate, though inside its interval"
+        text += f"; {inside if record['labels_inside'] else 'contradicts the estimate'}"
     lines = [(f"measured {scale.name}", text)]
+    if record["concept_changed"] == "yes":
+        lines.append(("same input, same label?", CONCEPT_CHANGED))
     if record["unseen_classes"]:
         names = ", ".join(f"{name} ({count:,})" for name, count in record["unseen_classes"].items())
         lines.append(("classes not in the reference", names))

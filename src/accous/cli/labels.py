@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -137,16 +136,22 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.measured import labels_in_words
+    from accous.diagnostics.measured_words import (
+        comparison_in_words,
+        estimate_in_words,
+        interval_in_words,
+        labels_in_words,
+    )
 
-    shown, name = measured.scale.shown, measured.scale.name
-    interval = f"{shown(measured.error_low)} to {shown(measured.error_high)}"
-    first = f"Measured {name}: {shown(measured.error)} ({interval}), by {labels_in_words(measured.n_labelled)}."
-    if isnan(measured.estimated):
-        return [first, f"Estimated {name}: unknown.", "There is nothing to compare with." + _more(measured)]
-    is_or_not = ("They do not contradict each other.", "They contradict each other: rely on the measured error.")
-    second = f"Estimated {name}: {shown(measured.estimated)}, without labels."
-    return [first, second, is_or_not[measured.contradicts] + _more(measured)]
+    scale = measured.scale
+    interval = interval_in_words(measured.error_low, measured.error_high, scale)
+    labels = labels_in_words(measured.n_labelled)
+    comparison = comparison_in_words(measured)
+    return [
+        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), by {labels}.",
+        f"Estimated {scale.name}: {estimate_in_words(measured)}.",
+        f"{comparison[0].upper()}{comparison[1:]}{_more(measured)}",
+    ]
 
 
 def _more(measured: MeasuredError) -> str:
@@ -154,6 +159,4 @@ def _more(measured: MeasuredError) -> str:
     if measured.unseen_classes:
         names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
         text += f" Classes that the reference does not have: {names}."
-    if measured.concept_changed == "yes":
-        text += " P(y | x) seems to have changed."
-    return text
+    return f"{text} {measured.concept_sentence}".rstrip()

@@ -11,10 +11,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import CLOSE, labels_in_words
-from accous.diagnostics.risk import WIDEST
+from accous.diagnostics.measured import CLOSE
+from accous.diagnostics.measured_words import labels_in_words
+from accous.diagnostics.risk import is_telling
 
 __all__ = [
     "ANSWERS",
@@ -23,6 +25,7 @@ __all__ = [
     "answer_adaptation",
     "answer_inputs",
     "answer_predictions",
+    "is_outside",
     "worst",
 ]
 
@@ -33,10 +36,11 @@ FEWEST_RECENT_ROWS = 100
 RECENT_ROWS = 500
 FEWEST_TO_COMPARE = 100
 COVERED, NOT_COVERED = 0.15, 0.3
+# With so many rows in which a value is missing, the reference knows such rows.
+KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
-VISIBLE_DRIFT = 0.1
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
     "covers those."
@@ -75,6 +79,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     The recent rows are compared with the reference as it is now. If nearly all of them came before rows joined it, the
     sentence says so, and the answer is not "yes": the rows that it covers may be those that joined.
     A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
+    More missing values in a column give "not known" if at least 5 % of the reference have none there either.
 
     Parameters
     ----------
@@ -102,14 +107,27 @@ def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
     far = f"{share:.0%} of the recent rows lie unusually far from the reference (5% would be normal)."
     against = [far] if share > NOT_COVERED else []
     against += [] if no_overlap is None else [no_overlap]
-    against += [each.sentence for each in coverage.columns if each.share - each.expected > COVERED]
+    against += [each.sentence for each in coverage.columns if _is_new(each)]
     if against:
         return Answer("no", against[0], evidence)
     if not share <= COVERED or coverage.columns:
         return Answer("not known", coverage.sentences[0] if share <= COVERED else far, evidence)
-    has_moved = coverage.drift_strength > VISIBLE_DRIFT
-    moved = "have moved, and the reference covers them" if has_moved else "lie where the reference has rows"
+    moved = "have moved, and the reference covers them" if coverage.has_moved else "lie where the reference has rows"
     return Answer("yes", f"The inputs {moved}.", evidence)
+
+
+def is_outside(coverage: Coverage) -> bool:
+    """Whether the recent rows show by themselves that the reference does not cover them."""
+    if coverage.n_rows < FEWEST_RECENT_ROWS:
+        return False
+    return coverage.share_outside > NOT_COVERED or any(map(_is_new, coverage.columns))
+
+
+def _is_new(finding: Finding) -> bool:
+    """Whether a column shows in many rows what the reference does not have; more missing values it may well have."""
+    if finding.kind == "missing" and finding.expected >= KNOWN_MISSING:
+        return False
+    return finding.share - finding.expected > COVERED
 
 
 def answer_adaptation(
@@ -185,6 +203,7 @@ def answer_predictions(
     interval: tuple[float, float, float],
     *,
     coverage: Any,
+    inputs: str,
     evidence: Evidence | None,
     measured: Any,
     unverified: str = "",
@@ -197,6 +216,8 @@ def answer_predictions(
     interval : tuple of float
         Estimate, low and high.
     coverage : Coverage or None
+    inputs : str
+        The answer about the inputs.
     evidence : Evidence, optional
         From a backtest.
     measured : MeasuredError, optional
@@ -208,7 +229,12 @@ def answer_predictions(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    is_covered = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS and coverage.share_outside <= COVERED
+    is_covered = (
+        inputs != "no"
+        and coverage is not None
+        and coverage.n_rows >= FEWEST_RECENT_ROWS
+        and coverage.share_outside <= COVERED
+    )
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
         return by_labels
@@ -243,14 +269,15 @@ def _predictions_by_backtest(
         one = scale.one if evidence.one is None else evidence.one
         size = scale.difference(evidence.fixed.mean * one, digits=0)
         return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.", numbers)
-    if is_covered and max(high - estimate, estimate - low) <= NARROW * scale.one:
+    is_known = is_telling(estimate, low, high, scale.loss)
+    if is_covered and is_known and max(high - estimate, estimate - low) <= NARROW * scale.one:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
     ends = f"{low:.0%} and {high:.0%}" if scale.is_of_classes else f"{scale.shown(low)} and {scale.shown(high)}"
     some = f"The {scale.name} may lie anywhere between {ends}."
     # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
-    is_bounded = (high - low) / 2.0 <= WIDEST * scale.one and (is_covered or scale.is_of_classes)
-    return Answer("not known", some if is_bounded else wide, numbers)
+    is_bounded = is_covered or scale.is_of_classes
+    return Answer("not known", some if is_known and is_bounded else wide, numbers)
 
 
 def _predictions_by_labels(
@@ -259,7 +286,8 @@ def _predictions_by_labels(
     """Compare the estimate with the error on labelled rows; None if they say nothing, or nothing about now.
 
     Labels contradict an estimate whenever they came. They confirm it only if they are recent, exact, close to the
-    estimate of the time and to that of now, and about inputs that the reference covers.
+    estimate of the time and to that of now, and about inputs that the reference covers. Labels that are exact and not
+    close leave the estimate open.
     """
     if measured is None or measured.is_outdated:
         return None
@@ -268,9 +296,12 @@ def _predictions_by_labels(
     if measured.contradicts:
         return Answer("no", measured.sentence, numbers)
     close = CLOSE * scale.one
+    is_about_now = measured.age <= RECENT_ROWS
+    if measured.is_exact and measured.is_off and is_about_now:
+        return Answer("not known", measured.sentence, numbers)
     is_close = abs(measured.excess) <= close and abs(measured.error - estimate) <= close
-    is_about_now = measured.age <= RECENT_ROWS and is_covered and (high - low) / 2.0 <= WIDEST * scale.one
-    if not (measured.is_exact and is_close and is_about_now):
+    is_supported = is_covered and is_telling(estimate, low, high, scale.loss)
+    if not (measured.is_exact and is_close and is_about_now and is_supported):
         return None
     labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
     return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated.", numbers)

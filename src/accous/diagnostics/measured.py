@@ -18,10 +18,11 @@ from accous.diagnostics.audits import Audit
 from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.late_labels import LateLabels, Sum
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.risk import LEVEL
+from accous.diagnostics.measured_words import CONCEPT_CHANGED, sentence_of
+from accous.diagnostics.risk import LEVEL, is_telling
 from accous.diagnostics.shares import wilson_interval
 
-__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "labels_in_words", "measure"]
+__all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
 
 FEWEST_TO_CONTRADICT = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
@@ -45,8 +46,9 @@ class MeasuredError:
         are predicted, it is the mean loss.
     error_fixed : float
         The same for the fixed predictor; NaN if its predictions are not known.
-    estimated : float
-        Label-free estimates for these rows, averaged with the same weights; NaN if there are none.
+    estimated, estimated_low, estimated_high : float
+        Label-free estimates for these rows and the ends of their intervals, averaged with the same weights; NaN if
+        there are none, or if numbers are predicted and the reference does not cover the inputs.
     excess : float
         Measured minus estimated error, of the rows that have an estimate.
     gap, gap_standard_error : float
@@ -55,21 +57,26 @@ class MeasuredError:
     age : int
         Rows of the stream since the last label.
     contradicts : bool
-        Whether the two contradict each other: their intervals do not overlap, or the CUSUM alarm is on, or labels that
-        are exact are more than 5 points away.
+        Whether labels contradict the estimate: the intervals do not overlap, or the CUSUM alarm is on, or labels are
+        exact and their whole interval is more than 5 points away from the estimate, though perhaps inside its interval.
     is_outdated : bool
         Whether rows have joined the reference and fewer than 20 labels came since: the errors are those of the
         predictors before.
     is_exact : bool
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
+    is_inside : bool
+        Whether the interval of the estimate holds: the two intervals overlap.
+    is_covered : bool
+        Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
         Whether the CUSUM alarm is on: recent predictions were wrong far more often than estimated.
     unseen_classes : dict of str to int
         Labelled rows of each class that the reference does not have.
     concept_changed : {"yes", "no", "not known"}
         Whether P(y | x) has changed: by a class that the reference does not have among the last 500 labelled rows, or
-        by the test of ``audit`` on them. "not known" with fewer than 20 rows.
+        by the test of ``audit`` on them, if the errors have grown. "not known" with fewer than 20 rows, where the
+        reference does not cover the inputs, and where the test finds a change that does no harm.
     intervals : IntervalCounts
         How many true numbers lay inside their prediction intervals, if they were given with the labels.
     sentence : str
@@ -84,6 +91,8 @@ class MeasuredError:
     error_high: float
     error_fixed: float
     estimated: float
+    estimated_low: float = math.nan
+    estimated_high: float = math.nan
     excess: float
     gap: float
     gap_standard_error: float
@@ -91,6 +100,8 @@ class MeasuredError:
     contradicts: bool
     is_outdated: bool = False
     is_exact: bool
+    is_inside: bool = True
+    is_covered: bool = True
     is_alarmed: bool
     unseen_classes: dict[str, int]
     concept_changed: str
@@ -103,12 +114,39 @@ class MeasuredError:
         """Whether labels contradict the estimate of the present predictors."""
         return self.contradicts and not self.is_outdated
 
+    @property
+    def is_off(self) -> bool:
+        """Whether the measured error is more than 5 points away from the estimate."""
+        return abs(self.excess) > CLOSE * self.scale.one
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are too few labels to compare them with the estimate."""
+        return self.n_labelled < FEWEST_TO_CONTRADICT and not self.contradicts
+
+    @property
+    def is_estimate_known(self) -> bool:
+        """Whether the estimate says something: its interval is not too wide."""
+        return is_telling(self.estimated, self.estimated_low, self.estimated_high, self.scale.loss)
+
+    @property
+    def concept_sentence(self) -> str:
+        """Say that P(y | x) has changed; empty if nothing says so."""
+        return CONCEPT_CHANGED if self.concept_changed == "yes" else ""
+
     def __str__(self) -> str:
         """Return the result in plain words."""
         return self.sentence
 
 
-def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: LossScale = ERRORS) -> MeasuredError:
+def measure(
+    labels: LateLabels,
+    *,
+    n_stream: int,
+    audit: Audit | None,
+    scale: LossScale = ERRORS,
+    is_covered: bool = True,
+) -> MeasuredError:
     """Return what the labels show.
 
     Parameters
@@ -120,19 +158,19 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: Lo
     audit : Audit, optional
         Of the kept rows; None if it cannot be computed.
     scale : LossScale
+    is_covered : bool
+        Whether the reference covers the inputs.
     """
     sums = labels.sums
     error = float(sums[Sum.LOSS] / sums[Sum.WEIGHT])
     low, high = _interval(labels, error, scale)
-    estimated, estimated_low, estimated_high = (
-        _mean(sums[each], sums[Sum.WEIGHT_ESTIMATED]) for each in (Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH)
-    )
+    estimated, estimated_low, estimated_high, excess = _estimated(labels, scale, is_covered=is_covered)
     is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
     is_apart = labels.n_labelled >= FEWEST_TO_CONTRADICT and (low > estimated_high or high < estimated_low)
-    # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything.
     is_exact = labels.n_labelled >= EXACT_LABELS and high - low <= EXACT_WIDTH * scale.one
-    excess = _mean(sums[Sum.LOSS_ESTIMATED] - sums[Sum.ESTIMATED], sums[Sum.WEIGHT_ESTIMATED])
-    is_off = is_exact and abs(excess) > CLOSE * scale.one
+    # With enough labels an estimate is contradicted also inside an interval that is too wide to say anything. How far
+    # the labels themselves may be off counts first: else chance alone would contradict.
+    is_far = is_exact and max(low - error + excess, error - high - excess) > CLOSE * scale.one
     rows = labels.audit_rows
     has_unseen = rows is not None and bool(rows.is_unseen.any())
     measured = MeasuredError(
@@ -142,21 +180,39 @@ def measure(labels: LateLabels, *, n_stream: int, audit: Audit | None, scale: Lo
         error_high=high,
         error_fixed=_mean(sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
         estimated=estimated,
+        estimated_low=estimated_low,
+        estimated_high=estimated_high,
         excess=excess,
         gap=_mean(sums[Sum.LOSS_COMPARED] - sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
         gap_standard_error=_gap_standard_error(labels, scale),
         age=max(0, n_stream - labels.last_row),
-        contradicts=is_apart or is_alarmed or is_off,
+        contradicts=not math.isnan(estimated) and (is_apart or is_alarmed or is_far),
         is_outdated=labels.n_before is not None and labels.n_labelled - labels.n_before < FEWEST_TO_CONTRADICT,
         is_exact=is_exact,
+        is_inside=not is_apart,
+        is_covered=is_covered,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),
-        concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit),
+        concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit, is_covered=is_covered),
         sentence="",
         intervals=labels.intervals,
         scale=scale,
     )
-    return replace(measured, sentence=_sentence(measured))
+    return replace(measured, sentence=sentence_of(measured))
+
+
+def _estimated(labels: LateLabels, scale: LossScale, *, is_covered: bool) -> tuple[float, float, float, float]:
+    """Return the estimate, the ends of its interval, and measured minus estimated error of the rows that have one."""
+    sums = labels.sums
+    # Losses of numbers have no upper limit, so there is no estimate where the reference has no rows.
+    if not (is_covered or scale.is_of_classes):
+        return (math.nan,) * 4
+    totals = (
+        *sums[[Sum.ESTIMATED, Sum.ESTIMATED_LOW, Sum.ESTIMATED_HIGH]],
+        sums[Sum.LOSS_ESTIMATED] - sums[Sum.ESTIMATED],
+    )
+    estimated, low, high, excess = (_mean(each, sums[Sum.WEIGHT_ESTIMATED]) for each in totals)
+    return estimated, low, high, excess
 
 
 def _interval(labels: LateLabels, error: float, scale: LossScale) -> tuple[float, float]:
@@ -201,40 +257,13 @@ def _gap_standard_error(labels: LateLabels, scale: LossScale) -> float:
     return math.sqrt(variance / n_rows)
 
 
-def _concept_changed(*, has_unseen: bool, audit: Audit | None) -> str:
+def _concept_changed(*, has_unseen: bool, audit: Audit | None, is_covered: bool) -> str:
     if has_unseen:
         return "yes"
-    if audit is None or audit.n_rows < FEWEST_TO_CONTRADICT:
+    # Of inputs that the reference does not have, it says nothing about P(y | x): errors there may be those of a model
+    # that has never seen such rows.
+    if audit is None or audit.n_rows < FEWEST_TO_CONTRADICT or not is_covered:
         return "not known"
-    return "yes" if audit.concept_changed else "no"
-
-
-def labels_in_words(n_labelled: int) -> str:
-    """Return what a measured error rests on: labels that count the less, the older they are."""
-    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
-
-
-def _sentence(found: MeasuredError) -> str:
-    shown = found.scale.shown
-    low, high = shown(found.error_low), shown(found.error_high)
-    parts = [
-        f"By {labels_in_words(found.n_labelled)}, the {found.scale.name} is {shown(found.error)} ({low} to {high})"
-    ]
-    if math.isnan(found.estimated):
-        parts.append("there is no estimate without labels to compare it with.")
-    else:
-        is_few = found.n_labelled < FEWEST_TO_CONTRADICT
-        agree = "these are too few labels to compare them." if is_few else "they do not contradict each other."
-        answer = "they contradict each other." if found.contradicts else agree
-        parts += [f"the estimate without labels is {shown(found.estimated)}", answer]
-    text = "; ".join(parts)
-    if found.is_outdated:
-        text += " This is about predictions from before the last rows joined the reference."
-    if found.unseen_classes:
-        names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
-        listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:5])
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        text += f" Some labels are classes that the reference does not have: {listed}{more}."
-    if found.concept_changed == "yes":
-        text += " P(y | x) seems to have changed: only new labels in the reference can correct that."
-    return text
+    if not audit.concept_changed:
+        return "no"
+    return "yes" if audit.observed > audit.estimate_high else "not known"

@@ -18,6 +18,7 @@ __all__ = [
     "LEVEL",
     "WIDEST",
     "RiskEstimate",
+    "is_telling",
     "loss_difference",
     "loss_interval",
     "mean_and_error",
@@ -49,6 +50,8 @@ class RiskEstimate:
     age : int
         How many rounds ago the predictor was fitted that the estimate is about; 0 if it is the one in use. With a
         built-in predictor it always is. The weights are those of the last round in any case.
+    is_covered : bool
+        Whether the reference covers the recent rows; where it does not, nothing bounds a loss of numbers.
     """
 
     adapted: float
@@ -60,15 +63,25 @@ class RiskEstimate:
     level: float = LEVEL
     loss: str = ERROR
     age: int = 0
+    is_covered: bool = True
 
     @property
     def is_known(self) -> bool:
-        """Whether the interval of the predictor in use says something.
+        """Whether the estimate of the predictor in use says something.
 
-        On average it reaches at most 25 points either side of an error, or half of the estimate of another risk.
+        On average its interval reaches at most 25 points either side of an error, or half of the estimate of another
+        risk. Of a loss of numbers, the reference has to cover the inputs as well.
         """
-        widest = WIDEST if self.loss == ERROR else _WIDEST_SHARE * self.adapted
-        return (self.adapted_high - self.adapted_low) / 2.0 <= widest
+        return self._is_bounded and is_telling(self.adapted, self.adapted_low, self.adapted_high, self.loss)
+
+    @property
+    def is_fixed_known(self) -> bool:
+        """Whether the estimate of the fixed predictor says something, by the same rule."""
+        return self._is_bounded and is_telling(self.fixed, self.fixed_low, self.fixed_high, self.loss)
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self.is_covered or self.loss == ERROR
 
     def __str__(self) -> str:
         """Return both estimates in sentences."""
@@ -85,6 +98,18 @@ class RiskEstimate:
                 else ""
             )
         )
+
+
+def is_telling(estimate: float, low: float, high: float, loss: str) -> bool:
+    """Whether the interval of an estimate is narrow enough to say something; False if any of them is NaN.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.risk import is_telling
+    >>> is_telling(0.3, 0.1, 0.5, "error"), is_telling(278.0, 198.0, 517.0, "absolute")
+    (True, False)
+    """
+    return (high - low) / 2.0 <= (WIDEST if loss == ERROR else _WIDEST_SHARE * estimate)
 
 
 def weighted_loss(losses: FloatArray, weights: FloatArray) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs, answer_predictions, worst
+from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs, answer_predictions
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
@@ -185,9 +185,9 @@ def judge(
     "no overlap": more than half of the recent rows lie outside the reference; or the ratio's mean over the reference is
     below 0.3, so nearly all of the stream's mass is where the reference has no rows (not in the 16 rounds after rows
     joined it); or there are fewer than 10 effective rows; or the answer about the inputs is "no".
-    "contradicted": another answer is "no".
+    "contradicted": the answer about the predictions is "no", so labels or the backtest contradict the estimated error.
     "thin": the standard error of "adapted minus fixed" exceeds 6 points, so a gain cannot be distinguished from a loss.
-    "not verified": an answer is "not known".
+    "not verified": an answer is "not known", or adaptation does not help.
     "good": all answers are "yes".
     """
     n_rounds, n_rows = checks.since_joining or (None, None)
@@ -206,6 +206,7 @@ def judge(
     predictions = answer_predictions(
         interval,
         coverage=checks.coverage,
+        inputs=inputs.answer,
         evidence=checks.evidence,
         measured=checks.measured,
         unverified=checks.unverified,
@@ -254,14 +255,16 @@ def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: i
 def _verdict(
     evidence: WeightEvidence, standard_error: float, answers: list[Answer], scale: LossScale
 ) -> tuple[str, str]:
-    decisive = worst(answers)
-    if answers[0].answer == "no":
-        return "no overlap", answers[0].sentence
-    if decisive.answer == "no":
-        return "contradicted", decisive.sentence
+    inputs, predictions, _ = answers
+    if inputs.answer == "no":
+        return "no overlap", inputs.sentence
+    if predictions.answer == "no":
+        return "contradicted", predictions.sentence
     if standard_error > LARGEST_ERROR * scale.one:
         return "thin", (
             f"The weights leave {count(round(evidence.effective_sample_size), 'effective row')}: the errors of the "
             f"adapted and the fixed model can be compared only to within ±{scale.difference(standard_error, digits=0)}."
         )
-    return ("good" if decisive.answer == "yes" else "not verified"), decisive.sentence
+    # A "no" about the adaptation contradicts no estimate: where the fixed model predicts instead, all is well.
+    decisive = next((each for each in answers if each.answer != "yes"), None)
+    return ("good", inputs.sentence) if decisive is None else ("not verified", decisive.sentence)

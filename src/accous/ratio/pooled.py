@@ -135,9 +135,11 @@ class PooledRatio(LinearRatio):
         for slot in np.flatnonzero(pool.slots.n_merged > 1).tolist():
             visits = pool.slots.visits[pool.slots.visits[:, 0] == slot, 1:].tolist()
             size = distance(pool.slot_ratios[slot], np.ones(len(pool.slot_ratios[slot])))
-            if visits and slot == current and visits[-1][1] < last_look:
-                # It has come back since the last look, which was of something else.
-                visits.append((min(last_look + 1, pool.n_rounds), pool.n_rounds))
+            if visits and slot == current:
+                # It lasts until now, or has come back since the last look, which was of something else.
+                has_lasted = visits[-1][1] >= last_look
+                first = visits.pop()[0] if has_lasted else min(last_look + 1, pool.n_rounds)
+                visits.append((first, pool.n_rounds))
             if visits and size >= _SMALLEST_REGIME:
                 rounds = tuple((first, last) for first, last in visits)
                 found.append(RememberedRegime(pool.slots.coefs[slot], rounds, size, slot == current))

@@ -14,7 +14,7 @@ from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.interval_counts import ALPHA
 from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.risk import WIDEST
+from accous.diagnostics.measured_words import NOT_COVERED
 from accous.report.answers import answers_section
 from accous.report.figures import (
     Figure,
@@ -103,10 +103,13 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     risk, scale = model.risk_, subject.scale
     shown = _shown(scale)
     seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
-    estimate, interval = _estimate(scale, risk.adapted, risk.adapted_low, risk.adapted_high)
+    in_use = (risk.adapted, risk.adapted_low, risk.adapted_high)
+    fixed = (risk.fixed, risk.fixed_low, risk.fixed_high)
+    estimate, interval = _estimate(scale, in_use, is_known=risk.is_known, is_covered=risk.is_covered)
+    of_fixed = _estimate(scale, fixed, is_known=risk.is_fixed_known, is_covered=risk.is_covered)
     tiles = [
         (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),
-        (f"estimated {scale.name}, fixed model", *_estimate(scale, risk.fixed, risk.fixed_low, risk.fixed_high)),
+        (f"estimated {scale.name}, fixed model", *of_fixed),
         ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", seasonal),
@@ -257,10 +260,14 @@ def _shown(scale: LossScale) -> Callable[[float], str]:
     return lambda value: "unknown" if math.isnan(value) else "infinity" if math.isinf(value) else scale.shown(value)
 
 
-def _estimate(scale: LossScale, error: float, low: float, high: float) -> tuple[str, str]:
-    """Return an estimate and its interval; one of more than 25 points to either side says nothing."""
+def _estimate(
+    scale: LossScale, interval: tuple[float, float, float], *, is_known: bool, is_covered: bool
+) -> tuple[str, str]:
+    """Return an estimate and its interval; "not known" where that says nothing, as in ``accous inspect``."""
+    error, low, high = interval
     shown = _shown(scale)
     if math.isnan(low):
         return shown(error), f"too few rows{' of a class' if scale.is_of_classes else ''}"
-    is_known = high - low <= 2.0 * WIDEST * scale.one
+    if not (is_covered or scale.is_of_classes):
+        return "not known", NOT_COVERED
     return shown(error) if is_known else "not known", f"between {shown(low)} and {shown(high)}"

@@ -72,6 +72,15 @@ class Subject:
         return coverage
 
     @property
+    def moved_rows(self) -> int | None:
+        """Over how many of the last rows the inputs have moved by more than chance; 0 if not, None if not known."""
+        coverage = self.coverage
+        if coverage.has_moved is None:
+            return None
+        latest = coverage if coverage.has_moved else self.model.latest_coverage_
+        return int(latest.n_rows) if latest.has_moved else 0
+
+    @property
     def events(self) -> list[DriftEvent]:
         """The changes of the inputs, without seasonal ones, with the columns that carry them."""
         if self.table is not None:

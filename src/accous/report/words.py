@@ -8,13 +8,14 @@ from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.trust import Trust
 from accous.report.subject import Subject
+from accous.wording import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
 _TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
-# The answer that a verdict is about, and what that is called beside it.
-_ANSWER_OF = {"not verified": "not known", "contradicted": "no"}
+# The answers that a verdict is about, and what they are called beside it.
+_ANSWERS_OF = {"not verified": ("not known", "no"), "contradicted": ("no",)}
 _SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
@@ -60,8 +61,8 @@ def judge_in_words(subject: Subject) -> Verdict:
 
 def _badge(trust: Trust) -> str:
     """Return the verdict with the answers that it is about: others may be better."""
-    decisive = _ANSWER_OF.get(trust.verdict)
-    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer == decisive]
+    decisive = _ANSWERS_OF.get(trust.verdict, ())
+    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer in decisive]
     return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
 
 
@@ -79,8 +80,7 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 def _headline(subject: Subject) -> str:
     trust, measured = subject.trust, subject.model.measured_
     if measured is not None and measured.contradicts_now:
-        found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
-        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+        return _headline_of_labels(measured)
     if trust.inputs.answer == "no":
         is_measured = measured is not None and measured.is_exact and not measured.is_outdated
         labels = f"; labels say {_error(measured)}" if measured is not None and is_measured else ""
@@ -92,14 +92,32 @@ def _headline(subject: Subject) -> str:
     return _headline_of_inputs(subject)
 
 
+def _headline_of_labels(measured: MeasuredError) -> str:
+    """Say how labels contradict the estimate: its interval may hold nevertheless."""
+    found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
+    if not measured.is_inside:
+        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+    if not measured.is_estimate_known:
+        return f"The labels say {found}; the reference makes {estimated} likely"
+    if not measured.is_exact:
+        return f"The latest predictions were far worse than estimated: {found} measured, {estimated} estimated"
+    size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
+    return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
+
+
 def _headline_of_inputs(subject: Subject) -> str:
     """Say how the inputs lie beside the reference, if nothing speaks against the model."""
     trust = subject.trust
     if trust.is_reference_new:
         return "Rows have joined the reference; how the inputs lie beside it shows in the next rounds"
-    if subject.moved_share < _HARDLY:
+    if subject.moved_share < _HARDLY or subject.moved_rows == 0:
         return "The inputs look like the reference"
-    return "The inputs have moved; the fixed model is in use" if trust.is_vetoed else _FOLLOWS
+    return "The inputs have moved; the fixed model is in use" if _fixed_is_in_use(trust) else _FOLLOWS
+
+
+def _fixed_is_in_use(trust: Trust) -> bool:
+    """Whether the fixed model predicts: the adapted one is held back, or there is nothing to adapt to."""
+    return trust.is_vetoed or trust.exponent == 0.0
 
 
 def _error(measured: MeasuredError) -> str:
@@ -113,26 +131,37 @@ def _error_between(measured: MeasuredError, low: str, high: str) -> str:
 
 
 def _moved(subject: Subject) -> str:
-    moved = subject.moved_share
-    how = "very little" if moved < _HARDLY else "somewhat" if moved < _SOMEWHAT else "far"
-    text = f"The inputs have moved {how}: the weights of the reference rows changed by {moved:.0%}."
-    if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
-        # No weight of the reference can follow inputs that it does not have.
-        text = f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
-    if subject.trust.is_reference_new:
-        text = (
-            f"Rows have joined the reference: the weights of its rows ({moved:.0%} away from equal) are those before."
-        )
+    text = _how_far(subject)
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
-    if leading and moved >= _HARDLY:
+    if leading and subject.moved_share >= _HARDLY and subject.moved_rows != 0:
         text += f" Columns that moved most: {', '.join(leading)}."
     n_events = len(subject.events)
     if n_events:
         last = subject.events[-1]
         changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
         text += f" {changes} in round {last.round:,}."
-    in_use = "fixed" if subject.trust.is_vetoed or subject.trust.exponent == 0.0 else "adapted"
-    return f"{text} The {in_use} model is in use."
+    return f"{text} The {'fixed' if _fixed_is_in_use(subject.trust) else 'adapted'} model is in use."
+
+
+def _how_far(subject: Subject) -> str:
+    """Say how far the weights moved, and the inputs with them if more rows than the latest ones show it."""
+    moved = subject.moved_share
+    weights = f"the weights of the reference rows changed by {moved:.0%}"
+    if subject.trust.is_reference_new:
+        return (
+            f"Rows have joined the reference: the weights of its rows ({moved:.0%} away from equal) are those before."
+        )
+    if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
+        # No weight of the reference can follow inputs that it does not have.
+        return f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
+    if moved < _HARDLY:
+        return f"The inputs have moved very little: {weights}."
+    rows = subject.moved_rows
+    if rows == 0:
+        recent = count(subject.coverage.n_rows, "row")
+        return f"The last {recent} hardly differ from the reference; {weights}: they follow the latest rows."
+    over = f" over the last {count(rows, 'row')}" if rows else ""
+    return f"The inputs have moved {'somewhat' if moved < _SOMEWHAT else 'far'}{over}: {weights}."
 
 
 def _advice(subject: Subject) -> list[str]:
@@ -156,6 +185,7 @@ def _advice(subject: Subject) -> list[str]:
     else:
         low, high = (measured.scale.shown(end) for end in (measured.error_low, measured.error_high))
         advice.append(f"Go on labelling samples of recent rows (accous labels): {_error_between(measured, low, high)}")
+    advice += [measured.concept_sentence] if measured is not None and measured.concept_sentence else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
     if model.backtest_ is None:

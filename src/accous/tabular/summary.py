@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 9
+_VERSION = 11
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
     measured = model.measured_
     if measured is None:
         names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
-        unknown = dict.fromkeys((*names, "labels_contradict", "labels_outdated", "concept_changed"))
+        unknown = dict.fromkeys((*names, "labels_contradict", "labels_inside", "labels_outdated", "concept_changed"))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
     return {
         "labelled_rows": measured.n_labelled,
@@ -80,6 +80,7 @@ def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
         "measured_error_high": measured.error_high,
         "measured_error_fixed": _finite(measured.error_fixed),
         "labels_contradict": _contradiction(measured),
+        "labels_inside": None if _finite(measured.estimated) is None else measured.is_inside,
         "labels_outdated": measured.is_outdated,
         "concept_changed": measured.concept_changed,
         "unseen_classes": measured.unseen_classes,
@@ -158,6 +159,7 @@ def _rounds_of(subject: Subject) -> dict[str, Any]:
         "estimated_error_low": _finite(risk.adapted_low),
         "estimated_error_high": _finite(risk.adapted_high),
         "estimated_error_known": risk.is_known,
+        "estimated_error_covered": risk.is_covered or risk.loss == "error",
         "estimated_error_age": risk.age,
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),

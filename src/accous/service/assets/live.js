@@ -76,7 +76,9 @@ let activity = null;
 function showTiles() {
   const tiles = [...view.tiles];
   if (activity) {
-    const note = `rounds a second; ${activity.predicted_rows.toLocaleString("en")} rows predicted a second` +
+    // Rows of a round are predicted, too: only rows that are predicted without one have a number of their own.
+    const aside = activity.predicted_rows ? `; ${activity.predicted_rows.toLocaleString("en")} rows predicted without learning` : "";
+    const note = `rounds a second${aside}` +
       (activity.waiting ? `; ${activity.waiting} waiting` : "");
     tiles.push({ name: "throughput", value: activity.rounds.toLocaleString("en"), note });
   }

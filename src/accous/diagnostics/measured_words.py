@@ -1,0 +1,102 @@
+"""What labels that arrived late say about the estimated error, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from accous.diagnostics.loss_scale import LossScale
+
+if TYPE_CHECKING:
+    from accous.diagnostics.measured import MeasuredError
+
+__all__ = [
+    "CONCEPT_CHANGED",
+    "NOT_COVERED",
+    "comparison_in_words",
+    "estimate_in_words",
+    "interval_in_words",
+    "labels_in_words",
+    "sentence_of",
+]
+
+CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
+NOT_COVERED = "the reference does not cover the inputs"
+_MOST_CLASSES = 5
+
+
+def labels_in_words(n_labelled: int) -> str:
+    """Return what a measured error rests on: labels that count the less, the older they are."""
+    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+
+
+def interval_in_words(low: float, high: float, scale: LossScale) -> str:
+    """Return the ends of an interval; a loss of numbers may have no upper end.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.loss_scale import ERRORS, LossScale
+    >>> interval_in_words(0.1, 0.25, ERRORS), interval_in_words(2.0, float("inf"), LossScale("absolute"))
+    ('10.0% to 25.0%', 'at least 2')
+    """
+    return f"{scale.shown(low)} to {scale.shown(high)}" if math.isfinite(high) else f"at least {scale.shown(low)}"
+
+
+def estimate_in_words(found: MeasuredError) -> str:
+    """Return the estimate for the labelled rows, with its interval."""
+    if not found.is_covered and math.isnan(found.estimated):
+        return f"not known: {NOT_COVERED}"
+    if math.isnan(found.estimated):
+        return "unknown"
+    interval = interval_in_words(found.estimated_low, found.estimated_high, found.scale)
+    shown = found.scale.shown(found.estimated) if found.is_estimate_known else "not known"
+    return f"{shown} ({interval}), without labels"
+
+
+def comparison_in_words(found: MeasuredError) -> str:
+    """Say how the measured error lies beside the estimate."""
+    if math.isnan(found.estimated):
+        return "there is nothing to compare with."
+    if found.is_few:
+        return "these are too few labels to compare them."
+    if found.contradicts and not found.is_inside:
+        return "they contradict each other: rely on the measured error."
+    if found.is_exact and found.is_off:
+        return f"{_far_inside(found)}: rely on the measured error."
+    if found.is_alarmed:
+        return "the latest predictions were far worse than estimated: rely on the measured error."
+    return "they do not contradict each other."
+
+
+def _far_inside(found: MeasuredError) -> str:
+    """Say how far the measured error is from the estimate, whose interval holds."""
+    size, is_above = found.scale.difference(abs(found.excess)), found.excess > 0.0
+    if found.is_estimate_known:
+        return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
+    side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
+    return f"the measured error is inside, but {size} {side} the {likely} that the reference makes likely"
+
+
+def sentence_of(found: MeasuredError) -> str:
+    """Return the whole result."""
+    scale = found.scale
+    interval = interval_in_words(found.error_low, found.error_high, scale)
+    parts = [f"By {labels_in_words(found.n_labelled)}, the {scale.name} is {scale.shown(found.error)} ({interval})"]
+    if math.isnan(found.estimated):
+        why = "" if found.is_covered else f"{NOT_COVERED}, so "
+        parts.append(f"{why}there is no estimate without labels to compare it with.")
+    else:
+        parts += [f"the estimate is {estimate_in_words(found)}", comparison_in_words(found)]
+    text = "; ".join(parts)
+    if found.is_outdated:
+        text += " This is about predictions from before the last rows joined the reference."
+    return " ".join(filter(None, (text, _unseen_classes(found), found.concept_sentence)))
+
+
+def _unseen_classes(found: MeasuredError) -> str:
+    if not found.unseen_classes:
+        return ""
+    names = sorted(found.unseen_classes.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:_MOST_CLASSES])
+    more = f" and {len(names) - _MOST_CLASSES} more" if len(names) > _MOST_CLASSES else ""
+    return f"Some labels are classes that the reference does not have: {listed}{more}."
