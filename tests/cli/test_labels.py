@@ -203,13 +203,15 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     assert "contradicts the estimate" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("is_changed", [False, True], ids=["gone", "another table"])
-def test_counts_are_kept_if_the_stream_cannot_be_read_again(is_changed, capsys):
+@pytest.mark.parametrize("becomes", ["gone", "another table", "empty"])
+def test_counts_are_kept_if_the_stream_cannot_be_read_again(becomes, capsys):
     write(labels())
     stream = pl.read_csv("stream.csv")
     Path("stream.csv").unlink()
-    if is_changed:
+    if becomes == "another table":
         stream.reverse().write_csv("stream.csv")
+    if becomes == "empty":
+        Path("stream.csv").touch()
     found = run_json(capsys, "labels.csv")
     assert (found["counted"], found["measured_error_fixed"], found["concept_changed"]) == (N_ROWS, None, "not known")
     assert found["measured_error"] is not None
@@ -373,11 +375,21 @@ def test_nested_values_of_columns_that_nobody_uses_are_not_compared(capsys):
     assert "in row 1 'id' is '299', and '0' in " in run(capsys, write(turned, "turned.jsonl"), code=1)
 
 
-def test_a_column_that_is_the_same_everywhere_does_not_tell_rows_apart(capsys):
-    pl.read_csv("stream.csv").with_columns(depot=pl.lit("north")).write_csv("depot.csv")
+@pytest.mark.parametrize("n_depots", [1, 2])
+def test_a_column_with_few_values_does_not_tell_rows_apart(n_depots, capsys):
+    depots = pl.Series("depot", ["north", "south"][:n_depots] * (N_ROWS // n_depots))
+    pl.read_csv("stream.csv").with_columns(depots).write_csv("depot.csv")
     adapt("depot.csv", "first.csv")
-    message = run(capsys, write(labels()[:100].drop("id").with_columns(depot=pl.lit("north"))), code=1)
+    message = run(capsys, write(labels()[:100].drop("id").with_columns(depots[:100])), code=1)
     assert "covers 100 of the 300 rows" in message
+
+
+def test_true_in_another_spelling_is_the_same_value(capsys):
+    flags = pl.Series("flag", ["true", "false", "false"] * (N_ROWS // 3))
+    pl.read_csv("stream.csv").with_columns(flags).write_csv("flags.csv")
+    adapt("flags.csv", "first.csv")
+    found = run_json(capsys, write(labels().drop("id").with_columns(flags.str.to_titlecase())))
+    assert found["counted"] == N_ROWS
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,12 @@ def test_many_labels_do_not_make_a_small_gap_a_large_one(share, is_too_few):
     assert ("do not rely" in found.sentence) is is_too_few
 
 
+def test_rows_with_intervals_fade_when_none_has_come_for_long():
+    found = NO_INTERVALS.after(np.zeros(30), np.ones(30), 1.0).after(np.full(2, np.nan), np.ones(2), 1e-300)
+    assert (found.sentence, found.are_too_narrow) == ("", False)
+    assert math.isnan(found.share)
+
+
 def test_few_rows_and_rows_without_an_interval_say_nothing(model):
     assert observe(model, 19, offset=9.0).measured_.intervals.sentence == ""
     model.observe(np.zeros((5, 2)), np.zeros(5), intervals=np.full((5, 2), np.nan))

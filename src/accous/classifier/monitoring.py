@@ -97,8 +97,10 @@ class Monitoring:
         if not share or not state.ratio.has_scores:
             return share
         of_reference: float = state.ratio.share_of_reference_out
-        # One row in a hundred, by the choice of the bound.
-        return share if of_reference < _FEW_OUT else 0.0
+        if of_reference < _FEW_OUT:  # one row in a hundred, by the choice of the bound
+            return share
+        # Without rows that joined, the user has chosen a narrow bound.
+        return 0.0 if state.joined is not None else max(0.0, share - of_reference)
 
     @property
     def drift_attribution_(self) -> FloatArray:

@@ -20,6 +20,7 @@ ALPHA = 0.1
 """Share of the true numbers that may lie outside the intervals of tables."""
 
 _FEWEST_ROWS = 20
+_FADED = 1e-12
 # Many labels find the smallest gap, and rows of a stream are less independent than the interval of the share assumes.
 _TOLERATED = 0.025
 _NOT_COVERED = (
@@ -70,21 +71,26 @@ class IntervalCounts:
         )
 
     @property
+    def _is_counted(self) -> bool:
+        """Whether there are rows enough, and they still weigh something: later rows without intervals fade them out."""
+        return self.n_rows >= _FEWEST_ROWS and self.squares > _FADED
+
+    @property
     def share(self) -> float:
-        """Share of the recent true numbers that lay inside; NaN with fewer than 20 rows."""
-        return self.inside / self.weight if self.n_rows >= _FEWEST_ROWS else float("nan")
+        """Share of the recent true numbers that lay inside; NaN with fewer than 20 rows, or long after the last one."""
+        return self.inside / self.weight if self._is_counted else float("nan")
 
     @property
     def are_too_narrow(self) -> bool:
         """Whether clearly fewer true numbers lay inside than promised: by more than 2.5 points, sampling aside."""
-        if self.n_rows < _FEWEST_ROWS:
+        if not self._is_counted:
             return False
         return bool(wilson_interval(self.share, self.weight**2 / self.squares)[1] < 1.0 - ALPHA - _TOLERATED)
 
     @property
     def sentence(self) -> str:
         """The result in plain words; empty with fewer than 20 rows."""
-        if self.n_rows < _FEWEST_ROWS:
+        if not self._is_counted:
             return ""
         rows = f"Of the true numbers of {self.n_rows:,} labelled rows, {self.share:.0%} lay between low and high"
         advice = ": do not rely on them." if self.are_too_narrow else "."

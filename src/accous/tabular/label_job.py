@@ -182,7 +182,10 @@ class LabelJob:
 
     def _columns(self, job: Job) -> list[str]:
         """Return columns of the rows that were predicted: of the stream, or kept in the predictions."""
-        stream = open_stream_again(self.table_model, job)
+        try:
+            stream = open_stream_again(self.table_model, job)
+        except DataError:  # emptied or damaged since
+            stream = None
         if stream is None:
             return _kept(job)
         stream.close()

@@ -14,6 +14,7 @@ from accous.tabular.label_tables import LINE, LabelTable, is_comparable, place_t
 __all__ = ["require_same_rows"]
 
 _SAME_NUMBER = 1e-6
+_MOSTLY = 0.9  # of the rows must have values of their own, or a shift of all rows might go unseen
 """How far numbers may be apart: one of the files may have them with fewer digits."""
 
 
@@ -38,7 +39,8 @@ def require_same_rows(labels: LabelTable, name: str, rows: TableReader | None, n
         names = [each for each in names if is_comparable(types.get(each))]
         if names:
             _require_agreement(labels.others, name, rows, names, n_rows)
-        tells_apart = any(labels.others[each][:n_rows].alias("values").drop_nulls().n_unique() > 1 for each in names)
+        compared = labels.others.select(names)[:n_rows].drop_nulls()
+        tells_apart = bool(names) and compared.n_unique() > max(1.0, _MOSTLY * compared.height)
     if labels.n_covered < n_rows and not tells_apart:
         raise DataError(
             f"{name} covers {labels.n_covered:,} of the {n_rows:,} rows that were predicted, and no column says which: "
@@ -65,15 +67,16 @@ def _require_agreement(others: pl.DataFrame, name: str, rows: TableReader, names
                 raise DataError(
                     f"{name} has no key, so that its labels are joined by position, but in row {n_before + row + 1:,} "
                     f"{column!r} is {given[column][row]!r}, and {found[row]!r} in {rows.name}: join by a key (accous "
-                    f"adapt and this command with --key {column}) or by a column {LINE!r}, or give all rows in the "
-                    "order of the stream."
+                    f"adapt and this command with --key {column}) or by a column {LINE!r}, give all rows in the order "
+                    "of the stream, or leave that column out."
                 )
         n_before += chunk.frame.height
 
 
 def _differs(first: pl.Series, second: pl.Series) -> NDArray[np.bool_]:
     """Return where two columns of text hold different values; a missing value differs from none."""
-    is_other = np.array((first != second).fill_null(False).to_numpy())
+    # Another program may write True where this one writes true.
+    is_other = np.array((first.str.to_lowercase() != second.str.to_lowercase()).fill_null(False).to_numpy())
     if is_other.any():
         is_other &= ~np.isclose(_numbers(first), _numbers(second), rtol=_SAME_NUMBER, atol=0.0)
     return is_other

@@ -91,7 +91,10 @@ def open_stream_again(table_model: TableModel, job: Job) -> TableReader | None:
 
 def is_unchanged(table_model: TableModel, job: Job) -> bool:
     """Whether the stream of a run can be read again, and the last row that the run has read is still there."""
-    table = open_stream_again(table_model, job)
+    try:
+        table = open_stream_again(table_model, job)
+    except DataError:  # emptied or damaged since
+        return False
     if table is None:
         return False
     try:
