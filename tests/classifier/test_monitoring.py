@@ -166,6 +166,15 @@ def test_rows_far_away_have_no_overlap() -> None:
     assert model.trust_.share_out_of_bound > 0.9
 
 
+def test_a_narrow_bound_does_not_hide_rows_far_away() -> None:
+    model = model_of(0, ratio=OnlineDensityRatio(feature_bound=2.0))
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        model.adapt(rng.normal(12.0, 1.0, size=(5, 3)))
+    assert model.state_.ratio.share_of_reference_out > 0.2
+    assert model.trust_.share_out_of_bound > 0.5
+
+
 def test_after_a_jump_the_estimates_are_near_the_truth_and_the_sets_cover() -> None:
     stream = moved_stream()
     model = AdaptiveClassifier().fit(*stream.reference())

@@ -144,6 +144,17 @@ def test_weights_that_follow_a_few_rows_do_not_say_that_the_inputs_have_moved() 
     assert "Columns that moved most" not in verdict.moved
 
 
+def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean() -> None:
+    subject = observe(follow(0.0, order=True, n_reference=2000), 2000)
+    X = np.random.default_rng(8).normal(size=(20, 4))
+    subject.model.observe(X, 1 - subject.model.predict(X))
+    measured = subject.model.measured_
+    assert measured.is_alarmed
+    assert measured.is_exact
+    assert not measured.is_off
+    assert judge_in_words(subject).headline.startswith("The latest predictions were far worse than estimated: ")
+
+
 def test_the_headline_and_the_sentence_name_the_same_model() -> None:
     subject = follow(1.0, n_rounds=60)
     trust = subject.model.trust_
