@@ -49,7 +49,8 @@ PRINTED = (
     "tests/cli/test_fit.py", "tests/cli/test_adapt.py", "tests/cli/test_adapt_resuming.py",
     "tests/cli/test_backtest.py", "tests/cli/test_bad_rows.py", "tests/cli/test_counts.py", "tests/cli/test_demo.py",
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
-    "tests/cli/test_labels.py", "tests/cli/test_numbers.py", "tests/cli/test_predict.py",
+    "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
+    "tests/cli/test_numbers.py", "tests/cli/test_predict.py",
     "tests/cli/test_suggestions.py", "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
     "tests/datasets/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip

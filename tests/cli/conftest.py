@@ -1,5 +1,7 @@
 """What the tests of the command line share: a wide terminal, and a fitted model that is copied and never changed."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +38,32 @@ def fitted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fitted: dict[
         (tmp_path / "model" / name).write_bytes(content)
     fitted["stream"].write_csv("stream.csv")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has predicted a stream; the job's paths are absolute, so all tests use this folder."""
+    folder = tmp_path_factory.mktemp("labels")
+    reference, stream = make_tables()
+    reference.write_csv(folder / "reference.csv")
+    stream.write_csv(folder / "stream.csv")
+    fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "-o", str(folder / "saved"), "-q"]
+    assert main(fit) == 0
+    adapt = ["adapt", str(folder / "saved"), str(folder / "stream.csv"), "-o", str(folder / "predictions.csv")]
+    assert main([*adapt, "--keep", "id", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def predicted_folder(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same as the current folder, as it was before each test; ``model`` is a copy of ``saved``."""
+    monkeypatch.chdir(predicted)
+    shutil.copytree("saved", "model")
+    kept = {path.name: path.read_bytes() for path in predicted.iterdir() if path.is_file()}
+    yield predicted
+    shutil.rmtree("model")
+    for path in predicted.iterdir():
+        if path.is_file() and path.name not in kept:
+            path.unlink()
+    for name, content in kept.items():
+        (predicted / name).write_bytes(content)

@@ -9,7 +9,9 @@ from typing import Any
 
 from accous.diagnostics.alerts import Alert, parse_condition
 from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.regimes import Regime
+from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.logs import LOGGER
 from accous.turns import TakesTurns
@@ -46,6 +48,18 @@ class Subject:
         coverage: Coverage = self._model.coverage_
         return coverage
 
+    @cached_property
+    def risk(self) -> RiskEstimate:
+        """The estimated errors."""
+        risk: RiskEstimate = self._model.risk_
+        return risk
+
+    @cached_property
+    def measured(self) -> MeasuredError | None:
+        """What late labels have measured."""
+        measured: MeasuredError | None = self._model.measured_
+        return measured
+
     @property
     def regimes(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers."""
@@ -64,14 +78,14 @@ class Subject:
 # The fields of the record of `accous inspect --json` that conditions use.
 READINGS: dict[str, Callable[[Subject], Any]] = {
     "estimated_error": lambda subject: subject.classifier.risk_estimate_,
-    "estimated_error_low": lambda subject: subject.classifier.risk_.adapted_low,
-    "estimated_error_high": lambda subject: subject.classifier.risk_.adapted_high,
-    "estimated_error_known": lambda subject: subject.classifier.risk_.is_known,
+    "estimated_error_low": lambda subject: subject.risk.adapted_low,
+    "estimated_error_high": lambda subject: subject.risk.adapted_high,
+    "estimated_error_known": lambda subject: subject.risk.is_known,
     "share_outside": lambda subject: subject.coverage.share_outside,
     "effective_sample_size": lambda subject: subject.classifier.effective_sample_size_,
     "share_out_of_bound": lambda subject: subject.classifier.state_.watch.share_out_of_bound,
     "last_drift_round": lambda subject: subject.last_drift_round,
-    "measured_error": lambda subject: getattr(subject.classifier.measured_, "error", None),
+    "measured_error": lambda subject: getattr(subject.measured, "error", None),
     "trust": lambda subject: subject.trust.verdict,
     "trust_inputs": lambda subject: subject.trust.inputs.answer,
     "trust_adaptation": lambda subject: subject.trust.adaptation.answer,

@@ -5,6 +5,7 @@ Everything here is computed from one state of the model when you read it. Nothin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,15 @@ class Estimating:
         are widened by the drift alone.
         """
         return self._risk(self.state_)
+
+    def risk_given(self, coverage: Coverage) -> RiskEstimate:
+        """Return ``risk_`` with other findings about the recent rows, such as those about the columns of a table.
+
+        Parameters
+        ----------
+        coverage : Coverage
+        """
+        return replace(self._risk(self.state_), is_covered=not is_outside(coverage))
 
     def _risk(self, state: Any) -> RiskEstimate:
         if "wide_risk" not in state.cache:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray
+from accous.arrays import BoolArray, FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
@@ -67,6 +67,7 @@ class LateLabelling:
         predicted_fixed: Any = None,
         estimated: Any = None,
         intervals: Any = None,
+        rounds: Any = None,
     ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
 
@@ -90,6 +91,9 @@ class LateLabelling:
         intervals : array of shape (n_rows, 2), optional
             Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
             ``measured_.intervals`` then counts how many true numbers lay inside.
+        rounds : array of shape (n_rows,), optional
+            ``n_rounds_`` after each row was predicted; NaN where it is not known. Rows from before others joined the
+            reference (`extend`) count as labels that came before that. None says that all rows came since.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -107,47 +111,79 @@ class LateLabelling:
             if rows is not None or predicted_fixed is not None:
                 fixed = self._late_errors(self.fixed_.estimator, rows, late, predicted_fixed, "predicted_fixed")
             features = None if rows is None else self._kept_features(state, rows, X)
-        self.add_judged_rows(
-            JudgedRows(
-                losses=self.task_.losses(errors),
-                losses_fixed=None if fixed is None else self.task_.losses(fixed),
-                errors_fixed=fixed,
-                is_unseen=late.is_unseen,
-                unseen_names=late.unseen_names,
-                estimates=self._estimates(state, estimated, n_rows),
-                features=features,
-                one=self._scale.one,
-                is_inside=None if intervals is None else self._inside(intervals, late, n_rows),
-            )
+        judged = JudgedRows(
+            losses=self.task_.losses(errors),
+            losses_fixed=None if fixed is None else self.task_.losses(fixed),
+            errors_fixed=fixed,
+            is_unseen=late.is_unseen,
+            unseen_names=late.unseen_names,
+            estimates=self._estimates(state, estimated, n_rows),
+            features=features,
+            one=self._scale.one,
+            is_inside=None if intervals is None else self._inside(intervals, late, n_rows),
         )
+        self.add_judged_rows(judged, None if rounds is None else self.is_before_joining(rounds))
         return self
+
+    def is_before_joining(self, rounds: Any) -> BoolArray:
+        """Return which rounds were played before rows last joined the reference; nowhere if none did.
+
+        Parameters
+        ----------
+        rounds : array of shape (n_rows,)
+            ``n_rounds_`` after each row was predicted; NaN where it is not known.
+        """
+        joined, of_rows = self.state_.joined, np.asarray(rounds, dtype=np.float64)
+        last = 0 if joined is None else joined.n_rounds
+        # In round 0 there is nothing that tells the predictions before from those since.
+        return (of_rows <= last) & (last > 0)
 
     @property
     def measured_(self) -> MeasuredError | None:
         """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
-        return self._measured(self.state_)
+        state = self.state_
+        return self._measured(state, self._coverage(state))
 
-    def _measured(self, state: Any) -> MeasuredError | None:
+    def measured_given(self, coverage: Coverage) -> MeasuredError | None:
+        """Return ``measured_`` with other findings about the recent rows, such as those about the columns of a table.
+
+        Parameters
+        ----------
+        coverage : Coverage
+        """
+        return self._measured(self.state_, coverage)
+
+    def _measured(self, state: Any, coverage: Coverage) -> MeasuredError | None:
         if state.late_labels is None:
             return None
-        if "measured" not in state.cache:
+        if "audit" not in state.cache:
             with one_blas_thread():
-                audit = self._audit_kept(state)
-            state.cache["measured"] = measure(
-                state.late_labels,
-                n_stream=state.n_rows,
-                audit=audit,
-                scale=self._scale,
-                is_covered=not is_outside(self._coverage(state)),
-            )
-        measured: MeasuredError = state.cache["measured"]
-        return measured
+                state.cache["audit"] = self._audit_kept(state)
+        return measure(
+            state.late_labels,
+            n_stream=state.n_rows,
+            audit=state.cache["audit"],
+            scale=self._scale,
+            is_covered=not is_outside(coverage),
+        )
 
-    def add_judged_rows(self, rows: JudgedRows) -> None:
-        """Count labelled rows that were already compared with their predictions."""
+    def add_judged_rows(self, rows: JudgedRows, is_earlier: BoolArray | None = None) -> None:
+        """Count labelled rows that were already compared with their predictions.
+
+        Parameters
+        ----------
+        rows : JudgedRows
+        is_earlier : array of shape (n_rows,), optional
+            Which of them were predicted before rows last joined the reference. None: none of them.
+        """
         with self.turn():
-            labels = (self.state_.late_labels or LateLabels()).after(rows)
-            labels = replace(labels, last_row=self.state_.n_rows)
+            labels = self.state_.late_labels or LateLabels()
+            if is_earlier is not None and is_earlier.any():
+                labels = labels.after_earlier(rows.part(is_earlier), self.task_.names)
+                rows = rows.part(~is_earlier)
+            labels = labels.after(rows)
+            if len(rows) or labels.n_labelled == labels.n_before:
+                labels = replace(labels, last_row=self.state_.n_rows)
             # Not over the items of the cache: threads that read add to it meanwhile.
             cache = self.state_.cache
             kept = {name: cache[name] for name in _FREE_OF_LABELS if name in cache}

@@ -38,7 +38,7 @@ class Monitoring:
 
         def _coverage(self, state: Any) -> Coverage: ...
 
-        def _measured(self, state: Any) -> MeasuredError | None: ...
+        def _measured(self, state: Any, coverage: Coverage) -> MeasuredError | None: ...
 
         def _risk(self, state: Any) -> RiskEstimate: ...
 
@@ -82,7 +82,7 @@ class Monitoring:
             checks=Checks(
                 coverage=coverage,
                 evidence=self._evidence,
-                measured=self._measured(state),
+                measured=self._measured(state, coverage),
                 unverified=self.unverified_,
                 since_joining=_since_joining(state),
             ),

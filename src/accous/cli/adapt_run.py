@@ -81,7 +81,7 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     if record.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
         remarks.print(f"{count(record.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
-    measured = job.table_model.model.measured_ if record.n_scored else None
+    measured = job.table_model.measured_ if record.n_scored else None
     if measured is not None and measured.unseen_classes:
         names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
         remarks.print(

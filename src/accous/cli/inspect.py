@@ -27,6 +27,8 @@ Examples:
 """
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
+_OFF = "far from the estimate, though inside its interval"
+_ALARMED = "the latest predictions were far worse than estimated"
 _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
@@ -214,7 +216,7 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
-        inside = "far from the estimate, though inside its interval"
+        inside = _OFF if record["labels_off"] else _ALARMED
         text += f"; {inside if record['labels_inside'] else 'contradicts the estimate'}"
     lines = [(f"measured {scale.name}", text)]
     if record["concept_changed"] == "yes":

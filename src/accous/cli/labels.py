@@ -101,7 +101,7 @@ def labels(
     if as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
         return 0
-    measured = job.table_model.model.measured_
+    measured = job.table_model.measured_
     assert measured is not None
     for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
         typer.echo(line)
@@ -129,6 +129,9 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
         texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
     if counted.n_missing:
         texts.append(count(counted.n_missing, "row has", "rows have") + " no label.")
+    if counted.n_earlier:
+        earlier = count(counted.n_earlier, "label is", "labels are")
+        texts.append(f"{earlier} about predictions from before rows joined the reference.")
     if counted.n_counted and not counted.has_rows:
         texts.append("The stream cannot be read again, so P(y | x) is not tested on these rows.")
     for text in texts:

@@ -23,6 +23,7 @@ __all__ = [
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
 _MOST_CLASSES = 5
+_OUTDATED = "this is about predictions from before the last rows joined the reference"
 
 
 def labels_in_words(n_labelled: int) -> str:
@@ -55,8 +56,9 @@ def estimate_in_words(found: MeasuredError) -> str:
 
 def comparison_in_words(found: MeasuredError) -> str:
     """Say how the measured error lies beside the estimate."""
-    if math.isnan(found.estimated):
-        return "there is nothing to compare with."
+    if math.isnan(found.estimated) or found.is_outdated:
+        later = f"{_OUTDATED}: new labels show whether the estimate holds now."
+        return "there is nothing to compare with." if math.isnan(found.estimated) else later
     if found.is_few:
         return "these are too few labels to compare them."
     if found.contradicts and not found.is_inside:
@@ -88,8 +90,8 @@ def sentence_of(found: MeasuredError) -> str:
     else:
         parts += [f"the estimate is {estimate_in_words(found)}", comparison_in_words(found)]
     text = "; ".join(parts)
-    if found.is_outdated:
-        text += " This is about predictions from before the last rows joined the reference."
+    if found.is_outdated and math.isnan(found.estimated):
+        text += f" {_OUTDATED.capitalize()}."
     return " ".join(filter(None, (text, _unseen_classes(found), found.concept_sentence)))
 
 

@@ -61,14 +61,14 @@ def _up_to_now(
     subject: Subject, risk: FloatArray, low: FloatArray, high: FloatArray, fixed: FloatArray
 ) -> tuple[FloatArray, ...]:
     """Add the estimates of now, with which the curves end where the axis does: the last interval may have none."""
-    now = subject.model.risk_
+    now = subject.risk
     values = (now.adapted, now.adapted_low, now.adapted_high, now.fixed)
     return tuple(np.append(series, value) for series, value in zip((risk, low, high, fixed), values, strict=True))
 
 
 def _fixed_is_in_use(subject: Subject) -> bool:
     """Whether the fixed model has predicted in all rounds that the history shows, and predicts now."""
-    column, risk = subject.history.column, subject.model.risk_
+    column, risk = subject.history.column, subject.risk
     is_same = np.array_equal(column("risk"), column("risk_fixed"), equal_nan=True)
     return is_same and np.array_equal(column("n_wrong"), column("n_wrong_fixed")) and risk.adapted == risk.fixed
 

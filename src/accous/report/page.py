@@ -100,7 +100,7 @@ def _verdict(subject: Subject) -> str:
 def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     """Return the numbers of now: name, value and a note."""
     model, totals = subject.model, subject.history.totals()
-    risk, scale = model.risk_, subject.scale
+    risk, scale, found = subject.risk, subject.scale, subject.measured
     shown = _shown(scale)
     seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
     in_use = (risk.adapted, risk.adapted_low, risk.adapted_high)
@@ -114,8 +114,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", seasonal),
     ]
-    if model.measured_ is not None:
-        found = model.measured_
+    if found is not None:
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {count(found.n_labelled, 'label')}"
         tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
         if not math.isnan(found.intervals.share):

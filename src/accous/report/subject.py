@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.regimes import Regime
+from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.marks import MISSING
 from accous.tabular.columns.summaries import summarize
@@ -70,6 +72,18 @@ class Subject:
         """What recent rows show that the reference does not."""
         coverage: Coverage = self.model.coverage_ if self.table is None else self.table.coverage_
         return coverage
+
+    @property
+    def risk(self) -> RiskEstimate:
+        """The estimated errors."""
+        risk: RiskEstimate = self.model.risk_ if self.table is None else self.table.risk_
+        return risk
+
+    @property
+    def measured(self) -> MeasuredError | None:
+        """What late labels have measured."""
+        measured: MeasuredError | None = self.model.measured_ if self.table is None else self.table.measured_
+        return measured
 
     @property
     def moved_rows(self) -> int | None:

@@ -78,7 +78,7 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
 
 
 def _headline(subject: Subject) -> str:
-    trust, measured = subject.trust, subject.model.measured_
+    trust, measured = subject.trust, subject.measured
     if measured is not None and measured.contradicts_now:
         return _headline_of_labels(measured)
     if trust.inputs.answer == "no":
@@ -166,7 +166,7 @@ def _how_far(subject: Subject) -> str:
 
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
-    trust, measured = subject.trust, model.measured_
+    trust, measured = subject.trust, subject.measured
     is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
     if measured is not None and measured.contradicts_now:

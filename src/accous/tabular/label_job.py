@@ -80,6 +80,8 @@ class LabelsCounted:
         Rows without a label, and rows that repeat another one.
     joined_by : str
         How labels and predictions were joined, in words.
+    n_earlier : int
+        How many of those counted now are about predictions from before rows joined the reference.
     has_rows : bool
         Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
     """
@@ -93,6 +95,7 @@ class LabelsCounted:
     n_missing: int
     n_repeated: int
     joined_by: str
+    n_earlier: int
     has_rows: bool
 
 
@@ -149,6 +152,7 @@ class LabelJob:
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
             joined_by=joined_by(table.place_column, matched),
+            n_earlier=int(self.table_model.model.is_before_joining(new["round"].to_numpy()).sum()),
             has_rows=rows is not None,
         )
 
@@ -206,18 +210,19 @@ class LabelJob:
 
     def summary(self, counted: LabelsCounted) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        measured = self.table_model.model.measured_
+        measured = self.table_model.measured_
         estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
         return {
             "labels": counted.n_read,
             "counted": counted.n_counted,
             "counted_before": counted.n_before,
+            "before_joining": counted.n_earlier,
             "differing": counted.n_differing,
             "unmatched": counted.n_unmatched,
             "without_label": counted.n_missing,
             "repeated": counted.n_repeated,
             "estimated_error": estimated,
-            **summarize_labels(self.table_model.model),
+            **summarize_labels(measured),
         }
 
     def _find_predictions(self) -> str:
@@ -269,6 +274,7 @@ class LabelJob:
             labels,
             predicted=predicted,
             estimated=self.table_model.estimates_at(new["round"]),
+            rounds=new["round"].to_numpy(),
             intervals=None if kind.names else written_intervals(new),
         )
 

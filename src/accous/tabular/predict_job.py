@@ -39,9 +39,10 @@ class PredictJob:
     Attributes
     ----------
     n_rows, n_rejected, n_missing, n_unknown : int
-    unknown_in : list of pairs
         Rows that were predicted and set aside, values that are missing, and categories that the reference does not
         have.
+    unknown_in : list of pairs
+        The columns with such categories, each with their number.
     """
 
     def __init__(self, request: AdaptRequest) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
-    from accous.classifier.adaptive import AdaptiveModel
     from accous.classifier.alerts import Subject
     from accous.diagnostics.measured import MeasuredError
     from accous.diagnostics.regimes import Regime
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 11
+_VERSION = 12
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -66,12 +65,12 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
     }
 
 
-def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
+def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
     """Return what late labels have measured, ready for JSON; null where that is not known."""
-    measured = model.measured_
     if measured is None:
         names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
-        unknown = dict.fromkeys((*names, "labels_contradict", "labels_inside", "labels_outdated", "concept_changed"))
+        words = ("labels_contradict", "labels_inside", "labels_off", "labels_outdated", "concept_changed")
+        unknown = dict.fromkeys((*names, *words))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
     return {
         "labelled_rows": measured.n_labelled,
@@ -81,6 +80,7 @@ def summarize_labels(model: AdaptiveModel) -> dict[str, Any]:
         "measured_error_fixed": _finite(measured.error_fixed),
         "labels_contradict": _contradiction(measured),
         "labels_inside": None if _finite(measured.estimated) is None else measured.is_inside,
+        "labels_off": None if _finite(measured.estimated) is None else measured.is_exact and measured.is_off,
         "labels_outdated": measured.is_outdated,
         "concept_changed": measured.concept_changed,
         "unseen_classes": measured.unseen_classes,
@@ -100,7 +100,7 @@ def _state(table_model: TableModel) -> dict[str, Any]:
         **_reference_of(table_model),
         **_rounds_of(subject),
         **_trust_of(subject),
-        **summarize_labels(table_model.model),
+        **summarize_labels(subject.measured),
         "intervals": _intervals(subject),
         "last_run": None if table_model.job is None else summarize_run(table_model),
     }
@@ -110,15 +110,15 @@ def _intervals(subject: Subject) -> dict[str, Any] | None:
     """Return how far prediction intervals can be relied on; None if classes are predicted."""
     from accous.diagnostics.interval_counts import ALPHA, NO_INTERVALS, doubt_about_intervals
 
-    model = subject.classifier
-    if model.task_.kind != "regressor":
+    measured = subject.measured
+    if subject.classifier.task_.kind != "regressor":
         return None
-    found = NO_INTERVALS if model.measured_ is None else model.measured_.intervals
+    found = NO_INTERVALS if measured is None else measured.intervals
     return {
         "promised": 1.0 - ALPHA,
         "labelled_rows": found.n_rows,
         "share_inside": _finite(found.share),
-        "sentence": doubt_about_intervals(model.measured_, subject.trust),
+        "sentence": doubt_about_intervals(measured, subject.trust),
     }
 
 
@@ -146,7 +146,7 @@ def _reference_of(table_model: TableModel) -> dict[str, Any]:
 def _rounds_of(subject: Subject) -> dict[str, Any]:
     """Return what the rounds have learned, and the error that is estimated from it."""
     model = subject.classifier
-    risk, learners = model.risk_, {}
+    risk, learners = subject.risk, {}
     if hasattr(model.ratio_, "learner_lengths_"):
         weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
         learners = {str(length): weight for length, weight in weights}

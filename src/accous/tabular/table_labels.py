@@ -109,6 +109,7 @@ class TableLabels:
             self.kind.values(new["label"]),
             predicted=predicted,
             estimated=self.estimates_at(new["round"]),
+            rounds=new["round"].to_numpy(),
             intervals=None if self.kind.names else written_intervals(new),
         )
         self.counted_labels = remember(self.counted_labels, numbers)

@@ -74,12 +74,14 @@ class TableReadings:
     @property
     def risk_(self) -> RiskEstimate:
         """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        return self.model.risk_
+        twin = self.at_one_round()
+        return twin.model.risk_given(twin._coverage())
 
     @property
     def measured_(self) -> MeasuredError | None:
         """The error that late labels have measured; None without labels."""
-        return self.model.measured_
+        twin = self.at_one_round()
+        return twin.model.measured_given(twin._coverage())
 
     def intervals_in_words(self) -> str:
         """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
@@ -171,6 +173,15 @@ class TableReadings:
         return estimates
 
     def _coverage(self) -> Coverage:
+        cache = self.model.state_.cache
+        watch, coverage = cache.get("table_coverage", (None, None))
+        if coverage is None or watch is not self.watch:
+            coverage = self._find_coverage()
+            cache["table_coverage"] = self.watch, coverage
+        found: Coverage = coverage
+        return found
+
+    def _find_coverage(self) -> Coverage:
         rows, reference = self.model.state_.recent.last(), self.model.reference_
         found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
         place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}

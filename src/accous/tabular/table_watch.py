@@ -89,6 +89,11 @@ class TableWatch:
         elif mark.kind == NEW_VALUES:
             constant = encoder.constants[mark.column].only_value
             sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
+        elif mark.n_hits:
+            sentence = (
+                f"Column {mark.column!r} had categories that fit did not see in {expected:.1%} of the reference and "
+                f"has such categories, {value!r} for one, in {where}."
+            )
         else:
             sentence = (
                 f"Column {mark.column!r} has categories that the reference does not have, such as {value!r}, "

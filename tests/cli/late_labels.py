@@ -1,0 +1,59 @@
+"""What the tests of ``accous labels`` share: they run in the folder of the fixture ``predicted_folder``."""
+
+import json
+
+import numpy as np
+import polars as pl
+
+from accous.cli import main
+
+N_ROWS = 300
+
+
+def write(frame: pl.DataFrame, name: str = "labels.csv") -> str:
+    if name.endswith(".npy"):
+        np.save(name, frame["label"].to_numpy().astype(str))
+    elif name.endswith(".parquet"):
+        frame.write_parquet(name)
+    elif name.endswith(".jsonl"):
+        frame.write_ndjson(name)
+    else:
+        frame.write_csv(name, separator="\t" if name.endswith(".tsv") else ",")
+    return name
+
+
+def labels(*rows: int) -> pl.DataFrame:
+    frame = pl.read_csv("stream.csv").select("id", "label")
+    return frame[list(rows)] if rows else frame
+
+
+def run(capsys, *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(["labels", "model", *arguments]) == code
+    out = capsys.readouterr()
+    return out.err if code else out.out
+
+
+def run_json(capsys, *arguments: str) -> dict:
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def expected_error(frame: pl.DataFrame) -> float:
+    joined = pl.read_csv("predictions.csv").join(frame, on="id", how="inner", maintain_order="left")
+    weights = 0.5 ** (np.arange(joined.height - 1, -1, -1) / 500)
+    return float(np.average((joined["prediction"] != joined["label"]).to_numpy(), weights=weights))
+
+
+def run_remarks(capsys, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["labels", "model", *arguments]) == 0
+    return capsys.readouterr().err
+
+
+def adapt(stream: str, output: str, *options: str) -> None:
+    assert main(["adapt", "model", stream, "-o", output, *options, "--quiet"]) == 0
+
+
+def share_wrong(output: str, frame: pl.DataFrame) -> float:
+    is_wrong = (pl.read_csv(output)["prediction"] != frame["label"]).to_numpy()
+    return float(np.average(is_wrong, weights=0.5 ** (np.arange(len(is_wrong) - 1, -1, -1) / 500)))
