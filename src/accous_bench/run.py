@@ -97,10 +97,18 @@ class Run:
         model = self.contender(self.setting.seed)
         return model.set_params(**self.parameters) if self.parameters else model
 
+    @property
+    def plays_one_of(self) -> int:
+        """Of how many rounds one is played: 1 unless the contender forgets and the spec leaves rounds out."""
+        every = self.measures.one_step_every if self.contender.forgets else 1
+        return every * self.contender.every if every > 1 else 1
+
     def settings(self) -> dict[str, Any]:
         """Return everything, apart from the code, that the numbers depend on."""
         measures = asdict(self.measures)
-        if not self.contender.forgets:
+        if self.contender.forgets:
+            measures["one_step_every"] = self.plays_one_of
+        else:
             del measures["one_step_every"]
         return {"contender": _parameters(self.model()), "options": dict(self.setting.options), **measures}
 
@@ -182,8 +190,8 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
 def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which rounds are played, and which of them are scored."""
     measures, seed = run.measures, run.setting.seed
-    if run.contender.forgets and measures.one_step_every > 1:
-        is_played = scored_rounds(n_rounds, measures.one_step_every, seed)
+    if run.plays_one_of > 1:
+        is_played = scored_rounds(n_rounds, run.plays_one_of, seed)
         return is_played, is_played
     return np.ones(n_rounds, dtype=bool), scored_rounds(n_rounds, measures.score_every, seed)
 

@@ -144,6 +144,17 @@ def test_what_forgets_has_the_same_risk_in_the_rounds_that_it_plays() -> None:
     assert play(make_run("Accous", one_step_every=5))["n_predicted"] == 40
 
 
+def test_slow_contenders_play_fewer_of_the_rounds_and_none_is_left_out_without_need():
+    slow = Contender("slow", lambda seed: AdaptiveClassifier(random_state=seed), forgets=True, every=3)
+    assert [make_run(slow, one_step_every=k).plays_one_of for k in (1, 4)] == [1, 12]
+    some, all_rounds = make_run(slow, one_step_every=4), make_run(slow)
+    assert play(some)["n_predicted"] < 40 == play(all_rounds)["n_predicted"]
+    assert some.settings()["one_step_every"] == 12
+    assert make_run("KLIEP (cv)", one_step_every=5).plays_one_of == 25
+    assert make_run("KLIEP", one_step_every=5).plays_one_of == 5
+    assert make_run("Accous", one_step_every=5).plays_one_of == 1
+
+
 @pytest.mark.parametrize("period", [5, 10, 100])
 def test_no_phase_of_a_period_is_never_scored(period: int) -> None:
     is_scored = scored_rounds(10_000, 5, seed=3)
