@@ -285,6 +285,17 @@ def test_the_error_chart_ends_where_its_axis_does_also_without_labels_or_late_re
     assert ends["line"] == (chart["x"]["range"][1], round(now.adapted, 5))
 
 
+def test_an_estimate_that_is_not_known_has_no_line():
+    subject = follow(3.0, has_labels=False)
+    chart = figures_of(render_page(subject))["error"]
+    line = next(one for one in chart["series"] if one["kind"] == "line" and "known" in one)
+    assert len(line["known"]) == len(line["x"])
+    assert line["known"][-1] == subject.risk.is_known
+    assert 0 < line["known"].count(False) < len(line["known"])
+    band = next(one for one in chart["series"] if one["kind"] == "band")
+    assert len(band["x"]) == len(line["x"])  # the interval says why
+
+
 def test_the_time_line_has_a_bar_for_each_visit_of_each_regime(page):
     subject = follow(1.0)
     section = re.search(r"<h2>Regimes</h2>.*?</section>", page, re.DOTALL)[0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.risk import LEVEL
+from accous.diagnostics.risk import LEVEL, is_telling
 from accous.diagnostics.shares import wilson_interval
 from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
 from accous.report.subject import Subject
@@ -31,39 +31,60 @@ _IN_USE_IS_FIXED = "in use (= fixed)"
 
 
 def error_figure(subject: Subject) -> Figure | None:
-    """Draw the label-free risk with its interval over time, and the measured error if there were labels."""
-    history = subject.history
+    """Draw the label-free risk with its interval over time, and the measured error if there were labels.
+
+    Where an estimate is not known, its line has a gap; the interval, which says why, stays.
+    """
+    history, scale = subject.history, subject.scale
     if not len(history) or np.isnan(history.column("risk")).all():
         return None
     intervals = divide(subject, _MOST_ERRORS)
-    risk, low, high, fixed = (
-        intervals.means(history.column(name)) for name in ("risk", "risk_low", "risk_high", "risk_fixed")
-    )
     x = np.append(intervals.middles, intervals.edges[-1])
-    risk, low, high, fixed = map(subject.in_unit, _up_to_now(subject, risk, low, high, fixed))
-    is_read, has_interval = ~np.isnan(risk), np.isfinite(low) & np.isfinite(high)
+    in_use, fixed = (_estimates(subject, intervals, name) for name in ("risk", "risk_fixed"))
+    is_read, has_interval = ~np.isnan(in_use.risk), np.isfinite(in_use.low) & np.isfinite(in_use.high)
     is_same = _fixed_is_in_use(subject)
     name = _IN_USE_IS_FIXED if is_same else "in use"
-    series = [_line(f"{name}, estimated without labels", "adapted", x[is_read], risk[is_read])]
+    series = [_estimate_line(name, "adapted", x, in_use, is_read)]
     if not is_same:
-        series.insert(0, _line("fixed model, estimated without labels", "fixed", x[is_read], fixed[is_read]))
+        series.insert(0, _estimate_line("fixed model", "fixed", x, fixed, is_read))
     if has_interval.any():
         band = {"kind": "band", "name": f"{LEVEL:.0%} interval of the estimate", "colour": "adapted"}
-        series.insert(0, band | _bounds(x[has_interval], low[has_interval], high[has_interval]))
+        series.insert(0, band | _bounds(x[has_interval], in_use.low[has_interval], in_use.high[has_interval]))
     series += _measured_series(subject)
-    scale = subject.scale
     title = "share of wrong rows" if scale.is_of_classes else scale.name
     label = f"Estimated and measured {scale.name} over time"
     return _over_time(subject, series, title, label, is_percent=scale.is_of_classes)
 
 
-def _up_to_now(
-    subject: Subject, risk: FloatArray, low: FloatArray, high: FloatArray, fixed: FloatArray
-) -> tuple[FloatArray, ...]:
-    """Add the estimates of now, with which the curves end where the axis does: the last interval may have none."""
-    now = subject.risk
-    values = (now.adapted, now.adapted_low, now.adapted_high, now.fixed)
-    return tuple(np.append(series, value) for series, value in zip((risk, low, high, fixed), values, strict=True))
+class _Estimates(NamedTuple):
+    """Estimates over time, as they are shown, and where they say something."""
+
+    risk: FloatArray
+    low: FloatArray
+    high: FloatArray
+    is_known: NDArray[np.bool_]
+
+
+def _estimates(subject: Subject, intervals: Intervals, name: str) -> _Estimates:
+    """Return the estimates of one predictor and those of now, with which the curve ends where the axis does."""
+    now, loss = subject.risk, subject.scale.loss
+    of_now = (now.adapted, now.adapted_low, now.adapted_high, now.is_known)
+    if name == "risk_fixed":
+        of_now = (now.fixed, now.fixed_low, now.fixed_high, now.is_fixed_known)
+    columns = [intervals.means(subject.history.column(f"{name}{end}")) for end in ("", "_low", "_high")]
+    ends = zip(*(column.tolist() for column in columns), strict=True)
+    is_known = [*(is_telling(risk, low, high, loss) for risk, low, high in ends), of_now[3]]
+    risk, low, high = (
+        subject.in_unit(np.append(column, last)) for column, last in zip(columns, of_now[:3], strict=True)
+    )
+    return _Estimates(risk, low, high, np.array(is_known, dtype=bool))
+
+
+def _estimate_line(name: str, colour: str, x: FloatArray, estimates: _Estimates, is_read: NDArray[np.bool_]) -> Figure:
+    """Return a line with gaps where the estimate is not known."""
+    is_known = estimates.is_known[is_read]
+    line = _line(f"{name}, estimated without labels", colour, x[is_read], estimates.risk[is_read])
+    return line if is_known.all() else line | {"known": is_known.tolist()}
 
 
 def _fixed_is_in_use(subject: Subject) -> bool:

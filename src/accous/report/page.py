@@ -43,9 +43,9 @@ TITLES = {
 NOTES = {
     "error": """The estimate needs no labels. It takes the errors on the reference rows and gives more weight to rows
         that resemble the current inputs. Each point is a mean over an interval of rounds, and the last one is the
-        estimate now. Dotted lines mark changes in the inputs. The width of the interval comes from three things: how
-        few reference rows carry the weight, how far the inputs have drifted, and how far the estimates were from the
-        truth in the backtest, if there was one.""",
+        estimate now. Where the estimate is not known, there is no line. Dotted lines mark changes in the inputs. The
+        width of the interval comes from three things: how few reference rows carry the weight, how far the inputs have
+        drifted, and how far the estimates were from the truth in the backtest, if there was one.""",
     "sample": """Reference rows that resemble the current inputs count more than others. The fewer rows carry the
         weight, the less certain the results are.""",
     "lengths": """Many small learners run side by side. Each one learns from a different number of recent rounds. A

@@ -129,8 +129,15 @@ function yGrid(svg, axis, box, y, top) {
   }
 }
 
-function path(xs, ys) {
-  return xs.map((x, k) => `${k ? "L" : "M"}${x.toFixed(1)},${ys[k].toFixed(1)}`).join("");
+function path(xs, ys, known) {
+  // A line has gaps where its values are not known.
+  const isDrawn = (k) => !known || known[k];
+  return xs.map((x, k) => isDrawn(k) ? `${k && isDrawn(k - 1) ? "L" : "M"}${x.toFixed(1)},${ys[k].toFixed(1)}` : "").join("");
+}
+
+function isAlone(xs, known, k) {
+  const isDrawn = (at) => at >= 0 && at < xs.length && (!known || known[at]);
+  return isDrawn(k) && !isDrawn(k - 1) && !isDrawn(k + 1);
 }
 
 // --- kinds of charts ---
@@ -166,8 +173,10 @@ function drawSeries(svg, one, xs, y) {
       const area = `${path(xs, one.y.map(y))}L${xs[xs.length - 1]},${y(0)}L${xs[0]},${y(0)}Z`;
       make(svg, "path", { class: `band ${one.colour}`, d: area });
     }
-    make(svg, "path", { class: `line ${one.colour}`, d: path(xs, one.y.map(y)) });
-    if (xs.length === 1) make(svg, "circle", { class: `dot ${one.colour}`, cx: xs[0], cy: y(one.y[0]), r: 3 });
+    make(svg, "path", { class: `line ${one.colour}`, d: path(xs, one.y.map(y), one.known) });
+    xs.forEach((at, k) => {
+      if (isAlone(xs, one.known, k)) make(svg, "circle", { class: `dot ${one.colour}`, cx: at, cy: y(one.y[k]), r: 3 });
+    });
   }
 }
 
@@ -184,7 +193,7 @@ function linesAt(figure, x, at) {
   for (const one of figure.series) {
     const k = nearest(one.x, x, x(main.x[here]));
     const between = one.low ? `${numberText(one.low[k], figure.y.percent)} to ${numberText(one.high[k], figure.y.percent)}` : "";
-    const value = one.y ? numberText(one.y[k], figure.y.percent) + (between && ` (${between})`) : between;
+    const value = one.known && !one.known[k] ? "not known" : one.y ? numberText(one.y[k], figure.y.percent) + (between && ` (${between})`) : between;
     lines.push(`${one.name}: ${value}`);
   }
   return { at: x(main.x[here]), lines };
