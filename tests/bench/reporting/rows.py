@@ -1,8 +1,12 @@
 """Rows as `accous bench run` writes them, with made-up numbers."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from accous_bench.reporting.report import write_report
 
 CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous", "oracle")
 SHIFTS = ("Lin", "Squ", "Sin", "Ber")
@@ -163,3 +167,15 @@ def regret_rows(n_seeds: int = 4) -> list[dict[str, Any]]:
                         )
                     )
     return rows
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def report_on(tmp_path: Path, rows: list[dict[str, Any]], *, has_figures: bool = False) -> str:
+    """The tables, and the figures too where the rows are odd ones to draw."""
+    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out", has_figures=has_figures)
+    return (tmp_path / "out" / "report.md").read_text()
