@@ -29,13 +29,13 @@ __all__ = ["results_blocks", "write_page"]
 DOCS = Path(__file__).parent.parent / "docs"
 RECORDS = Path(__file__).parent / "results"
 SUMMARY = Path(__file__).parent / "results_summary.txt"
-"""Written by hand, one sentence a line: the summary, and after an empty line remarks on how it was made."""
+"""Written by hand, one bullet a line: the summary, the figures behind it, and remarks on how it was made."""
 _PREFIX = "results-"
 _CURVES = "figures"
 _INTRODUCTION = (
     "The paper's experiments on synthetic data, tables and images, run with this package: all contenders on the same "
     "streams and under the same protocol (protocols.md), the paper's numbers beside ours. The page is generated from "
-    "measurements; only the sentences of the first section are written by hand, from the tables below."
+    "measurements; only the sentences of the first two sections are written by hand, from the tables below."
 )
 
 
@@ -74,12 +74,13 @@ def _read(paths: Sequence[Path]) -> Aggregates:
 
 def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Sequence[Path]) -> list[Block]:
     """Return the commands and then the report's blocks; pictures have the names that the documentation uses."""
-    summary, remarks = _hand_written()
+    summary, figures_behind, remarks = _hand_written()
     title, _, *rest = report_blocks(aggregates, figures, title="Results")
     opening: list[Block] = [
         title,
         Paragraph(_INTRODUCTION),
         *_section("In five sentences", summary),
+        *_section("The figures behind them", figures_behind),
         Heading("How it was made", 2),
         Bullets([*provenance_lines(aggregates), *remarks, *missing_lines(*_runs_and_specs(aggregates, paths))]),
         Code(_commands(aggregates, paths)),
@@ -92,10 +93,10 @@ def _section(title: str, sentences: list[str]) -> list[Block]:
     return [Heading(title, 2), Bullets(sentences)] if sentences else []
 
 
-def _hand_written() -> tuple[list[str], list[str]]:
-    text = SUMMARY.read_text(encoding="utf-8") if SUMMARY.is_file() else ""
-    summary, _, remarks = text.partition("\n\n")
-    return summary.splitlines(), remarks.splitlines()
+def _hand_written() -> tuple[list[str], list[str], list[str]]:
+    text = SUMMARY.read_text(encoding="utf-8") if SUMMARY.is_file() else "\n\n\n\n"
+    summary, figures_behind, remarks = (part.splitlines() for part in text.split("\n\n"))
+    return summary, figures_behind, remarks
 
 
 def _commands(aggregates: Aggregates, paths: Sequence[Path]) -> list[str]:

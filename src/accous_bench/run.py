@@ -46,8 +46,8 @@ class Measures:
     has_regret : bool
         Whether to record the excess of the expected loss, on new rows from the reference's distribution.
     one_step_every : int
-        Contenders that keep nothing from one round to the next play one round of every so many, drawn at random; all
-        of these are scored.
+        Contenders that keep nothing from one round to the next play one round of every so many, drawn at random, and
+        slow ones fewer still (`Run.plays_one_of`); all of these are scored.
     """
 
     score_every: int

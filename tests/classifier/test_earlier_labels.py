@@ -1,15 +1,19 @@
-"""Labels for predictions from before rows joined the reference: they count as if they had come in time."""
+"""Labels for predictions from before rows joined the reference: they say nothing about the present predictors."""
 
-from dataclasses import replace
+import threading
 
 import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.diagnostics.late_labels import JudgedRows, LateLabels, Sum
+from accous.diagnostics.late_labels import JudgedRows
+from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
 
 N_ROUNDS, BATCH = 20, 10
+N_BEFORE = N_ROUNDS * BATCH
+# What n_rounds_ was when each row was predicted: a batch is predicted before it is learned from.
+ROUNDS = np.repeat(np.arange(2 * N_ROUNDS), BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -20,72 +24,101 @@ def rows():
     return stream.reference(), X, y
 
 
-def make_model(rows):
-    reference, X, _ = rows
+@pytest.fixture
+def model(rows):
+    """A model that rows have joined in the middle of the stream."""
+    reference, X, y = rows
     model = AdaptiveClassifier().fit(*reference)
-    for batch in np.split(X[: N_ROUNDS * BATCH], N_ROUNDS):
+    batches = np.split(X, 2 * N_ROUNDS)
+    for batch in batches[:N_ROUNDS]:
+        model.adapt(batch)
+    model.extend(X[:N_BEFORE], y[:N_BEFORE])
+    for batch in batches[N_ROUNDS:]:
         model.adapt(batch)
     return model
 
 
-def predictions(y):
-    """Every fourth one is wrong."""
-    return np.where(np.arange(len(y)) % 4 == 0, 1 - y, y)
-
-
-def test_they_count_as_those_that_came_in_time(rows):
+def test_they_are_left_out(model, rows):
     _, X, y = rows
-    n_rows, rounds = N_ROUNDS * BATCH, np.repeat(np.arange(1, N_ROUNDS + 1), BATCH)
-    X, y = X[:n_rows], y[:n_rows]
-    given = {"predicted": predictions(y), "estimated": np.tile((0.1, 0.05, 0.2), (n_rows, 1))}
-    in_time, late = make_model(rows).observe(None, y, **given), make_model(rows)
-    for model in (in_time, late):
-        model.extend(X, y)
-    late.observe(X, y, **given, rounds=rounds)
-    assert repr(late.measured_) == repr(in_time.measured_)
-    assert late.measured_.is_outdated
-    assert late.observe(X, y, **given).measured_.is_outdated is False  # no rounds: they came since
-
-
-def test_a_call_may_have_rows_from_before_and_since(rows):
-    _, X, y = rows
-    n_before = N_ROUNDS * BATCH
-    model = make_model(rows).extend(X[:n_before], y[:n_before])
-    for batch in np.split(X[n_before:], N_ROUNDS):
-        model.adapt(batch)
-    rounds = np.repeat(np.arange(1, 2 * N_ROUNDS + 1), BATCH)
-    found = model.observe(X, y, predicted=np.where(rounds > N_ROUNDS, y, 1 - y), rounds=rounds).measured_
-    labels = model.state_.late_labels
-    assert (found.n_labelled, labels.n_before, found.is_outdated) == (2 * n_before, n_before, False)
-    assert sum(map(len, labels.kept)) == n_before  # the test of P(y | x) has the later rows alone
-    assert 0.0 < found.error < 0.4  # earlier rows count as 50 at most, and half their weight is gone since
-
-
-def test_without_a_round_there_is_no_before(rows):
-    reference, X, y = rows
-    model = AdaptiveClassifier().fit(*reference).extend(X[:50], y[:50])
-    assert not model.is_before_joining(np.zeros(3)).any()
-    assert not model.is_before_joining([np.nan]).any()
-
-
-def judged(n_rows, loss):
-    return JudgedRows(
-        losses=np.full(n_rows, loss),
-        losses_fixed=None,
-        errors_fixed=None,
-        is_unseen=np.arange(n_rows) % 2 == 0,
-        unseen_names=tuple("abcdefghij"[: (n_rows + 1) // 2]),
-        estimates=np.full((n_rows, 3), 0.1),
+    assert (
+        model.observe(X[:N_BEFORE], y[:N_BEFORE], predicted=1 - y[:N_BEFORE], rounds=ROUNDS[:N_BEFORE]).measured_
+        is None
     )
+    predicted = np.where(ROUNDS < N_ROUNDS, 1 - y, y)
+    found = model.observe(X, y, predicted=predicted, rounds=ROUNDS).measured_
+    assert (found.n_labelled, found.error, found.is_outdated) == (N_BEFORE, 0.0, False)
+    assert sum(map(len, model.state_.late_labels.kept)) == N_BEFORE
+
+
+def test_many_of_them_confirm_nothing(model, rows):
+    _, X, y = rows
+    few = slice(N_BEFORE, N_BEFORE + 30)
+    model.observe(X[few], y[few], predicted=y[few], rounds=ROUNDS[few])
+    before = repr(model.measured_), repr(model.trust_)
+    model.observe(X[:N_BEFORE], y[:N_BEFORE], predicted=y[:N_BEFORE], rounds=ROUNDS[:N_BEFORE])
+    assert (repr(model.measured_), repr(model.trust_)) == before
+    assert not model.measured_.is_exact
+
+
+def test_a_row_that_was_predicted_since_counts_also_before_the_next_round(rows):
+    reference, X, y = rows
+    model = AdaptiveClassifier().fit(*reference)
+    for batch in np.split(X[:N_BEFORE], N_ROUNDS):
+        model.adapt(batch)
+    model.extend(X[:50], y[:50])
+    later = X[N_BEFORE:]
+    found = model.observe(later, y[N_BEFORE:], predicted=model.predict(later), rounds=np.full(len(later), N_ROUNDS))
+    assert found.measured_.n_labelled == len(later)
+    assert not found.measured_.is_outdated
+
+
+def test_unknown_rounds_and_models_that_nothing_joined_leave_nothing_out(model, rows):
+    reference, X, y = rows
+    assert not model.is_before_joining([np.nan]).any()
+    assert not AdaptiveClassifier().fit(*reference).is_before_joining(np.zeros(3)).any()
+    assert not AdaptiveClassifier().fit(*reference).extend(X[:50], y[:50]).is_before_joining(np.zeros(3)).any()
+
+
+@pytest.mark.parametrize("rounds", [3, [1, 2, 3], np.zeros((2 * N_BEFORE, 1))])
+def test_rounds_of_another_shape_are_refused(model, rows, rounds):
+    _, X, y = rows
+    with pytest.raises(DataError, match=r"rounds must have the shape \(400,\)"):
+        model.observe(X, y, predicted=y, rounds=rounds)
+
+
+def test_rounds_need_the_predictions_of_the_time(model, rows):
+    _, X, y = rows
+    with pytest.raises(ParameterError, match="pass predicted too"):
+        model.observe(X, y, rounds=ROUNDS)
+
+
+def test_rows_that_join_meanwhile_wait_until_the_labels_are_counted(rows, monkeypatch):
+    reference, X, y = rows
+    model = AdaptiveClassifier().fit(*reference)
+    for batch in np.split(X[:N_BEFORE], N_ROUNDS):
+        model.adapt(batch)
+    errors, threads = model._late_errors, []
+
+    def join_meanwhile(*arguments):
+        threads.append(threading.Thread(target=model.extend, args=(X[:50], y[:50])))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        return errors(*arguments)
+
+    monkeypatch.setattr(model, "_late_errors", join_meanwhile)
+    model.observe(None, y[:N_BEFORE], predicted=y[:N_BEFORE], rounds=ROUNDS[:N_BEFORE])
+    threads[0].join()
+    assert (model.measured_.n_labelled, model.measured_.is_outdated) == (N_BEFORE, True)
 
 
 def test_a_part_keeps_the_names_of_its_own_rows():
-    part = judged(6, 1.0).part(np.array([True, True, False, False, True, False]))
+    rows = JudgedRows(
+        losses=np.ones(6),
+        losses_fixed=None,
+        errors_fixed=None,
+        is_unseen=np.arange(6) % 2 == 0,
+        unseen_names=("a", "b", "c"),
+        estimates=np.full((6, 3), 0.1),
+    )
+    part = rows.part(np.array([True, True, False, False, True, False]))
     assert (len(part), part.unseen_names, part.is_unseen.tolist()) == (3, ("a", "c"), [True, False, True])
-
-
-def test_labels_since_then_are_not_changed_by_earlier_ones():
-    since = replace(LateLabels().after(judged(10, 0.0)), n_before=0)
-    found = since.after_earlier(judged(8, 1.0), frozenset())
-    assert (found.n_labelled, found.n_before, found.sums[Sum.LOSS]) == (18, 8, 0.0)
-    assert found.n_unseen == since.n_unseen

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from accous.cli import main
 from tests.budgets import rest_slow
 from tests.cli.late_labels import N_ROWS, adapt, expected_error, labels, run, run_json, run_remarks, share_wrong, write
 
@@ -116,3 +117,24 @@ def test_true_in_another_spelling_is_the_same_value(capsys):
 def test_a_remark_says_how_labels_were_joined(columns, options, remark, capsys):
     write(labels().with_columns(pl.read_csv("predictions.csv")["line"]).select(columns))
     assert remark in run_remarks(capsys, "labels.csv", *options).splitlines()
+
+
+@pytest.mark.parametrize("command", ["labels", "extend"])
+def test_a_file_without_the_key_of_the_run_is_not_joined_by_position(command, capsys):
+    adapt("stream.csv", "keyed.csv", "--key", "id")
+    renamed = write(labels().rename({"id": "booking"}))
+    capsys.readouterr()
+    assert main([command, "model", renamed]) == 1
+    message = capsys.readouterr().err
+    assert "has no column 'id', which is the key of the run" in message
+    assert "rename 'booking' if it is the key" in message
+    assert run_json(capsys, write(labels().drop("id")))["counted"] == N_ROWS
+
+
+def test_the_key_of_the_last_run_serves_for_predictions_of_an_earlier_one(capsys):
+    for output in ("first.csv", "second.csv"):
+        adapt("stream.csv", output, "--key", "id")
+    write(labels())
+    remarks = run_remarks(capsys, "labels.csv", "--predictions", "first.csv")
+    assert "Joined by key id." in remarks
+    assert "The predictions are not of the last run, so P(y | x) is not tested on these rows." in remarks

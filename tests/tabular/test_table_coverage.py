@@ -6,6 +6,8 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.report.subject import subject_of_pipeline
+from accous.report.words import judge_in_words
 
 
 def rows(n_rows, seed, category=None):
@@ -49,12 +51,50 @@ def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(model):
     assert found.sentence.count("the reference does not cover the inputs") == 1
 
 
-def test_categories_that_have_joined_are_not_new_to_the_reference(model):
+def play(model, category, n_rounds=60):
+    for seed in range(n_rounds):
+        model.step(rows(10, 200 + seed, category))
+
+
+def test_categories_that_have_joined_are_not_new_and_others_are(model, tmp_path):
     model.extend(rows(100, 100, "student"))
-    assert model.trust_.inputs.answer == "not known"
-    sentences = [each.sentence for each in model.coverage_.columns]
-    assert len(sentences) == 1
-    assert sentences[0].startswith(
-        "Column 'plan' had categories that fit did not see in 20.0% of the reference and has"
+    assert model.coverage_.columns == ()
+    play(model, "student")
+    assert model.coverage_.columns == ()
+    accous.save(model, tmp_path / "model")
+    model = accous.load(tmp_path / "model")
+    assert model.encoder.joined_categories == {"plan": ("student",)}
+    play(model, "martian")
+    assert model.trust_.inputs.answer == "no"
+    assert [each.sentence for each in model.coverage_.columns] == [
+        "Column 'plan' has categories that the reference does not have, such as 'martian', in all recent rows."
+    ]
+    assert not model.risk_.is_covered
+
+
+def test_what_joined_is_still_counted_as_unknown_to_the_model(model):
+    model.extend(rows(100, 100, "student"))
+    assert int(model.prepare(rows(10, 0, "student")).n_unknown.sum()) == 10
+
+
+def test_of_several_new_categories_the_rows_so_far_stay_new(model):
+    play(model, "martian", 20)
+    model.extend(rows(100, 100, "student"))
+    assert [each.kind for each in model.coverage_.columns] == ["categories"]
+
+
+def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path):
+    once = rows(400, 0).with_columns(
+        plan=pl.when(pl.int_range(pl.len()) < 30).then(pl.format("u{}", pl.int_range(pl.len()))).otherwise("plan")
     )
-    assert model.risk_.is_covered
+    once.write_csv(tmp_path / "reference.csv")
+    fit = ["fit", str(tmp_path / "reference.csv"), "--label", "y", "--unordered", "--estimator", "linear", "--quiet"]
+    assert main([*fit, "-o", str(tmp_path / "model")]) == 0
+    model = accous.load(tmp_path / "model")
+    play(model, "martian", 40)
+    assert model.trust_.inputs.answer == "no"
+
+
+def test_the_report_says_that_only_fit_learns_new_categories(model):
+    advice = judge_in_words(subject_of_pipeline(model, "model")).advice
+    assert "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them." in advice

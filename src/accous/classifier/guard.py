@@ -62,7 +62,7 @@ LENIENT = Guard(
 STRICT = Guard(
     "strict",
     "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
-    "because the inputs drift inside the reference already.",
+    "because rows of the reference differ from the rows before them.",
 )
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
 # Adaptation did no harm in the backtest, but the estimates that would decide when to adapt were wrong there.

@@ -92,8 +92,9 @@ class LateLabelling:
             Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
             ``measured_.intervals`` then counts how many true numbers lay inside.
         rounds : array of shape (n_rows,), optional
-            ``n_rounds_`` after each row was predicted; NaN where it is not known. Rows from before others joined the
-            reference (`extend`) count as labels that came before that. None says that all rows came since.
+            ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
+            joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
+            ``predicted``. None says that all were predicted since.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -102,8 +103,23 @@ class LateLabelling:
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
         n_rows = count_rows(y) if rows is None else count_rows(rows)
         late = self.task_.read_late(y, n_rows)
+        if rounds is not None:
+            self._require_rounds(rounds, n_rows, predicted)
         if n_rows == 0:
             return self
+        given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
+        # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
+        with self.turn():
+            judged = self._judge(X, rows, late, **given)
+            if intervals is not None:
+                judged = replace(judged, is_inside=self._inside(intervals, late, n_rows))
+            self.add_judged_rows(judged, rounds)
+        return self
+
+    def _judge(
+        self, X: Any, rows: Any, late: LateTruths, *, predicted: Any, predicted_fixed: Any, estimated: Any
+    ) -> JudgedRows:
+        """Compare the labels with the predictions of the time, or with those of now."""
         state = self.state_
         with one_blas_thread():
             errors = self._late_errors(self._predictor(state), rows, late, predicted, "predicted")
@@ -111,32 +127,30 @@ class LateLabelling:
             if rows is not None or predicted_fixed is not None:
                 fixed = self._late_errors(self.fixed_.estimator, rows, late, predicted_fixed, "predicted_fixed")
             features = None if rows is None else self._kept_features(state, rows, X)
-        judged = JudgedRows(
+        return JudgedRows(
             losses=self.task_.losses(errors),
             losses_fixed=None if fixed is None else self.task_.losses(fixed),
             errors_fixed=fixed,
             is_unseen=late.is_unseen,
             unseen_names=late.unseen_names,
-            estimates=self._estimates(state, estimated, n_rows),
+            estimates=self._estimates(state, estimated, len(late.is_unseen)),
             features=features,
             one=self._scale.one,
-            is_inside=None if intervals is None else self._inside(intervals, late, n_rows),
         )
-        self.add_judged_rows(judged, None if rounds is None else self.is_before_joining(rounds))
-        return self
 
     def is_before_joining(self, rounds: Any) -> BoolArray:
-        """Return which rounds were played before rows last joined the reference; nowhere if none did.
+        """Return which rows were predicted before rows last joined the reference; none if none joined.
 
         Parameters
         ----------
         rounds : array of shape (n_rows,)
-            ``n_rounds_`` after each row was predicted; NaN where it is not known.
+            ``n_rounds_`` when each row was predicted; NaN where it is not known.
         """
-        joined, of_rows = self.state_.joined, np.asarray(rounds, dtype=np.float64)
+        joined = self.state_.joined
         last = 0 if joined is None else joined.n_rounds
-        # In round 0 there is nothing that tells the predictions before from those since.
-        return (of_rows <= last) & (last > 0)
+        # In the very round in which rows joined, a row may have been predicted before or since: it counts.
+        is_before: BoolArray = np.asarray(rounds, dtype=np.float64) < last
+        return is_before
 
     @property
     def measured_(self) -> MeasuredError | None:
@@ -167,23 +181,21 @@ class LateLabelling:
             is_covered=not is_outside(coverage),
         )
 
-    def add_judged_rows(self, rows: JudgedRows, is_earlier: BoolArray | None = None) -> None:
+    def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:
         """Count labelled rows that were already compared with their predictions.
 
         Parameters
         ----------
         rows : JudgedRows
-        is_earlier : array of shape (n_rows,), optional
-            Which of them were predicted before rows last joined the reference. None: none of them.
+        rounds : array of shape (n_rows,), optional
+            As for `observe`.
         """
         with self.turn():
-            labels = self.state_.late_labels or LateLabels()
-            if is_earlier is not None and is_earlier.any():
-                labels = labels.after_earlier(rows.part(is_earlier), self.task_.names)
-                rows = rows.part(~is_earlier)
-            labels = labels.after(rows)
-            if len(rows) or labels.n_labelled == labels.n_before:
-                labels = replace(labels, last_row=self.state_.n_rows)
+            rows = rows if rounds is None else rows.part(~self.is_before_joining(rounds))
+            if not len(rows):
+                return
+            labels = (self.state_.late_labels or LateLabels()).after(rows)
+            labels = replace(labels, last_row=self.state_.n_rows)
             # Not over the items of the cache: threads that read add to it meanwhile.
             cache = self.state_.cache
             kept = {name: cache[name] for name in _FREE_OF_LABELS if name in cache}
@@ -202,6 +214,12 @@ class LateLabelling:
         if ends.shape != (n_rows, 2):
             raise DataError(f"intervals must have the shape ({n_rows}, 2), got {ends.shape}.")
         return inside_of(ends, late.values)
+
+    def _require_rounds(self, rounds: Any, n_rows: int, predicted: Any) -> None:
+        if predicted is None:
+            raise ParameterError("rounds says when rows were predicted: pass predicted too, or leave rounds out.")
+        if np.shape(rounds) != (n_rows,):
+            raise DataError(f"rounds must have the shape ({n_rows},), got {np.shape(rounds)}.")
 
     def _estimates(self, state: Any, estimated: Any, n_rows: int) -> FloatArray:
         if estimated is None:

@@ -83,6 +83,16 @@ class RecentRows(NamedTuple):
         parts = (*self.blocks, *self.waiting)
         return np.concatenate(parts)[-self.max_rows :] if parts else None
 
+    def cleared(self, columns: list[int]) -> RecentRows:
+        """Return the same rows with zeros in some columns."""
+
+        def clear(rows: NDArray[Any]) -> NDArray[Any]:
+            cleared = rows.copy()
+            cleared[:, columns] = 0
+            return cleared
+
+        return self._replace(blocks=tuple(map(clear, self.blocks)), waiting=tuple(map(clear, self.waiting)))
+
     def to_plain(self) -> dict[str, Any]:
         """Return everything as one array and numbers."""
         parts = (*self.blocks, *self.waiting)

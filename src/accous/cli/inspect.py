@@ -124,7 +124,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             (question, f"{record[f'trust_{name}']}. {record['sentences'][name]}")
             for name, question in _QUESTIONS.items()
         ),
-        ("rows outside the reference", f"{record['out_of_reference_rows']:,} so far"),
+        ("rows beyond the ratio's bound", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["findings"]:
         lines.append(("not known to the reference", "\n".join(record["findings"])))

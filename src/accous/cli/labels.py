@@ -102,7 +102,9 @@ def labels(
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
         return 0
     measured = job.table_model.measured_
-    assert measured is not None
+    if measured is None:
+        typer.echo("Nothing is measured yet: no label is about a prediction of the present model.")
+        return 0
     for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
         typer.echo(line)
     return 0
@@ -111,7 +113,7 @@ def labels(
 def _remark(counted: LabelsCounted, remarks: Console) -> None:
     """Say how the labels were joined, and what became of those that were not counted now."""
     texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
-    if not counted.n_counted:
+    if not counted.n_counted and not counted.n_earlier:
         texts.append("Nothing new: labels of these rows were counted before.")
     elif counted.n_before:
         texts.append(
@@ -131,9 +133,10 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
         texts.append(count(counted.n_missing, "row has", "rows have") + " no label.")
     if counted.n_earlier:
         earlier = count(counted.n_earlier, "label is", "labels are")
-        texts.append(f"{earlier} about predictions from before rows joined the reference.")
+        texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
     if counted.n_counted and not counted.has_rows:
-        texts.append("The stream cannot be read again, so P(y | x) is not tested on these rows.")
+        why = "The stream cannot be read again" if counted.is_last_run else "The predictions are not of the last run"
+        texts.append(f"{why}, so P(y | x) is not tested on these rows.")
     for text in texts:
         remarks.print(text, markup=False, soft_wrap=True)
 

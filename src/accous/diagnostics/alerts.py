@@ -132,12 +132,16 @@ class Condition:
             return ("trust", "trust_reason")
         if self.name in ("error", "loss"):
             return ("estimated_error", "estimated_error_known")
+        if self.name in ("measured_error", "measured_loss"):
+            return ("measured_error", "labels_outdated")
         return ((_QUANTITIES[self.name] if self.name in _QUANTITIES else _WORDS[self.name]).field,)
 
     def read(self, record: Mapping[str, Any]) -> float | int | str | None:
         """Return the value to compare; None if it is not known."""
         if self.name in ("error", "loss") and record.get("estimated_error_known") is False:
             return None
+        if self.fields[0] == "measured_error" and record.get("labels_outdated"):
+            return None  # it is about the model before rows joined the reference
         value: float | int | str | None = record.get(self.fields[0])
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None

@@ -36,8 +36,8 @@ FEWEST_RECENT_ROWS = 100
 RECENT_ROWS = 500
 FEWEST_TO_COMPARE = 100
 COVERED, NOT_COVERED = 0.15, 0.3
-# With so many rows in which a value is missing or a category has no feature of its own, the reference knows such rows.
-KNOWN = 0.05
+# With so many rows in which a value is missing, the reference knows such rows.
+KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
 CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
@@ -79,8 +79,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     The recent rows are compared with the reference as it is now. If nearly all of them came before rows joined it, the
     sentence says so, and the answer is not "yes": the rows that it covers may be those that joined.
     A column that the reference does not cover in more than 15 % of the recent rows gives "no", in fewer "not known".
-    More missing values in a column, or more categories that `fit` did not see, give "not known" if at least 5 % of the
-    reference are like that too.
+    More missing values in a column give "not known" if at least 5 % of the reference have none there either.
 
     Parameters
     ----------
@@ -125,8 +124,8 @@ def is_outside(coverage: Coverage) -> bool:
 
 
 def _is_new(finding: Finding) -> bool:
-    """Whether a column shows in many rows what the reference does not have, and not only more of what it has."""
-    if finding.kind in ("missing", "categories") and finding.expected >= KNOWN:
+    """Whether a column shows in many rows what the reference does not have; more missing values it may well have."""
+    if finding.kind == "missing" and finding.expected >= KNOWN_MISSING:
         return False
     return finding.share - finding.expected > COVERED
 

@@ -103,21 +103,10 @@ class JudgedRows:
 
     def part(self, is_in: BoolArray) -> JudgedRows:
         """Return some of the rows."""
-
-        def taken(values: Any) -> Any:
-            return None if values is None else values[is_in]
-
-        stays = is_in[self.is_unseen].tolist()
-        names_in = tuple(name for name, is_kept in zip(self.unseen_names, stays, strict=True) if is_kept)
         arrays = ("losses", "losses_fixed", "errors_fixed", "is_unseen", "estimates", "features", "is_inside")
-        return replace(self, unseen_names=names_in, **{name: taken(getattr(self, name)) for name in arrays})
-
-    def of_earlier_predictors(self) -> JudgedRows:
-        """Return what these rows say if the predictors of the time are gone.
-
-        The fixed predictor of now did not predict them, and it may have been fitted on them since.
-        """
-        return replace(self, losses_fixed=None, errors_fixed=None, features=None, is_inside=None)
+        parts = {name: values[is_in] for name in arrays if (values := getattr(self, name)) is not None}
+        named = zip(self.unseen_names, is_in[self.is_unseen].tolist(), strict=True)
+        return replace(self, unseen_names=tuple(name for name, stays in named if stays), **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,23 +191,6 @@ class LateLabels:
             else self.intervals.after(rows.is_inside, powers, shrunk),
             kept=self._keep(rows),
         )
-
-    def after_earlier(self, rows: JudgedRows, classes: frozenset[str]) -> LateLabels:
-        """Return the counts after labels for predictions from before rows last joined the reference.
-
-        They count as if they had come in time, before the rows joined. Once there are labels for later predictions,
-        which say more about now, only their number is kept.
-
-        Parameters
-        ----------
-        rows : JudgedRows
-        classes : frozenset of str
-            Names of the classes that the reference has now.
-        """
-        n_before = self.n_before or 0
-        if self.n_labelled > n_before:
-            return replace(self, n_labelled=self.n_labelled + len(rows), n_before=n_before + len(rows))
-        return self.after(rows.of_earlier_predictors()).after_refit(classes)
 
     def after_refit(self, classes: frozenset[str]) -> LateLabels:
         """Return what stays when both predictors were fitted on another reference.

@@ -57,8 +57,8 @@ def estimate_in_words(found: MeasuredError) -> str:
 def comparison_in_words(found: MeasuredError) -> str:
     """Say how the measured error lies beside the estimate."""
     if math.isnan(found.estimated) or found.is_outdated:
-        later = f"{_OUTDATED}: new labels show whether the estimate holds now."
-        return "there is nothing to compare with." if math.isnan(found.estimated) else later
+        later = f"{_OUTDATED}: at least 20 labels for later ones are needed to judge the estimate of now."
+        return later if found.is_outdated else "there is nothing to compare with."
     if found.is_few:
         return "these are too few labels to compare them."
     if found.contradicts and not found.is_inside:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from accous.diagnostics.risk import LEVEL, is_telling
 from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.trust import VERDICTS
 from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
 from accous.report.subject import Subject
 
@@ -27,6 +28,7 @@ FloatArray = NDArray[np.float64]
 
 _MOST_COLUMNS = 12
 _MOST_ERRORS, _MOST_MEASURED, _MOST_SIZES, _MOST_CELLS = 64, 40, 160, 128
+_NO_OVERLAP = VERDICTS.index("no overlap")
 _IN_USE_IS_FIXED = "in use (= fixed)"
 
 
@@ -74,6 +76,10 @@ def _estimates(subject: Subject, intervals: Intervals, name: str) -> _Estimates:
     columns = [intervals.means(subject.history.column(f"{name}{end}")) for end in ("", "_low", "_high")]
     ends = zip(*(column.tolist() for column in columns), strict=True)
     is_known = [*(is_telling(risk, low, high, loss) for risk, low, high in ends), of_now[3]]
+    if not subject.scale.is_of_classes:
+        # Losses of numbers are not known where the reference has no rows.
+        verdicts = intervals.means(subject.history.column("verdict"))
+        is_known[:-1] = [is_one and each < _NO_OVERLAP for is_one, each in zip(is_known, verdicts, strict=False)]
     risk, low, high = (
         subject.in_unit(np.append(column, last)) for column, last in zip(columns, of_now[:3], strict=True)
     )

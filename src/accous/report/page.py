@@ -116,7 +116,8 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     ]
     if found is not None:
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {count(found.n_labelled, 'label')}"
-        tiles.insert(1, (f"measured {scale.name}, recent labels", shown(found.error), note))
+        which = "before rows joined the reference" if found.is_outdated else "recent labels"
+        tiles.insert(1, (f"measured {scale.name}, {which}", shown(found.error), note))
         if not math.isnan(found.intervals.share):
             promised = f"{1.0 - ALPHA:.0%} promised, {found.intervals.n_rows:,} labels"
             tiles.insert(2, ("true numbers between low and high", f"{found.intervals.share:.0%}", promised))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.trust import Trust
+from accous.parameters import listed
 from accous.report.subject import Subject
+from accous.tabular.columns.marks import CATEGORIES
 from accous.wording import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
@@ -164,6 +166,16 @@ def _how_far(subject: Subject) -> str:
     return f"The inputs have moved {'somewhat' if moved < _SOMEWHAT else 'far'}{over}: {weights}."
 
 
+def _about_categories(subject: Subject) -> list[str]:
+    """Return how new categories are learned: rows that join the reference do not teach them."""
+    columns = [each.column for each in subject.coverage.columns if each.kind == CATEGORIES]
+    if not columns:
+        return []
+    return [
+        f"To learn the new categories of {listed(columns)}, run accous fit again: accous extend does not teach them."
+    ]
+
+
 def _advice(subject: Subject) -> list[str]:
     model = subject.model
     trust, measured = subject.trust, subject.measured
@@ -188,6 +200,7 @@ def _advice(subject: Subject) -> list[str]:
     advice += [measured.concept_sentence] if measured is not None and measured.concept_sentence else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
+    advice += _about_categories(subject)
     if model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

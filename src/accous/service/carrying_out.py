@@ -98,13 +98,15 @@ class Executor:
     # --- late labels ---
 
     def _count(self, labels: list[Label]) -> Answer:
-        before, n_matched = self._n_labelled(), 0
+        before, n_matched, n_earlier = self._n_labelled(), 0, 0
         for column, wanted in ((_ID, True), (_KEY, False)):
             found = [(each, self._find(each)) for each in labels if (each.id is not None) is wanted]
             matched = [(each, made) for each, made in found if made is not None]
             if matched:
                 self._observe(column, matched)
             n_matched += len(matched)
+            rounds = [made.round for each, made in matched if each.label is not None]
+            n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
         counted = self._n_labelled() - before
         n_labelled = len([each for each in labels if each.label is not None])
         return json_answer(
@@ -112,7 +114,8 @@ class Executor:
                 "round": int(self._table_model.model.n_rounds_),
                 "labels": len(labels),
                 "counted": counted,
-                "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted),
+                "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted - n_earlier),
+                "before_joining": n_earlier,
                 "without_label": len(labels) - n_labelled,
                 "unmatched": len(labels) - n_matched,
                 "labelled_rows": self._n_labelled(),

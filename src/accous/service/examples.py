@@ -106,7 +106,8 @@ class Examples:
     @property
     def counted(self) -> dict[str, Any]:
         """The answer to `labels`."""
-        counts = {"labels": 1, "counted": 1, "counted_before": 0, "without_label": 0, "unmatched": 0}
+        names = ("labels", "counted", "counted_before", "before_joining", "without_label", "unmatched")
+        counts = dict.fromkeys(names, 0) | {"labels": 1, "counted": 1}
         return {"round": self._n_rounds, **counts, "labelled_rows": 1, "unknown_labels": {}}
 
     @property

@@ -56,8 +56,9 @@ class Metrics:
         self.rows.set(n_rows)
         self._effective.set(state["effective_sample_size"])
         for gauge, name in ((self._error, "estimated_error"), (self._measured, "measured_error")):
+            is_past = gauge is self._measured and bool(state["labels_outdated"])
             for bound, ending in (("value", ""), ("low", "_low"), ("high", "_high")):
-                _set(gauge.labels(bound), state.get(f"{name}{ending}"))
+                _set(gauge.labels(bound), None if is_past else state.get(f"{name}{ending}"))
         for verdict in VERDICTS:
             self._verdict.labels(verdict).set(float(verdict == state["trust"]))
         for question in ("inputs", "adaptation", "predictions"):

@@ -152,7 +152,8 @@ class ReadingTimer:
 
     def _note_measured(self, state: dict[str, Any]) -> None:
         """Note what labels have measured; when there are too many notes, every other one goes."""
-        if state.get("measured_error") is None or state["labelled_rows"] < _FEWEST_LABELS:
+        is_new = state.get("measured_error") is not None and not state["labels_outdated"]
+        if not is_new or state["labelled_rows"] < _FEWEST_LABELS:
             return
         names = ("measured_error", "measured_error_low", "measured_error_high", "labelled_rows")
         note = [float(state["rounds"]), *(float(state[name]) for name in names)]

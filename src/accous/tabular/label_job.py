@@ -81,9 +81,11 @@ class LabelsCounted:
     joined_by : str
         How labels and predictions were joined, in words.
     n_earlier : int
-        How many of those counted now are about predictions from before rows joined the reference.
+        Labels that are not counted, because they are about predictions from before rows joined the reference.
     has_rows : bool
         Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
+    is_last_run : bool
+        Whether the predictions are those of the last run, whose stream can be read again.
     """
 
     n_read: int
@@ -97,6 +99,7 @@ class LabelsCounted:
     joined_by: str
     n_earlier: int
     has_rows: bool
+    is_last_run: bool
 
 
 class LabelJob:
@@ -122,8 +125,8 @@ class LabelJob:
         job = self.table_model.job
         # The job whose stream the predictions are about; None if they are another run's.
         self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
-        options = {} if self._job is None else self._job.spec.options
-        self._usual_key = options.get("key") or None
+        # Also of another run's predictions: runs on one model usually have one key.
+        self._usual_key = None if job is None else job.spec.options.get("key") or None
 
     def run(self) -> LabelsCounted:
         """Count the labels and save the model."""
@@ -135,6 +138,8 @@ class LabelJob:
         table, matched = self.match()
         numbers, before = self._numbers(matched), self.table_model.counted_labels
         is_new, n_differing = find_new(numbers, before)
+        n_before, is_earlier = int((~is_new).sum()), self._is_earlier(matched)
+        is_new &= ~is_earlier
         new = matched.filter(pl.Series(is_new))
         rows = self.rows(new, table.place_column)
         if new.height:
@@ -145,15 +150,16 @@ class LabelJob:
         return LabelsCounted(
             n_read=table.n_read,
             n_counted=new.height,
-            n_before=matched.height - new.height,
+            n_before=n_before,
             n_differing=n_differing,
             n_unmatched=len(unmatched),
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
             joined_by=joined_by(table.place_column, matched),
-            n_earlier=int(self.table_model.model.is_before_joining(new["round"].to_numpy()).sum()),
+            n_earlier=matched.height - n_before - new.height,
             has_rows=rows is not None,
+            is_last_run=self._job is not None,
         )
 
     def match(self) -> tuple[LabelTable, pl.DataFrame]:
@@ -260,6 +266,12 @@ class LabelJob:
         places = matched["number"].to_numpy().astype(np.uint64)
         return numbers_of_rows(absolute(self._predictions), places, matched["label"], matched["round"])
 
+    def _is_earlier(self, matched: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return which predictions were made before rows last joined the reference."""
+        rounds = matched["round"].to_numpy().astype(np.float64)
+        # A run numbers rows by the round they end; other files may hold what accous predict wrote after that round.
+        return self.table_model.model.is_before_joining(rounds if self._job is None else rounds - 1.0)
+
     def rows(self, new: pl.DataFrame, place_column: str | None) -> StreamRows | None:
         """Return the rows of predictions, read again from the stream; None if that cannot be."""
         if self._job is None or not new.height:
@@ -274,7 +286,6 @@ class LabelJob:
             labels,
             predicted=predicted,
             estimated=self.table_model.estimates_at(new["round"]),
-            rounds=new["round"].to_numpy(),
             intervals=None if kind.names else written_intervals(new),
         )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
+from accous.parameters import listed
 from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.labelled import read_label_array
 from accous.tabular.formats.opening import format_of, open_table
@@ -122,6 +123,8 @@ def read_label_table(
         _require_columns(table, [label] if place_column is None else [place_column, label])
         is_list = table.columns == [label] and (table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER
         others = _others(table, label, compared) if place_column is None else []
+        if place_column is None and usual_key is not None and not others:
+            _require_only_labels(table, label, usual_key)
         table.read_if_simple(others)
         rows = _read_rows(table, place_column, label, others, is_list=is_list)
     finally:
@@ -132,6 +135,17 @@ def read_label_table(
     n_covered = int(rows["place"][-1]) if rows.height else 0
     of_others = pl.DataFrame({name: rows[f"other {number}"] for number, name in enumerate(others)})
     return replace(found, n_covered=n_covered, others=of_others)
+
+
+def _require_only_labels(table: TableReader, label: str, usual_key: str) -> None:
+    """Raise a DataError if another column looks like the key of the run under another name."""
+    rest = [name for name in table.columns if name != label]
+    if rest:
+        raise DataError(
+            f"{table.name} has no column {usual_key!r}, which is the key of the run, and no other column of the stream "
+            f"to compare: rename {listed(rest)} if it is the key, name another key with --key, or leave only the "
+            "labels in the file to join them by position."
+        )
 
 
 def _others(table: TableReader, label: str, compared: Collection[str]) -> list[str]:

@@ -19,6 +19,7 @@ from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import written_intervals
 from accous.tabular.remembered_rows import RowNumbers, find_new, numbers_of_rows, numbers_of_texts, remember
+from accous.tabular.table_watch import TableWatch
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,6 +37,7 @@ class TableLabels:
     job: Job | None
     counted_labels: NDArray[np.uint64]
     joined_rows: NDArray[np.uint64]
+    watch: TableWatch
 
     if TYPE_CHECKING:
 
@@ -67,7 +69,8 @@ class TableLabels:
             The labels, or the column that holds them. None is the label column of the reference.
         predictions : polars.DataFrame or pandas.DataFrame, optional
             What `step` or ``accous adapt`` returned at the time. Its predictions are compared, with the estimates of
-            their rounds. None predicts the rows now.
+            their rounds. Predictions from before rows joined the reference are left out: they say nothing about the
+            present model. None predicts the rows now.
         key : str, optional
             The column, in both frames, that labels and predictions are joined by. Each prediction then counts once,
             however often you pass its label. None takes ``line``, if both have it, and else the position.
@@ -92,6 +95,7 @@ class TableLabels:
         self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
     ) -> None:
         new = match_frame(table, labelled, predictions, key)
+        new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
         numbers = np.empty(0, dtype=np.uint64)
         if key is not None:
             # Lines and positions say nothing: `predict` counts them anew in every frame.
@@ -109,7 +113,6 @@ class TableLabels:
             self.kind.values(new["label"]),
             predicted=predicted,
             estimated=self.estimates_at(new["round"]),
-            rounds=new["round"].to_numpy(),
             intervals=None if self.kind.names else written_intervals(new),
         )
         self.counted_labels = remember(self.counted_labels, numbers)
@@ -218,6 +221,7 @@ class TableLabels:
             )
             n_reference, n_joined = len(self.model.task_), self.settings.get("n_joined", 0) + len(rows)
             self.encoder = self.encoder.joined_by(marks[rows], n_reference)
+            self.watch = self.watch.after_joining(self.encoder)
             self.settings = self.settings | {"n_joined": n_joined}
             if new_classes:
                 earlier = self.settings.get("new_classes", [])

@@ -260,7 +260,9 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round = self.watch.columns, self.model.n_rounds_
-        self.watch = self.watch.after(this_round, marks, self.encoder.marks)
+        encoder = self.encoder
+        new = marks.without(encoder.marks, encoder.joined_categories) if encoder.joined_categories else marks
+        self.watch = self.watch.after(this_round, new, encoder.marks)
         if self.watch.columns is not before:
             log_onsets(self.watch.columns, this_round)
 

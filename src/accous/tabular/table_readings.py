@@ -165,9 +165,14 @@ class TableReadings:
         """
         model, estimates = copy(self.model), np.full((len(rounds), 3), np.nan)
         now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
-        estimates[rounds.is_not_null().to_numpy()] = self.history.risk_at(
+        changes, joined = [event.round for event in model.drift_events_], model.state_.joined
+        is_known = rounds.is_not_null().to_numpy()
+        if joined is not None and joined.n_rounds == model.n_rounds_:
+            estimates[is_known] = now  # what was read before is about another model
+            return estimates
+        estimates[is_known] = self.history.risk_at(
             rounds.drop_nulls().to_numpy().astype(np.int64),
-            changes=[event.round for event in model.drift_events_],
+            changes=changes if joined is None else sorted((*changes, joined.n_rounds + 1)),
             latest=(model.n_rounds_, now),
         )
         return estimates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from accous.diagnostics.column_watch import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN
 from accous.diagnostics.coverage import Finding
 from accous.diagnostics.rare_counts import largest_rare_count, smallest_rare_count
 from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.marks import MISSING, NEW_VALUES, Mark, Marks
+from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks
 from accous.tabular.columns.plans import NumberColumn
 
 __all__ = ["TableWatch", "number_findings", "watch_from_plain"]
@@ -65,6 +65,22 @@ class TableWatch:
         varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
         return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
 
+    def after_joining(self, encoder: ColumnEncoder) -> TableWatch:
+        """Return the watch after rows have joined the reference: a category that joined is no longer new.
+
+        Only the last new value of each column is kept: where there were several, the rows so far stay as they are.
+        """
+        settled = {
+            name
+            for name, categories in encoder.joined_categories.items()
+            if name not in self.varied and self.latest.get(name) in categories
+        }
+        places = [
+            number for number, mark in enumerate(encoder.marks) if mark.kind == CATEGORIES and mark.column in settled
+        ]
+        latest = {name: value for name, value in self.latest.items() if name not in settled}
+        return replace(self, recent=self.recent.cleared(places), latest=latest) if places else self
+
     def findings(self, encoder: ColumnEncoder) -> list[Finding]:
         """Return what the recent rows show, in words."""
         hits, kinds = self.recent.last(), encoder.marks
@@ -89,11 +105,6 @@ class TableWatch:
         elif mark.kind == NEW_VALUES:
             constant = encoder.constants[mark.column].only_value
             sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
-        elif mark.n_hits:
-            sentence = (
-                f"Column {mark.column!r} had categories that fit did not see in {expected:.1%} of the reference and "
-                f"has such categories, {value!r} for one, in {where}."
-            )
         else:
             sentence = (
                 f"Column {mark.column!r} has categories that the reference does not have, such as {value!r}, "

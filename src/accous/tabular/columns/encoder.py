@@ -23,7 +23,7 @@ from accous.tabular.formats.vectors import Fault
 
 __all__ = ["BadValue", "ColumnEncoder", "Features"]
 
-_COUNTED_AS = {MISSING: "n_missing", CATEGORIES: "n_once", NEW_VALUES: "n_new"}
+_COUNTED_AS = {MISSING: "n_missing", NEW_VALUES: "n_new"}
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,27 @@ class ColumnEncoder:
             Rows that the reference has now.
         """
         counts: dict[str, dict[str, int]] = {}
+        categories: dict[str, list[str]] = {}
         for mark, n_hits in zip(self.marks, marks.hits.sum(axis=0, dtype=np.int64).tolist(), strict=True):
-            counts.setdefault(mark.column, {})[_COUNTED_AS[mark.kind]] = n_hits
+            if mark.kind != CATEGORIES:
+                counts.setdefault(mark.column, {})[_COUNTED_AS[mark.kind]] = n_hits
+            elif n_hits:
+                categories[mark.column] = marks.values[mark.column].drop_nulls().unique(maintain_order=True).to_list()
         records = tuple(
-            None if record is None else record.joined_by(len(marks.hits), counts.get(plan.name, {}), limit)
+            None
+            if record is None
+            else record.joined_by(
+                len(marks.hits), counts.get(plan.name, {}), limit, categories=categories.get(plan.name, ())
+            )
             for plan, record in zip(self.plans, self.records, strict=False)
         )
         return replace(self, records=records)
+
+    @cached_property
+    def joined_categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories that have joined the reference since ``fit``, for each column that has some."""
+        pairs = zip(self.plans, self.records, strict=False)
+        return {plan.name: record.joined for plan, record in pairs if record is not None and record.joined}
 
     @cached_property
     def marks(self) -> list[Mark]:
@@ -224,7 +238,8 @@ class ColumnEncoder:
             parts = dict(each)
             record = parts.pop("reference", None)
             plans.append(plan_from_json(parts))
-            records.append(None if record is None else ColumnRecord(**record))
+            joined = {} if record is None else {"joined": tuple(record.get("joined", ()))}
+            records.append(None if record is None else ColumnRecord(**record | joined))
         return cls(tuple(plans), tuple(records) if any(records) else ())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,26 @@ class Marks:
         ]
         values = pl.concat(parts, how="diagonal") if self.values.width or others.values.width else self.values
         return Marks(np.concatenate((self.hits, others.hits)), values)
+
+    def without(self, marks: list[Mark], known: Mapping[str, Collection[str]]) -> Marks:
+        """Return the same without categories that the reference has come to know.
+
+        Parameters
+        ----------
+        marks : list of Mark
+        known : mapping of str to collection of str
+            Such categories, for each column that has some.
+        """
+        hits, values = self.hits, self.values
+        for number, mark in enumerate(marks):
+            if mark.kind != CATEGORIES or mark.column not in known or mark.column not in values.columns:
+                continue
+            is_known = values[mark.column].is_in(list(known[mark.column])).fill_null(value=False)
+            if is_known.any():
+                hits = hits.copy()
+                hits[is_known.to_numpy(), number] = 0
+                values = values.with_columns(values[mark.column].set(is_known, None))
+        return Marks(hits, values)
 
     def latest(self) -> dict[str, tuple[str, bool]]:
         """Return the last new value of each column that has one, and whether it is the only one."""

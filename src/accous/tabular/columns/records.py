@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from accous.tabular.formats.values import is_usable, to_numbers, to_texts
 __all__ = ["ColumnRecord", "record_column"]
 
 _ROUNDING = 1e-9
+_MOST_JOINED = 1_000
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class ColumnRecord:
         How many categories occur once; None if the categories are not all known.
     n_new : int
         Rows that joined the reference later with another value of a constant column.
+    joined : tuple of str
+        Categories that have joined the reference later; the last thousand of them.
     """
 
     n_rows: int
@@ -42,8 +46,11 @@ class ColumnRecord:
     constant: str | None = None
     n_once: int | None = None
     n_new: int = 0
+    joined: tuple[str, ...] = ()
 
-    def joined_by(self, n_rows: int, counts: dict[str, int], limit: int) -> ColumnRecord:
+    def joined_by(
+        self, n_rows: int, counts: dict[str, int], limit: int, categories: Iterable[str] = ()
+    ) -> ColumnRecord:
         """Return the record after rows have joined the reference and others have left.
 
         Parameters
@@ -51,23 +58,25 @@ class ColumnRecord:
         n_rows : int
             Rows that joined.
         counts : dict of str to int
-            How many of them are missing, hold an unknown category, or another value than the constant one, by the
-            names ``n_missing``, ``n_once`` and ``n_new``.
+            How many of them are missing, or hold another value than the constant one, by the names ``n_missing`` and
+            ``n_new``.
         limit : int
             Rows that the reference has now. What the rows that left looked like is not known: all counts shrink.
+        categories : iterable of str
+            Categories of rows that joined and that ``fit`` did not see.
         """
         is_empty, total = self.n_missing == self.n_rows, self.n_rows + n_rows
         share = min(1.0, limit / total)
         kept = round(share * total)
         n_missing = round(share * (self.n_missing + counts.get("n_missing", 0)))
-        n_once = None if self.n_once is None else round(share * (self.n_once + counts.get("n_once", 0)))
         return replace(
             self,
             n_rows=kept,
             # A column that was empty stays one, and others stay others: what rows are marked with does not change.
             n_missing=kept if is_empty else min(n_missing, kept - 1),
-            n_once=n_once,
+            n_once=None if self.n_once is None else round(share * self.n_once),
             n_new=round(share * (self.n_new + counts.get("n_new", 0))),
+            joined=tuple(dict.fromkeys((*self.joined, *categories)))[-_MOST_JOINED:],
         )
 
     @property
