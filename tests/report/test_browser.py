@@ -48,6 +48,18 @@ def test_every_chart_is_drawn(page):
     assert drawn.count('class="cell"') > 40
 
 
+def test_a_line_has_gaps_where_the_estimate_is_not_known(tmp_path):
+    """The estimate is known in the first rounds alone: one piece, which ends before the axis does."""
+    (tmp_path / "report.html").write_text(render_page(follow(3.0, has_labels=False)))
+    drawn = browse(tmp_path / "report.html", "--dump-dom")
+    paths = re.findall(r'class="line adapted" d="([^"]*)"', drawn)
+    shortest = min(paths, key=len)
+    assert shortest.count("M") == 1
+    assert float(shortest.rpartition("L")[2].partition(",")[0]) < 0.5 * float(
+        re.search(r'<svg width="(\d+)"', drawn)[1]
+    )
+
+
 def test_nothing_is_wider_than_a_small_screen(page, tmp_path):
     """A page that writes into its title how wide it is, inside a frame as wide as a small telephone."""
     measuring = page.read_text().replace(

@@ -132,6 +132,17 @@ def test_wrong_labels_are_refused_in_a_sentence(model, stream, y, message):
 # --- rows that join the reference -----------------------------------------------------------------------------
 
 
+def test_predictions_from_before_rows_joined_are_left_out(folders, stream):
+    model = accous.load(folders / "unordered")
+    earlier = model.step(stream[:100])
+    model.step(stream[100:200])
+    model.extend(stream[:60])
+    assert model.observe(stream[:100], predictions=earlier).measured_ is None
+    since = model.predict(stream[200:300])
+    assert model.observe(stream[200:300], predictions=since).measured_.n_labelled == 100
+    assert model.observe(stream[:100], predictions=earlier).measured_.n_labelled == 100
+
+
 def test_extend_adds_the_rows_that_the_classifier_would_add(model, folders, stream):
     other = play(accous.load(folders / "unordered"), stream)
     rows = stream[:100]
