@@ -4,7 +4,6 @@ import array
 import fcntl
 import os
 import pty
-import re
 import select
 import signal
 import subprocess
@@ -231,8 +230,8 @@ def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, star
     with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
         out, err = process.communicate()
     assert err == b""
-    form = rb"300 rows in 30 rounds in predictions\.csv\. \d+ of 300 reference rows carry the weight\.\n"
-    assert re.fullmatch(form, out)
+    held = b"The fixed model, which weighs all reference rows alike, is in use."
+    assert out == b"300 rows in 30 rounds in predictions.csv. " + held + b"\n"
     with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
         out, err = process.communicate()
     assert out.startswith(b"300 rows in 30 rounds in other.csv.")

@@ -207,3 +207,15 @@ def test_an_estimate_with_a_wide_interval_is_shown_as_not_known(shift: float) ->
     value = "not known" if risk.adapted_high - risk.adapted_low > 0.5 else f"{risk.adapted:.1%}"
     assert f"<span>estimated error now</span><strong>{value}</strong>" in render_page(subject)
     assert (value == "not known") == (shift == 3.0)
+
+
+def test_a_few_rows_have_no_headline_about_the_inputs():
+    assert judge_in_words(follow(0.0, n_rounds=5)).headline == (
+        "There are too few rows so far to compare them with the reference"
+    )
+
+
+def test_rows_that_carry_the_weight_are_not_in_use_while_the_fixed_model_predicts():
+    held = follow(1.0, order=True, turns_round=True, has_labels=False)
+    assert "of 400; the fixed model, which is in use, weighs all alike" in render_page(held)
+    assert "weighs all alike" not in render_page(follow(1.0))

@@ -47,7 +47,10 @@ def test_what_your_function_leaves_unseeded_gets_the_seed(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("bosting", r"must be one of linear, boosting, forest or MODULE:NAME, got 'bosting' \(did you mean 'boosting'"),
+        (
+            "bosting",
+            r"must be one of auto, linear, boosting, forest or MODULE:NAME, got 'bosting' \(did you mean",
+        ),
         ("no_such_module:make", "'no_such_module' cannot be imported"),
         ("my_models:mak", "my_models has no function 'mak'"),
         ("my_models:fail", r"my_models:fail failed \(ZeroDivisionError"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -61,6 +61,14 @@ def _scale(job: AdaptJob) -> LossScale:
     return LossScale(job.table_model.model.task_.loss_name)
 
 
+def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
+    """Say how many rows carry the weight, or that it does not count because the fixed model predicts."""
+    n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
+    if job.table_model.model.state_.fallback.veto.is_held:
+        return "The fixed model, which weighs all reference rows alike, is in use."
+    return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
+
+
 def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is_finished: bool) -> None:
     record, numbers = job.record, job.summary()
     console = remarks if request.output == "-" else results_console()
@@ -73,10 +81,7 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
         text += f" {scale.name.capitalize()} of the fixed model {fixed}, of accous {ours}"
         text += f" ({count(record.n_scored, 'labelled row')})."
     else:
-        text += (
-            f" {numbers['effective_sample_size']:,.0f} of {numbers['reference_rows']:,} reference rows carry the "
-            "weight."
-        )
+        text += f" {_who_predicts(job, numbers)}"
     console.print(text, markup=False, soft_wrap=True)
     if record.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"

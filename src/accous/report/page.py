@@ -110,7 +110,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     tiles = [
         (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),
         (f"estimated {scale.name}, fixed model", *of_fixed),
-        ("reference rows in use", f"{model.effective_sample_size_:,.0f}", f"of {len(model.reference_weight_):,}"),
+        ("reference rows that carry the weight", f"{model.effective_sample_size_:,.0f}", _of_reference(subject)),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
         ("changes detected", f"{len(subject.events):,}", seasonal),
     ]
@@ -258,6 +258,13 @@ def _cell(text: str) -> str:
 def _shown(scale: LossScale) -> Callable[[float], str]:
     """Return the function that writes errors."""
     return lambda value: "unknown" if math.isnan(value) else "infinity" if math.isinf(value) else scale.shown(value)
+
+
+def _of_reference(subject: Subject) -> str:
+    """Return out of how many rows some carry the weight; the fixed model weighs all alike."""
+    is_held = subject.model.state_.fallback.veto.is_held
+    n_reference = f"of {len(subject.model.reference_weight_):,}"
+    return f"{n_reference}; the fixed model, which is in use, weighs all alike" if is_held else n_reference
 
 
 def _estimate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accous.diagnostics.answers import FEWEST_RECENT_ROWS
 from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.trust import Trust
@@ -110,6 +111,8 @@ def _headline_of_labels(measured: MeasuredError) -> str:
 def _headline_of_inputs(subject: Subject) -> str:
     """Say how the inputs lie beside the reference, if nothing speaks against the model."""
     trust = subject.trust
+    if 0 < subject.coverage.n_rows < FEWEST_RECENT_ROWS:
+        return "There are too few rows so far to compare them with the reference"
     if trust.is_reference_new:
         return "Rows have joined the reference; how the inputs lie beside it shows in the next rounds"
     if subject.moved_share < _HARDLY or subject.moved_rows == 0:

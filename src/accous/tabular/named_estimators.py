@@ -50,7 +50,8 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
         return _seeded(_import_factory(name)(), seed)
     if name not in NAMES:
         raise ParameterError(
-            f"--estimator must be one of {', '.join(NAMES)} or MODULE:NAME, got {name!r}{did_you_mean(name, NAMES)}."
+            f"--estimator must be one of auto, {', '.join(NAMES)} or MODULE:NAME, got {name!r}"
+            f"{did_you_mean(name, NAMES)}."
         )
     if name == LINEAR:
         return None
