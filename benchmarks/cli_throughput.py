@@ -84,7 +84,7 @@ def peak_megabytes(stream: str) -> float:
     fit(f"model-{stream}")
     command = [sys.executable, "-c", PEAK, "adapt", f"model-{stream}", stream, "-o", f"{stream}.out.csv", "--quiet"]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(run.stdout)
+    return float(run.stdout.splitlines()[-1])  # after the result of the command
 
 
 def main() -> None:
