@@ -118,8 +118,7 @@ _CONTENDERS = {
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
 LIMIT, ORACLE = "limit", "oracle"
-# A round without a ridge or with cross-validation takes 15 to 40 ms, about twenty times as long as with the defaults.
-# With a fifth of the rounds, such a contender still takes the most time of all.
+# A round without a ridge or with cross-validation takes 15 to 40 ms.
 _SLOW = 5
 # The paper's Algorithms 1 and 2 with its own step, radius and bound, without intercept and scaling.
 _LITERAL: dict[str, Any] = {

@@ -1,6 +1,5 @@
 """What the tests of the command line share: a wide terminal, and a fitted model that is copied and never changed."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from accous.cli import main
-from tests.cli.processes import files_of
+from tests.cli.processes import files_of, restored
 from tests.cli.tables import make_tables
 
 
@@ -58,12 +57,5 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def predicted_folder(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The same as the current folder, as it was before each test; ``model`` is a copy of ``saved``."""
     monkeypatch.chdir(predicted)
-    shutil.copytree("saved", "model")
-    kept = {path.name: path.read_bytes() for path in predicted.iterdir() if path.is_file()}
-    yield predicted
-    shutil.rmtree("model")
-    for path in predicted.iterdir():
-        if path.is_file() and path.name not in kept:
-            path.unlink()
-    for name, content in kept.items():
-        (predicted / name).write_bytes(content)
+    with restored(predicted, "saved"):
+        yield predicted

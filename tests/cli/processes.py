@@ -1,8 +1,11 @@
 """Commands as a user starts them, in a fresh interpreter, and what they leave in a folder."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,20 @@ def run_accous(*arguments: Any, check: int | None = 0, **options: Any) -> subpro
     run = subprocess.run(command, check=False, **options)
     assert check is None or run.returncode == check, f"{command}\n{run.stdout}\n{run.stderr}"
     return run
+
+
+@contextmanager
+def restored(folder: Path, saved: str) -> Iterator[None]:
+    """Make ``model`` a copy of a saved model in a folder; afterwards the folder's files are what they were."""
+    shutil.copytree(folder / saved, folder / "model")
+    kept = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    yield
+    shutil.rmtree(folder / "model")
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in kept:
+            path.unlink()
+    for name, content in kept.items():
+        (folder / name).write_bytes(content)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ import accous
 from accous.checkpoint.locks import exclusive_lock
 from accous.cli import main
 from accous.tabular.folder import load_table_model
+from tests.cli.processes import restored
 from tests.cli.tables import make_tables
 
 
@@ -34,15 +35,8 @@ def _base(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _folder(_base, monkeypatch):
     monkeypatch.chdir(_base)
-    shutil.copytree("ordered", "model")
-    kept = {path.name: path.read_bytes() for path in _base.iterdir() if path.is_file()}
-    yield
-    shutil.rmtree("model")
-    for path in _base.iterdir():
-        if path.is_file() and path.name not in kept:
-            path.unlink()
-    for name, content in kept.items():
-        (_base / name).write_bytes(content)
+    with restored(_base, "ordered"):
+        yield
 
 
 def stream() -> pl.DataFrame:

@@ -219,3 +219,12 @@ def test_rows_that_carry_the_weight_are_not_in_use_while_the_fixed_model_predict
     held = follow(1.0, order=True, turns_round=True, has_labels=False)
     assert "of 400; the fixed model, which is in use, weighs all alike" in render_page(held)
     assert "weighs all alike" not in render_page(follow(1.0))
+
+
+def test_a_tile_says_that_its_labels_are_about_an_earlier_reference():
+    subject = observe(follow(0.0, has_labels=False))
+    assert "measured error, recent labels" in [name for name, _, _ in tile_rows(subject)]
+    subject.model.extend(np.zeros((20, 4)), np.arange(20) % 2)
+    names = [name for name, _, _ in tile_rows(subject)]
+    assert "measured error, before rows joined the reference" in names
+    assert "measured error, recent labels" not in names

@@ -6,8 +6,12 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.diagnostics.trust import VERDICTS
+from accous.report import figures
 from accous.report.subject import subject_of_pipeline
 from accous.report.words import judge_in_words
+from accous.service.metrics import Metrics
+from accous.tabular.summary import summarize_table_model
 
 
 def rows(n_rows, seed, category=None):
@@ -98,3 +102,27 @@ def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path):
 def test_the_report_says_that_only_fit_learns_new_categories(model):
     advice = judge_in_words(subject_of_pipeline(model, "model")).advice
     assert "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them." in advice
+
+
+def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(model):
+    def shown():
+        metrics = Metrics()
+        metrics.take_state(summarize_table_model(model)["state"], 0)
+        line = next(
+            each for each in metrics.exposition().decode().splitlines() if 'measured_error{bound="value"}' in each
+        )
+        return line.rpartition(" ")[2]
+
+    model.observe(rows(200, 99))
+    assert float(shown()) == pytest.approx(model.measured_.error)
+    model.extend(rows(100, 100))
+    assert shown() == "NaN"
+
+
+def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(model, monkeypatch):
+    monkeypatch.setattr(figures, "is_telling", lambda *_: True)  # however narrow the interval is
+    subject = subject_of_pipeline(model, "model")
+    is_out = subject.history.column("verdict") == VERDICTS.index("no overlap")
+    line = next(one for one in figures.error_figure(subject)["series"] if one["kind"] == "line")
+    assert is_out.sum() > 5
+    assert line["known"].count(False) >= is_out.sum()
