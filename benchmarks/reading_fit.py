@@ -19,10 +19,12 @@ PaperCell = tuple[str, str, int]
 
 _OURS = {"FIX": "FIX", "KMM": "KMM", "KLIEP": "KLIEP", "uLSIF": "uLSIF", "LR": "LR", "OLRE": "OLRE", "Accous": ENSEMBLE}
 _PLAIN = _OURS | {"KMM": "KMM (no ridge)", "LR": "LR (Newton step)"}
+_UNIT = _OURS | {name: f"{name} (unit width)" for name in ("KMM", "KLIEP", "uLSIF")} | {"LR": "LR (weak penalty)"}
 ESTIMATORS = {
     "regularised": _OURS,
     "plain one-step": _PLAIN,
     "literal": _PLAIN | {"Accous": "Accous (literal)"},
+    "unit width": _UNIT,
 }
 """Which of our contenders stands for one of the paper's. DANN is too expensive for a search."""
 

@@ -28,7 +28,7 @@ __all__ = ["Cell", "LinearModel", "Predictor", "errors_in"]
 
 FIX, LITERAL = "FIX", "Accous (literal)"
 # Rounds to skip for each that others play: these cost several milliseconds a round.
-_SPARSE = {"KMM": 2, "KMM (no ridge)": 4}
+_SPARSE = {"KMM": 2, "KMM (no ridge)": 4, "KMM (unit width)": 4}
 
 
 @dataclass(frozen=True)

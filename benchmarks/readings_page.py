@@ -105,8 +105,9 @@ def readings_blocks(file: Path) -> list[Block]:
 def _method(record: Mapping[str, Any]) -> str:
     return (
         "What the paper leaves open, in all combinations (python -m benchmarks.readings): the geometry or the split, "
-        "the protocol, the penalty and scaling of the predictor, and on two geometries estimators without "
-        f"regularisation. Streams have {record['n_rounds']:,} rounds, one of every {record['score_every']} is scored, "
+        "the protocol, the penalty and scaling of the predictor, one-step estimators with kernels of width 1 and a "
+        "weak penalty, and on two geometries estimators without regularisation. Streams have "
+        f"{record['n_rounds']:,} rounds, one of every {record['score_every']} is scored, "
         "fewer of KMM. Seven of the paper's contenders take part, all but DANN; Accous is the ensemble alone. Risks "
         "are exact. Under batch first, where the drawn rows count, errors are compared with FIX on the same rows, "
         "and on synthetic data without drawing labels. The distance is the mean over contenders and cells, in points; "

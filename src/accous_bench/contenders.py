@@ -142,6 +142,16 @@ _CONTENDERS |= {
         Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True, every=_SLOW),
         Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True, every=_SLOW),
         Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
+        # Common defaults of libraries: a kernel of width 1 whatever the data, no ridge, hardly a penalty.
+        Contender(
+            "KMM (unit width)",
+            _weighted_by(KMM, width=1.0, ridge=0, max_ratio=1000.0),
+            forgets=True,
+            every=_SLOW,
+        ),
+        Contender("KLIEP (unit width)", _weighted_by(KLIEP, width=1.0), forgets=True),
+        Contender("uLSIF (unit width)", _weighted_by(ULSIF, width=1.0), forgets=True),
+        Contender("LR (weak penalty)", _weighted_by(LogisticRatio, ridge=0.01), forgets=True),
         Contender("Accous (literal)", _weighted_by(OnlineDensityRatio, **_LITERAL)),
         # The paper's ensemble with our step, radius and scaling, without what accous adds: pool, shrinkage and veto.
         Contender("Accous (ensemble only)", _weighted_by(OnlineDensityRatio, pool="none")),

@@ -43,6 +43,7 @@ RATIOS = {
 }
 VARIANTS = (
     *("KMM (no ridge)", "KLIEP (cv)", "uLSIF (cv)", "LR (Newton step)"),
+    *("KMM (unit width)", "KLIEP (unit width)", "uLSIF (unit width)", "LR (weak penalty)"),
     *("Accous (literal)", "Accous (ensemble only)"),
 )
 
@@ -121,6 +122,16 @@ def test_kliep_and_ulsif_are_the_same_for_batches_of_one_row() -> None:
     for batch in stream:
         first, second = (model.adapt(batch.X).reference_weight_ for model in models)
         np.testing.assert_allclose(first, second, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["KMM", "KLIEP", "uLSIF"])
+def test_kernels_of_unit_width_do_not_look_at_the_data(name: str) -> None:
+    stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=2, batch_size=3)
+    X, y = stream.reference()
+    batch = next(iter(stream)).X
+    models = {label: make_contender(label).fit(X, y).adapt(batch) for label in (name, f"{name} (unit width)")}
+    assert models[f"{name} (unit width)"].ratio_.width_ == 1.0
+    assert models[name].ratio_.width_ > 1.0
 
 
 def test_the_literal_accous_has_the_papers_settings() -> None:

@@ -12,10 +12,11 @@ from accous.streams import GaussianStream, MixtureStream
 from accous_bench.contenders import get_contender
 from accous_bench.protocols import PROTOCOLS, fit_on, rounds
 from accous_bench.reporting.paper import PAPER_RESULTS
+from benchmarks import readings, record
 from benchmarks.reading_data import SHIFTS, Gaussians, Halves
 from benchmarks.reading_fit import ESTIMATORS, fit_to_paper, mean_fit
 from benchmarks.reading_scores import Cell, LinearModel, Predictor, errors_in
-from benchmarks.readings import SYNTHETIC, cells_of
+from benchmarks.readings import SYNTHETIC, TABLES, cells_of, names_for
 from benchmarks.readings_page import readings_blocks, readings_of
 
 NAMES = tuple(ESTIMATORS["regularised"])
@@ -123,3 +124,30 @@ def test_the_page_says_what_fits_before_and_after(tmp_path: Path) -> None:
     )
     assert len(table.rows) == len(readings_of(synthetic)) == 3
     assert readings_blocks(tmp_path / "missing.json") == []
+
+
+def test_every_reading_has_kernels_of_unit_width_too() -> None:
+    unit = set(ESTIMATORS["unit width"].values())
+    assert {"KLIEP (unit width)", "uLSIF (unit width)", "KMM (unit width)", "LR (weak penalty)"} <= unit
+    for data in (*SYNTHETIC, *TABLES):
+        assert unit <= set(names_for(data))
+
+
+def test_a_family_that_is_not_measured_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "FOLDER", tmp_path / "benchmarks" / "results")
+    monkeypatch.setattr(readings, "FOLDER", tmp_path / "benchmarks" / "results")
+    monkeypatch.setitem(readings.FAMILIES, "tables", (Halves(),))
+    monkeypatch.setattr(readings, "measure", lambda *given: seeds.append(given[3]))
+    seeds: list[int] = []
+    record.FOLDER.mkdir(parents=True)
+    kept = {"n_rounds": 100, "score_every": 5, "synthetic": [{"angle": 75.0}], "tables": [{"split": "seed"}]}
+    record.write_results("readings", kept)
+
+    readings.search(["tables"], n_seeds=2, n_rounds=100, every=5)
+    written = json.loads((record.FOLDER / "readings.json").read_text())["rows"]
+    assert written == kept | {"tables": []}
+    assert seeds == [1, 2]  # not the one that settings were looked at on
+
+    readings.search(["tables"], n_seeds=1, n_rounds=200, every=5)
+    written = json.loads((record.FOLDER / "readings.json").read_text())["rows"]
+    assert written["synthetic"] == []  # streams of another length

@@ -71,8 +71,9 @@ class Drawing(NamedTuple):
 
 
 def line_style(contender: str) -> dict[str, Any]:
-    """Colour, width and dashes of a contender's line, the same in all figures."""
-    return dict(_LINES.get(contender, _OTHER))
+    """Colour, width and dashes of a contender's line, the same in all figures; a variant has its family's colour."""
+    family = _LINES.get(contender.partition(" (")[0], _OTHER)
+    return dict(_LINES.get(contender, _OTHER | {"color": family["color"]}))
 
 
 def marker_style(contender: str) -> dict[str, Any]:

@@ -172,9 +172,13 @@ _SAME_CONTENDER = {
     "Accous (literal)": "Accous",
     "Accous (ensemble only)": "Accous",
     "KMM (no ridge)": "KMM",
+    "KMM (unit width)": "KMM",
     "KLIEP (cv)": "KLIEP",
+    "KLIEP (unit width)": "KLIEP",
     "uLSIF (cv)": "uLSIF",
+    "uLSIF (unit width)": "uLSIF",
     "LR (Newton step)": "LR",
+    "LR (weak penalty)": "LR",
 }
 
 _HALVES_NOTE = (
