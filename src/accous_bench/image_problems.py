@@ -27,7 +27,9 @@ N_REFERENCE = 2000
 BACKBONE = "efficientnet_lite0"
 N_COMPONENTS = 512  # the width of the paper's features
 PATIENCE = "images are embedded, which takes minutes the first time"
-TUNED_PATIENCE = "the backbone is trained on the reference of every seed, once per fold, which takes minutes each time"
+TUNED_PATIENCE = (
+    "the backbone is trained on the reference of every seed, once per fold, which takes many minutes the first time"
+)
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
 
 _LOADERS: dict[str, Callable[[], Any]] = {

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import BackboneFeatures
 from accous.streams import Batch, MixtureStream
+from accous_bench.kept_features import features_cache, key_of_training
 
 __all__ = ["PartOfReference", "tuned_features"]
 
@@ -20,8 +22,22 @@ def tuned_features(
 ) -> tuple[FloatArray, IntArray]:
     """Train a backbone on the labelled images; return features of all, and which labelled rows are the reference.
 
-    With folds, an image of the reference gets the features of the network that has not seen it.
+    With folds, an image of the reference gets the features of the network that has not seen it. The features of a
+    named backbone are kept in the user's cache folder, except with a hold-out, and the next call only reads them.
     """
+    key, cache = key_of_training(backbone, images, labelled, labels), features_cache()
+    if key is None:
+        return _trained_features(backbone, images, labelled, labels)
+    features = cache.read(key, len(images), np.float64)
+    if features is None:
+        features, _ = _trained_features(backbone, images, labelled, labels)
+        cache.write(key, features)
+    return features, np.arange(len(labelled))
+
+
+def _trained_features(
+    backbone: BackboneFeatures, images: NDArray[Any], labelled: IntArray, labels: IntArray
+) -> tuple[FloatArray, IntArray]:
     if backbone.cross_fit == "hold_out":
         features = backbone.fit(images[labelled], labels).transform(images)
     else:

@@ -16,10 +16,11 @@ import torch
 
 from accous import datasets
 from accous.datasets import ImagePair, ImagePool
-from accous.deep import BackboneFeatures, embeddings_of
+from accous.deep import BackboneFeatures, cross_fitting, embeddings_of
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous_bench import image_problems
 from accous_bench.image_references import PartOfReference, tuned_features
+from accous_bench.kept_features import key_of_training
 from accous_bench.problem import Setting
 from accous_bench.problems import get_problem
 from accous_bench.run import play
@@ -118,6 +119,54 @@ def test_a_hold_out_leaves_a_part_of_the_labelled_images_as_reference():
         assert (features.shape, len(indices)) == ((160, 6), n_reference)
         difference = np.abs(features[labelled] - backbone.transform(images[labelled])).max()
         assert bool(difference > 0.01) == (cross_fit == 2)  # only folds describe the reference by other networks
+
+
+def train_little(monkeypatch) -> list[int]:
+    """Let every training stop after one epoch, and count the networks that are trained."""
+    trained: list[int] = []
+    defaults = BackboneFeatures.__init__.__kwdefaults__ | {"max_epochs": 1, "image_size": 32, "batch_size": 16}
+    monkeypatch.setattr(BackboneFeatures.__init__, "__kwdefaults__", defaults)
+    fine_tune = cross_fitting.fine_tune
+
+    def counted(*args, **kwargs):
+        trained.append(1)
+        return fine_tune(*args, **kwargs)
+
+    monkeypatch.setattr(cross_fitting, "fine_tune", counted)
+    return trained
+
+
+def test_a_trained_backbone_is_not_trained_again_unless_something_changes(monkeypatch, tmp_path):
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path))
+    trained = train_little(monkeypatch)
+    tuned = get_problem("mnist_svhn_tuned")
+
+    def features(**options) -> np.ndarray:
+        forget()
+        return tuned.make(Setting("Squ", 5, 12, 3, {**OPTIONS, "cross_fit": 2, **options})).pool_a[0]
+
+    first = features()
+    assert len(trained) == 2
+    np.testing.assert_array_equal(features(), first)  # the same bits, from disk
+    assert len(trained) == 2
+    features(n_components=8)
+    assert len(trained) == 4
+    for file in tmp_path.rglob("*.npy"):
+        file.write_bytes(file.read_bytes()[:-1])  # a damaged file is not read
+    np.testing.assert_array_equal(features(), first)
+    assert len(trained) == 6
+
+
+def test_what_has_no_name_or_no_whole_reference_is_not_kept():
+    images, labelled, labels = np.zeros((4, 8, 8, 3), np.uint8), np.arange(2), np.array([0, 1])
+    named = BackboneFeatures(random_state=0)
+    key = key_of_training(named, images, labelled, labels)
+    assert key is not None
+    assert key == key_of_training(named.set_params(n_jobs=1, verbose=True), images, labelled, labels)
+    assert key != key_of_training(named, images, labelled, labels[::-1])
+    assert key != key_of_training(BackboneFeatures(random_state=1), images, labelled, labels)
+    assert key_of_training(BackboneFeatures(torch.nn.Flatten()), images, labelled, labels) is None
+    assert key_of_training(BackboneFeatures(cross_fit="hold_out"), images, labelled, labels) is None
 
 
 def test_the_ratio_and_the_rounds_of_a_part_of_the_reference():

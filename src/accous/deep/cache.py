@@ -32,8 +32,8 @@ class EmbeddingCache:
 
     folder: Path
 
-    def read(self, key: str, n_rows: int) -> NDArray[np.float32] | None:
-        """Return the embeddings under a key; None if there are none or the file is damaged."""
+    def read(self, key: str, n_rows: int, dtype: Any = np.float32) -> NDArray[Any] | None:
+        """Return the embeddings under a key; None if there are none of this type or the file is damaged."""
         try:
             content = self._path(key).read_bytes()
         except OSError:
@@ -45,9 +45,9 @@ class EmbeddingCache:
             array = np.load(io.BytesIO(body), allow_pickle=False)
         except (ValueError, EOFError, OSError):
             return None
-        return array if array.dtype == np.float32 and array.ndim == 2 and len(array) == n_rows else None
+        return array if array.dtype == dtype and array.ndim == 2 and len(array) == n_rows else None
 
-    def write(self, key: str, embeddings: NDArray[np.float32]) -> None:
+    def write(self, key: str, embeddings: NDArray[Any]) -> None:
         """Store embeddings under a key. If that fails, for example on a full disk, warn and continue."""
         buffer = io.BytesIO()
         np.save(buffer, embeddings, allow_pickle=False)
