@@ -12,6 +12,7 @@ from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
 
 from accous import KLIEP, RULSIF, ULSIF
+from accous.exceptions import ParameterError
 from accous.ratio.kernel import CV_WIDTHS
 from accous.ratio.ulsif import CV_RIDGES
 from tests.budgets import examples, rest_slow
@@ -191,6 +192,13 @@ def test_one_row_cannot_be_validated_on(cls: Any) -> None:
     assert estimator.ridge_ == 0.1
     estimator.partial_fit(normal_rows(1, seed=1))
     assert (estimator.width_, estimator.ridge_) == (default, 0.1)
+
+
+@pytest.mark.parametrize("width", [1.0, "cv"])
+def test_a_ridge_too_small_for_rows_that_are_alike_is_named(width: float | str) -> None:
+    estimator = ULSIF(width=width, ridge=1e-30).fit(normal_rows(60))
+    with pytest.raises(ParameterError, match="ridge is too small"):
+        estimator.partial_fit(np.repeat(normal_rows(3, seed=1), 4, axis=0))
 
 
 # --- KLIEP ----------------------------------------------------------------------------------------------------
