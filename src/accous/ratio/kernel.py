@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from accous.arrays import FloatArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.blas import one_blas_thread
 from accous.core.solvers.gaussian_kernel import (
     gaussian_basis,
@@ -26,10 +26,13 @@ from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
 
-__all__ = ["CV_WIDTHS", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
+__all__ = ["CV_WIDTHS", "HeldOutLosses", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
 
 # Multiples of the median rule's width that cross-validation tries; in a tie the first one wins.
 CV_WIDTHS = (1.0, 2.0**0.5, 2.0**-0.5, 2.0, 0.5, 4.0, 0.25)
+
+# Takes the indices of the kept rows of a batch, those of the held-out rows, and the widths; returns a loss per width.
+HeldOutLosses = Callable[[IntArray, IntArray, tuple[float, ...]], FloatArray]
 
 _MEDIAN_ROWS = 1000
 _N_FOLDS = 5
@@ -138,13 +141,13 @@ class KernelRatio(RatioEstimator):
             return (self.median_width_,)
         return tuple(factor * self.median_width_ for factor in CV_WIDTHS)
 
-    def _select_width(self, batch: FloatArray, loss: Callable[[FloatArray, FloatArray, float], float]) -> float:
+    def _select_width(self, n_batch: int, losses: HeldOutLosses) -> float:
         """Return the width with the smallest loss on held-out parts of the batch."""
-        widths = self._candidate_widths(len(batch))
+        widths = self._candidate_widths(n_batch)
         if len(widths) == 1:
             return widths[0]
-        losses = [np.mean([loss(kept, held_out, width) for kept, held_out in folds(batch)]) for width in widths]
-        return widths[int(np.argmin(losses))]
+        of_folds = [losses(kept, held_out, widths) for kept, held_out in folds(n_batch)]
+        return widths[int(np.argmin(np.mean(of_folds, axis=0)))]
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,8 @@ class MixtureRatio(KernelRatio):
         self.state_ = from_plain(MixtureState, plain | {"reference_ratio": ratios})
 
 
-def folds(batch: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Split a batch of two or more rows into up to five pairs of kept and held-out rows."""
-    fold_of_row = np.arange(len(batch)) % min(_N_FOLDS, len(batch))
+def folds(n_rows: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Split two or more rows into up to five pairs of indices: the kept rows and the held-out ones."""
+    fold_of_row = np.arange(n_rows) % min(_N_FOLDS, n_rows)
     for fold in range(fold_of_row.max() + 1):
-        yield batch[fold_of_row != fold], batch[fold_of_row == fold]
+        yield np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
-from accous.arrays import FloatArray
-from accous.core.solvers.gaussian_kernel import squared_distances
+from accous.arrays import FloatArray, IntArray
+from accous.core.solvers.gaussian_kernel import gaussian_basis, largest_exponents, squared_distances
 from accous.core.solvers.kliep import fit_mixture_weights
 from accous.parameters import require_number
-from accous.ratio.kernel import KernelBasis, MixtureRatio, MixtureState
+from accous.ratio.kernel import HeldOutLosses, KernelBasis, MixtureRatio, MixtureState
 
 __all__ = ["KLIEP"]
 
@@ -70,34 +70,63 @@ class KLIEP(MixtureRatio):
         self.random_state = random_state
 
     def _fit_coefs(self, distances: FloatArray, batch: FloatArray, centers: FloatArray) -> MixtureState:
-        width = self._select_width(batch, self._held_out_loss)
+        batch_distances = squared_distances(batch, centers)
+        width = self._select_width(len(batch), self._held_out_losses(distances, batch, batch_distances))
         basis = KernelBasis.on(distances, centers, width)
         kernels = basis.of_distances(distances)
         masses = kernels.mean(axis=0)
-        coefs = self._maximise(squared_distances(batch, centers), width, masses, basis.shifts) / masses
+        coefs = self._maximise(_log_kernels(batch_distances, width, basis.shifts) - np.log(masses)) / masses
         return MixtureState(basis, coefs, 0.0, self._combine(kernels, coefs))
 
-    def _maximise(self, distances: FloatArray, width: float, masses: FloatArray, shifts: FloatArray) -> FloatArray:
+    def _maximise(self, log_likelihoods: FloatArray) -> FloatArray:
         """Return the share of each centre in the ratio's mass on the reference."""
-        log_likelihoods = _log_kernels(distances, width, shifts) - np.log(masses)
         # Scaling a row only adds a constant to the objective, so rows are scaled such that none vanishes.
-        log_likelihoods -= log_likelihoods.max(axis=1, keepdims=True)
-        return fit_mixture_weights(np.exp(log_likelihoods), float(self.tol))
+        scaled = log_likelihoods - log_likelihoods.max(axis=-1, keepdims=True)
+        return fit_mixture_weights(np.exp(scaled), float(self.tol))
 
-    def _held_out_loss(self, kept: FloatArray, held_out: FloatArray, width: float) -> float:
-        """Return the negative mean log ratio of held-out rows."""
-        centers = self._choose_centers(kept)
-        distances = squared_distances(self.rows_, centers)
-        basis = KernelBasis.on(distances, centers, width)
-        masses = basis.of_distances(distances).mean(axis=0)
-        shares = self._maximise(squared_distances(kept, centers), width, masses, basis.shifts)
-        log_kernels = _log_kernels(squared_distances(held_out, centers), width, basis.shifts) - np.log(masses)
-        return -float(logsumexp(log_kernels, b=shares, axis=1).mean())
+    def _held_out_losses(self, distances: FloatArray, batch: FloatArray, batch_distances: FloatArray) -> HeldOutLosses:
+        """Return how to compute the negative mean log ratios of held-out rows."""
+        # If every row of the batch is a centre, the folds share the kernels; otherwise each has centres of its own.
+        is_shared = distances.shape[1] == len(batch)
+
+        @cache
+        def of_all(widths: tuple[float, ...]) -> FloatArray:
+            return _log_likelihoods(distances, batch_distances, widths)
+
+        def losses(kept: IntArray, held_out: IntArray, widths: tuple[float, ...]) -> FloatArray:
+            if is_shared:
+                logs = of_all(widths)[:, :, kept]
+            else:
+                centers = self._choose_centers(batch[kept])
+                to_reference = squared_distances(self.rows_, centers, self.row_norms_)
+                logs = _log_likelihoods(to_reference, squared_distances(batch, centers), widths)
+            shares = self._maximise(logs[:, kept])
+            return np.asarray(-_log_mixture(logs[:, held_out], shares).mean(axis=1))
+
+        return losses
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         require_number("tol", self.tol)
 
 
+def _log_likelihoods(distances: FloatArray, batch_distances: FloatArray, widths: tuple[float, ...]) -> FloatArray:
+    """Log kernels of the batch, divided by their means on the reference, (n_widths, n_batch, n_centers)."""
+    logs = np.empty((len(widths), *batch_distances.shape))
+    for i, width in enumerate(widths):
+        shifts = largest_exponents(distances, width)
+        masses = gaussian_basis(distances, width, shifts).mean(axis=0)
+        logs[i] = _log_kernels(batch_distances, width, shifts) - np.log(masses)
+    return logs
+
+
 def _log_kernels(distances: FloatArray, width: float, shifts: FloatArray) -> FloatArray:
     return -np.maximum(distances * (0.5 / (width * width)) - shifts, 0.0)
+
+
+def _log_mixture(logs: FloatArray, shares: FloatArray) -> FloatArray:
+    """Log of the sum of share times likelihood for every row, (n_widths, n_rows), where the sum itself may vanish."""
+    with np.errstate(divide="ignore"):
+        terms = logs + np.log(shares)[:, None]
+    largest = terms.max(axis=2)
+    return np.asarray(largest + np.log(np.exp(terms - largest[:, :, None]).sum(axis=2)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from accous.arrays import FloatArray, from_plain
+from accous.arrays import FloatArray, IntArray, from_plain
 from accous.core.solvers.box_qp import BoxProblem, solve_box_qp
 from accous.core.solvers.gaussian_kernel import squared_distances
 from accous.exceptions import ParameterError
@@ -157,7 +157,10 @@ class KMM(KernelRatio):
         return make_kernel_matrix(self.rows_, width, int(self.max_centers), self.direction_)
 
     def _estimate(self, batch: FloatArray) -> None:
-        width = self._select_width(batch, self._held_out_loss)
+        def losses(kept: IntArray, held_out: IntArray, widths: tuple[float, ...]) -> FloatArray:
+            return np.array([self._held_out_loss(batch[kept], batch[held_out], width) for width in widths])
+
+        width = self._select_width(len(batch), losses)
         matrix = self.matrix_ if width == self.matrix_.width else self._make_matrix(width)
         self.matrix_, self.state_ = matrix, self._match(matrix, batch)
 

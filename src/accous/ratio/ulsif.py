@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray
 from accous.core.solvers.gaussian_kernel import spread_indices, squared_distances
-from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_loss
+from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_losses
 from accous.parameters import require_choice, require_number
 from accous.ratio.kernel import KernelBasis, MixtureRatio, MixtureState
 
@@ -49,16 +48,17 @@ class LeastSquaresRatio(MixtureRatio):
     def _select(self, distances: FloatArray, batch_distances: FloatArray, centers: FloatArray) -> tuple[float, float]:
         """Return the width and ridge with the smallest leave-one-out loss, or the ones the user passed."""
         n_batch = len(batch_distances)
-        settings = list(product(self._candidate_widths(n_batch), self._candidate_ridges(n_batch)))
-        if len(settings) == 1:
-            return settings[0]
+        widths, ridges = self._candidate_widths(n_batch), self._candidate_ridges(n_batch)
+        if len(widths) == len(ridges) == 1:
+            return widths[0], ridges[0]
         some = spread_indices(self.rows_, _LEAVE_ONE_OUT_ROWS, self.direction_)
-        losses = []
-        for width, ridge in settings:
+        losses = np.empty((len(widths), len(ridges)))
+        for i, width in enumerate(widths):
             basis = KernelBasis.on(distances, centers, width)
             kernels, batch_kernels = basis.of_distances(distances[some]), basis.of_distances(batch_distances)
-            losses.append(leave_one_out_loss(kernels, batch_kernels, ridge, self._share_of_batch()))
-        return settings[int(np.argmin(losses))]
+            losses[i] = leave_one_out_losses(kernels, batch_kernels, np.array(ridges), self._share_of_batch())
+        best_width, best_ridge = np.unravel_index(np.argmin(losses), losses.shape)
+        return widths[best_width], ridges[best_ridge]
 
     def _candidate_ridges(self, n_batch: int) -> tuple[float, ...]:
         if not isinstance(self.ridge, str):

@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
+from accous.core.fast import kernels_mixture
 from accous.core.solvers.kliep import fit_mixture_weights, likelihood_gap
 from tests.budgets import examples, rest_slow
 from tests.builders import Array
@@ -81,6 +82,32 @@ def test_two_components_by_hand() -> None:
     np.testing.assert_allclose(fit_mixture_weights(likelihoods, 1e-13), [0.75, 0.25], rtol=0.0, atol=1e-6)
 
 
+def test_many_problems_are_fitted_as_each_alone() -> None:
+    likelihoods = np.random.default_rng(4).random((3, 2, 9, 5)) ** 3 + 1e-3
+    weights = fit_mixture_weights(likelihoods, 1e-12)
+    assert weights.shape == (3, 2, 5)
+    for place in np.ndindex(3, 2):
+        np.testing.assert_array_equal(weights[place], fit_mixture_weights(likelihoods[place], 1e-12))
+        np.testing.assert_allclose(weights[place], by_em(likelihoods[place], n_steps=5000), rtol=0.0, atol=1e-4)
+
+
+def test_problems_that_the_compiled_loops_do_not_solve_are_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    likelihoods = np.random.default_rng(5).random((3, 9, 5)) ** 3 + 1e-3
+    expected = fit_mixture_weights(likelihoods, 1e-12)
+    kernel = kernels_mixture.fit_mixtures
+
+    def fail_at_two(*arguments: Array) -> None:
+        kernel(*arguments)
+        *_, weights, gaps = arguments
+        weights[:2], gaps[:2] = np.nan, (1.0, np.nan)
+
+    monkeypatch.setattr(kernels_mixture, "fit_mixtures", fail_at_two)
+    weights = fit_mixture_weights(likelihoods, 1e-12)
+    np.testing.assert_allclose(weights, expected, rtol=0.0, atol=1e-6)
+    assert np.any(weights[:2] != expected[:2])  # by another method
+    np.testing.assert_array_equal(weights[2], expected[2])
+
+
 # --- the accuracy that was asked for --------------------------------------------------------------------------
 
 
@@ -100,6 +127,13 @@ def test_kernels_of_one_column_are_fitted_to_the_tolerance(
 def test_kernels_of_several_columns_are_fitted_to_the_tolerance(n_columns: int) -> None:
     for seed, width in enumerate((0.5, 1.0, 2.0)):
         likelihoods = kernel_likelihoods(100, 60, width=width, n_columns=n_columns, seed=seed)
+        assert_weights(likelihoods, fit_mixture_weights(likelihoods, 1e-8), 1e-8)
+
+
+@pytest.mark.parametrize("n_centers", [100, 101, 150])
+def test_many_components_are_fitted_to_the_tolerance_compiled_or_not(n_centers: int) -> None:
+    for width in (0.3, 2.0):
+        likelihoods = kernel_likelihoods(160, n_centers, width=width, n_columns=3)
         assert_weights(likelihoods, fit_mixture_weights(likelihoods, 1e-8), 1e-8)
 
 

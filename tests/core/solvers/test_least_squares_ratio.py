@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_loss
+from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_losses
 from tests.budgets import examples
 from tests.builders import Array
 
@@ -17,6 +17,11 @@ each_ridge = pytest.mark.parametrize("ridge", [1e-4, 0.1, 10.0])
 def kernels(n_rows: int, n_basis: int, seed: int) -> Array:
     """Values of basis functions, between 0 and 1 as those of kernels are."""
     return np.random.default_rng(seed).random((n_rows, n_basis)) ** 2
+
+
+def leave_one_out_loss(reference: Array, batch: Array, ridge: float, alpha: float) -> float:
+    (loss,) = leave_one_out_losses(reference, batch, np.array([ridge]), alpha)
+    return float(loss)
 
 
 def slow_coefs(reference: Array, batch: Array, ridge: float, alpha: float) -> Array:
@@ -104,6 +109,13 @@ def test_leaving_each_row_out_is_refitting_without_it(
     reference, batch = kernels(n_reference, n_basis, 0), kernels(n_batch, n_basis, 1)
     expected = slow_leave_one_out(reference, batch, ridge, alpha)
     assert leave_one_out_loss(reference, batch, ridge, alpha) == pytest.approx(expected, rel=1e-7)
+
+
+@each_alpha
+def test_ridges_are_tried_together_as_each_alone(alpha: float) -> None:
+    reference, batch, ridges = kernels(25, 6, 0), kernels(8, 6, 1), np.array([10.0, 1e-4, 0.1])
+    expected = [slow_leave_one_out(reference, batch, ridge, alpha) for ridge in ridges]
+    np.testing.assert_allclose(leave_one_out_losses(reference, batch, ridges, alpha), expected, rtol=1e-7)
 
 
 @examples(40)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsymv
+from scipy.linalg.lapack import dposv
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 
@@ -58,7 +59,7 @@ class DenseMatrix:
 
     def block(self, indices: IntArray) -> FloatArray:
         """Return the rows and columns ``indices``."""
-        return self.values[np.ix_(indices, indices)]
+        return self.values[indices[:, None], indices]
 
 
 @dataclass(frozen=True)
@@ -273,19 +274,20 @@ def _direction(problem: BoxProblem, gradient: FloatArray, free: IntArray, tolera
     if len(free) > _MAX_FACTORED:
         return _direction_by_cg(problem, gradient, free, tolerance)
     system = problem.matrix.block(free)
-    diagonal = np.diag_indices_from(system)
-    right_sides = np.stack((-gradient[free], np.ones(len(free))), axis=1)
-    scale = float(system[diagonal].max())
-    system[diagonal] += problem.ridge
+    diagonal = np.einsum("ii->i", system)  # a view, into an array of our own
+    right_sides = np.ones((1 if problem.mass is None else 2, len(free)))
+    np.negative(gradient[free], out=right_sides[0])
+    scale = float(diagonal.max())
+    diagonal += problem.ridge
     for jitter in _JITTERS:
-        system[diagonal] += jitter * scale
-        try:
-            factor = cho_factor(system, lower=True, check_finite=False)
-        except LinAlgError:
+        diagonal += jitter * scale
+        # Call LAPACK directly: the usual checks cost more than a small system. The transpose has the order it expects.
+        _, solution, info = dposv(system.T, right_sides.T)
+        if info:
             continue
-        unconstrained, ones = cho_solve(factor, right_sides, check_finite=False).T
         if problem.mass is None:
-            return np.asarray(unconstrained)
+            return np.asarray(solution[:, 0])
+        unconstrained, ones = solution.T
         return np.asarray(unconstrained - ones * (unconstrained.sum() / ones.sum()))
     raise LinAlgError("The kernel matrix is not positive semi-definite.")
 

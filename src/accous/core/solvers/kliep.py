@@ -4,8 +4,9 @@ r"""Weights of a mixture by maximum likelihood, to a certified accuracy: the pro
     \max_\beta \; \operatorname*{mean}_j \log \sum_l A_{jl} \beta_l
     \quad\text{subject to}\quad \beta \ge 0, \; \sum_l \beta_l = 1
 
-The solver uses Newton's method with weights clipped at 0, as long as each step halves the distance to the maximum. If a
-step does not, it starts again with steps that maximise the quadratic model of the objective over all allowed weights.
+Compiled loops fit up to 100 components, many problems at once. With more, the solver uses Newton's method with weights
+clipped at 0, as long as each step halves the distance to the maximum. If either does not succeed, the solver starts
+again with steps that maximise the quadratic model of the objective over all allowed weights.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from accous.core.solvers.box_qp import BoxProblem, DenseMatrix, solve_box_qp
 
 __all__ = ["fit_mixture_weights", "likelihood_gap"]
 
+_MAX_COMPILED = 100
 _MAX_STEPS = 200
 _MAX_HALVINGS = 30
 
@@ -35,14 +37,15 @@ def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray
 
     Parameters
     ----------
-    likelihoods : array of shape (n_rows, n_components)
-        A, non-negative; every row has a positive entry. The scale of a row does not matter.
+    likelihoods : array of shape (..., n_rows, n_components)
+        A, non-negative; every row has a positive entry. The scale of a row does not matter. The dimensions in front
+        count problems.
     tolerance : float
         In units of the mean log likelihood.
 
     Returns
     -------
-    array of shape (n_components,)
+    array of shape (..., n_components)
 
     Examples
     --------
@@ -51,9 +54,33 @@ def fit_mixture_weights(likelihoods: FloatArray, tolerance: float) -> FloatArray
     >>> fit_mixture_weights(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 1e-12).round(6)
     array([0.333333, 0.666667])
     """
-    uniform = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
-    weights = _fit_quickly(likelihoods, uniform, tolerance)
-    return _fit_surely(likelihoods, uniform, tolerance) if weights is None else weights
+    problems = likelihoods.reshape(-1, *likelihoods.shape[-2:])
+    fit = _fit_compiled if problems.shape[2] <= _MAX_COMPILED else _fit_plain
+    return fit(problems, tolerance).reshape(likelihoods.shape[:-2] + likelihoods.shape[-1:])
+
+
+def _fit_compiled(problems: FloatArray, tolerance: float) -> FloatArray:
+    # Imported on first use: commands compile at their start what is imported by then, and few of them need this.
+    from accous.core.fast.kernels_mixture import fit_mixtures
+
+    n_problems, n_rows, n_components = problems.shape
+    weights, gaps = np.empty((n_problems, n_components)), np.empty(n_problems)
+    hessian, factor = np.empty((2, n_components, n_components))
+    scaled, room = np.empty((n_rows, n_components)), np.empty((6, n_components))
+    fit_mixtures(np.ascontiguousarray(problems), tolerance, scaled, hessian, factor, room, weights, gaps)
+    # Written so that a gap that is not a number counts as too large.
+    for i in np.flatnonzero(~(gaps <= tolerance)):
+        weights[i] = _fit_surely(problems[i], np.full(n_components, 1.0 / n_components), tolerance)
+    return weights
+
+
+def _fit_plain(problems: FloatArray, tolerance: float) -> FloatArray:
+    uniform = np.full(problems.shape[2], 1.0 / problems.shape[2])
+    weights = np.empty((len(problems), len(uniform)))
+    for i, likelihoods in enumerate(problems):
+        quick = _fit_quickly(likelihoods, uniform, tolerance)
+        weights[i] = _fit_surely(likelihoods, uniform, tolerance) if quick is None else quick
+    return weights
 
 
 def _fit_quickly(likelihoods: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray | None:

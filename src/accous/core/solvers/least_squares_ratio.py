@@ -15,13 +15,14 @@ by 1 / alpha.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dposv
 
 from accous.arrays import FloatArray
 from accous.exceptions import ParameterError
 
-__all__ = ["fit_least_squares", "leave_one_out_loss"]
+_Decomposition = tuple[FloatArray, FloatArray]  # eigenvalues and eigenvectors
+
+__all__ = ["fit_least_squares", "leave_one_out_losses"]
 
 
 def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, alpha: float) -> FloatArray:
@@ -51,28 +52,39 @@ def fit_least_squares(reference: FloatArray, batch: FloatArray, ridge: float, al
     return np.maximum(coefs, 0.0)
 
 
-def leave_one_out_loss(reference: FloatArray, batch: FloatArray, ridge: float, alpha: float) -> float:
-    r"""Return the loss of every row under the coefficients fitted without it.
+def leave_one_out_losses(reference: FloatArray, batch: FloatArray, ridges: FloatArray, alpha: float) -> FloatArray:
+    r"""Return, for every ridge, the loss of every row under the coefficients fitted without it.
 
     .. math::
         \tfrac{1 - \alpha}{2} \operatorname*{mean}_{i \in S_0} (\psi_i^\top a^{(-i)})^2
         + \operatorname*{mean}_{j \in S_t} \Big[ \tfrac{\alpha}{2} (\psi_j^\top a^{(-j)})^2
         - \psi_j^\top a^{(-j)} \Big]
 
-    Leaving out a row changes H by a matrix of rank one, so one factorisation is enough for all rows. The batch must
-    have two rows or more.
+    Leaving out a row changes H by a matrix of rank one, and a ridge changes only its eigenvalues: one decomposition is
+    enough for all rows and ridges. The batch must have two rows or more.
+
+    Parameters
+    ----------
+    reference, batch, alpha
+        As in :func:`fit_least_squares`.
+    ridges : array of shape (n_ridges,)
+
+    Returns
+    -------
+    array of shape (n_ridges,)
     """
     (n_reference, n_batch), total = (len(reference), len(batch)), batch.mean(axis=0)
     share = (1.0 - alpha) / (n_reference - 1)
-    factor = cho_factor(_system(reference, batch, share * n_reference, alpha, ridge))
-    without = _without_each(factor, reference, np.broadcast_to(total, reference.shape), share)
-    at_reference = np.einsum("nb,nb->n", reference, without)
+    system: _Decomposition = np.linalg.eigh(_system(reference, batch, share * n_reference, alpha, 0.0))
+    at_reference = _at_each_left_out(system, reference, total[None], share, ridges)
     share = alpha / (n_batch - 1)
-    factor = cho_factor(_system(reference, batch, 1.0 - alpha, share * n_batch, ridge))
-    without = _without_each(factor, batch, (n_batch * total - batch) / (n_batch - 1), share)
-    at_batch = np.einsum("nb,nb->n", batch, without)
-    quadratic = (1.0 - alpha) * np.mean(at_reference**2) + alpha * np.mean(at_batch**2)
-    return float(0.5 * quadratic - at_batch.mean())
+    if alpha > 0.0:
+        system = np.linalg.eigh(_system(reference, batch, 1.0 - alpha, share * n_batch, 0.0))
+    else:  # the two differ by a factor
+        system = (system[0] * (1.0 - 1.0 / n_reference), system[1])
+    at_batch = _at_each_left_out(system, batch, (n_batch * total - batch) / (n_batch - 1), share, ridges)
+    quadratic = (1.0 - alpha) * np.square(at_reference).mean(axis=1) + alpha * np.square(at_batch).mean(axis=1)
+    return np.asarray(0.5 * quadratic - at_batch.mean(axis=1))
 
 
 def _system(
@@ -86,10 +98,27 @@ def _system(
     return system
 
 
-def _without_each(factor: tuple[FloatArray, bool], rows: FloatArray, targets: FloatArray, share: float) -> FloatArray:
-    """Solve (M - share psi_i psi_i^T) a_i = target_i for every row, given M factored; negative entries become 0."""
-    solved_rows = cho_solve(factor, rows.T).T
-    solved_targets = cho_solve(factor, targets.T).T
-    overlap = np.einsum("nb,nb->n", rows, solved_targets)
-    leverage = np.einsum("nb,nb->n", rows, solved_rows)
-    return np.maximum(solved_targets + (share * overlap / (1.0 - share * leverage))[:, None] * solved_rows, 0.0)
+def _at_each_left_out(
+    system: _Decomposition, rows: FloatArray, targets: FloatArray, share: float, ridges: FloatArray
+) -> FloatArray:
+    r"""Return :math:`\psi_i^\top \max(0, a_i)` with :math:`(M + \lambda I - s \psi_i \psi_i^\top) a_i = h_i`.
+
+    M is given by its eigenvalues and eigenvectors, and s is the share. There is one target h for every row, or one for
+    all. The result has shape (n_ridges, n_rows).
+    """
+    eigenvalues, axes = system
+    inverses = 1.0 / (np.maximum(eigenvalues, 0.0) + ridges[:, None])
+    # Arrays have shape (n_ridges, n_basis, n_rows or 1) from here on: there are many rows and few functions.
+    columns = np.ascontiguousarray(rows.T)
+    turned = axes.T @ columns
+    weighted_axes = axes * inverses[:, None]
+    solved_targets = weighted_axes @ (axes.T @ targets.T)
+    if len(targets) == 1:
+        overlap = solved_targets[:, :, 0] @ columns
+    else:
+        overlap = np.einsum("bn,rbn->rn", columns, solved_targets)
+    leverage = inverses @ np.square(turned)
+    coefs = weighted_axes @ turned
+    coefs *= (share * overlap / (1.0 - share * leverage))[:, None]
+    coefs += solved_targets
+    return np.asarray(np.einsum("bn,rbn->rn", columns, np.maximum(coefs, 0.0, out=coefs)))
