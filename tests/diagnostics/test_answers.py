@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accous.classifier.guard import DOUBTED, OFF, STRICT, UNPROVEN, Guard
+from accous.diagnostics.adaptation_answer import CLEAR_GAIN, FEWEST_TO_COMPARE, answer_adaptation
 from accous.diagnostics.answers import (
     ANSWERS,
-    CLEAR_GAIN,
     COVERED,
     FEWEST_RECENT_ROWS,
-    FEWEST_TO_COMPARE,
     LARGEST_SHIFT,
     NARROW,
     NOT_COVERED,
     RECENT_ROWS,
     Answer,
-    answer_adaptation,
     answer_inputs,
     answer_predictions,
     worst,
@@ -139,6 +138,16 @@ def test_adaptation(changes: dict[str, Any], answer: str) -> None:
     found = adaptation(**changes)
     assert found.answer == answer
     assert found.sentence.endswith(".")
+    is_fixed = bool(changes.get("is_held")) or changes.get("exponent") == 0.0
+    assert found.sentence.count(f"The {'fixed' if is_fixed else 'adapted'} model predicts now.") == 1
+    assert f"The {'adapted' if is_fixed else 'fixed'} model predicts" not in found.sentence
+
+
+@pytest.mark.parametrize("guard", [STRICT, OFF, DOUBTED, UNPROVEN])
+def test_who_predicts_is_said_once_while_a_guard_holds_the_adapted_model_back(guard: Guard) -> None:
+    sentence = adaptation(is_held=True, guard=guard.sentence).sentence
+    assert guard.sentence in sentence
+    assert sentence.count("The fixed model predicts") == 1
 
 
 def test_a_difference_on_labelled_rows_needs_two_standard_errors() -> None:

@@ -22,7 +22,6 @@ __all__ = [
     "ANSWERS",
     "LARGEST_SHIFT",
     "Answer",
-    "answer_adaptation",
     "answer_inputs",
     "answer_predictions",
     "is_outside",
@@ -34,13 +33,11 @@ ANSWERS = ("yes", "not known", "no")
 FEWEST_RECENT_ROWS = 100
 # Labels that came more than so many rows ago say nothing about now.
 RECENT_ROWS = 500
-FEWEST_TO_COMPARE = 100
 COVERED, NOT_COVERED = 0.15, 0.3
 # With so many rows in which a value is missing, the reference knows such rows.
 KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
-CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
     "covers those."
@@ -128,75 +125,6 @@ def _is_new(finding: Finding) -> bool:
     if finding.kind == "missing" and finding.expected >= KNOWN_MISSING:
         return False
     return finding.share - finding.expected > COVERED
-
-
-def answer_adaptation(
-    *,
-    excess: tuple[float, float],
-    exponent: float,
-    is_held: bool,
-    guard: str,
-    evidence: Evidence | None,
-    measured: Any,
-    unverified: str = "",
-    scale: LossScale = ERRORS,
-) -> Answer:
-    """Answer whether the adapted model is better than the fixed one.
-
-    Parameters
-    ----------
-    excess : tuple of float
-        Cross-fitted, weighted error of the adapted minus that of the fixed model, and its standard error.
-    exponent : float
-        How far the ratio counts; 0 means that there is nothing to adapt to.
-    is_held : bool
-        Whether the fixed model makes the predictions.
-    guard : str
-        The sentence of the guard.
-    evidence : Evidence, optional
-        From a backtest.
-    measured : MeasuredError, optional
-        From labels that arrived late.
-    unverified : str
-        Why there is no evidence, if that has a reason of its own.
-    scale : LossScale
-        Of the excess.
-    """
-    by_labels = _adaptation_by_labels(measured)
-    if by_labels is not None:
-        return by_labels
-    difference, standard_error = excess
-    numbers = {"excess_error": difference, "excess_standard_error": standard_error}
-    if exponent == 0.0:
-        return Answer(
-            "not known", "The estimated weights are nearly equal, so the fixed model makes the predictions.", numbers
-        )
-    if is_held:
-        is_worse = difference > CLEAR_STANDARD_ERRORS * standard_error
-        worse = "The adapted model is worse on the weighted reference, and the fixed model is in use."
-        return Answer("no", worse, numbers) if is_worse else Answer("not known", guard, numbers)
-    if evidence is None:
-        none = "No labelled history in order of time shows whether adaptation helps."
-        return Answer("not known", unverified or none, numbers)
-    numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
-    is_clear = difference < -max(CLEAR_GAIN * scale.one, CLEAR_STANDARD_ERRORS * standard_error)
-    if is_clear and evidence.gain < 0.0 and evidence.held:
-        return Answer("yes", "Both the weighted reference and the backtest show that adaptation helps.", numbers)
-    return Answer("not known", "The evidence does not show whether the adapted model is better.", numbers)
-
-
-def _adaptation_by_labels(measured: Any) -> Answer | None:
-    """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
-    if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.age > RECENT_ROWS:
-        return None
-    if measured.is_outdated:
-        return None
-    gap = measured.gap
-    if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
-        return None
-    word = "more" if gap > 0.0 else "less"
-    sentence = f"On labelled rows the model errs {measured.scale.difference(abs(gap))} {word} than the fixed model."
-    return Answer("no" if gap > 0.0 else "yes", sentence, {"measured_excess": gap})
 
 
 def answer_predictions(
