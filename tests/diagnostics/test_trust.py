@@ -94,6 +94,7 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
     if verdict == "not verified":
         assert trust.reason == next(each.sentence for each in answers if each.answer != "yes")
     assert (verdict == "contradicted") <= (trust.reason == trust.predictions.sentence)
+    assert (trust.contradicted_by == "the backtest") == (trust.predictions.answer == "no")
 
 
 def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:

@@ -29,6 +29,12 @@ ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
 _OFF = "far from the estimate, though inside its interval"
 _ALARMED = "the latest predictions were far worse than estimated"
+_OUTSIDE = "outside the interval of the estimate, which is too wide to be shown, so rely on this"
+_NO_ESTIMATE = "the estimate is too wide to be shown, so rely on this"
+_CONTRADICTED_BY = {
+    "labels": "labels contradict the error estimated without them, so rely on the measured one",
+    "the backtest": "the backtest contradicts the estimated error, so rely on no estimate before labels arrive",
+}
 _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
@@ -119,7 +125,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
         ),
-        ("verdict", record["trust"]),
+        ("verdict", _verdict(record)),
         *(
             (question, f"{record[f'trust_{name}']}. {record['sentences'][name]}")
             for name, question in _QUESTIONS.items()
@@ -159,6 +165,12 @@ def _main_lengths(weights: dict[str, float]) -> str:
     leading = sorted(weights.items(), key=lambda item: -item[1])[:_MOST_LENGTHS]
     shown = [f"{count(int(length), 'round')} ({weight:.0%})" for length, weight in leading if weight >= _LEAST_WEIGHT]
     return ("mainly " if len(shown) < len(weights) else "") + ", ".join(shown)
+
+
+def _verdict(record: dict[str, Any]) -> str:
+    """Return the verdict, and by what the estimate is contradicted, if it is."""
+    by = record["contradicted_by"] if record["trust"] == "contradicted" else None
+    return f"{record['trust']}: {_CONTRADICTED_BY[by]}" if by else str(record["trust"])
 
 
 def _estimate(record: dict[str, Any]) -> str:
@@ -203,6 +215,15 @@ def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
     return [("prediction intervals", found["sentence"])] if found and found["sentence"] else []
 
 
+def _contradiction(record: dict[str, Any]) -> str:
+    """Say how labels contradict the estimate; nothing that is not shown is called contradicted."""
+    if not record["labels_estimate_known"]:
+        return _NO_ESTIMATE if record["labels_inside"] else _OUTSIDE
+    if not record["labels_inside"]:
+        return "contradicts the estimate"
+    return _OFF if record["labels_off"] else _ALARMED
+
+
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
     from accous.diagnostics.measured_words import CONCEPT_CHANGED
@@ -216,8 +237,7 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
-        inside = _OFF if record["labels_off"] else _ALARMED
-        text += f"; {inside if record['labels_inside'] else 'contradicts the estimate'}"
+        text += f"; {_contradiction(record)}"
     lines = [(f"measured {scale.name}", text)]
     if record["concept_changed"] == "yes":
         lines.append(("same input, same label?", CONCEPT_CHANGED))

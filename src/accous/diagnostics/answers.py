@@ -157,18 +157,21 @@ def answer_predictions(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    is_covered = (
-        inputs != "no"
-        and coverage is not None
-        and coverage.n_rows >= FEWEST_RECENT_ROWS
-        and coverage.share_outside <= COVERED
-    )
+    has_rows = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS
+    is_covered = inputs != "no" and has_rows and coverage.share_outside <= COVERED
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
         return by_labels
-    by_backtest = _predictions_by_backtest(
-        interval, is_covered=is_covered, evidence=evidence, unverified=unverified, scale=scale
-    )
+    if evidence is None or math.isnan(estimate):
+        none = unverified or "No replay of the reference in order of time has checked the estimate."
+        few = "The reference has too few rows of some class to estimate the error."
+        by_backtest = Answer("not known", few) if math.isnan(estimate) else Answer("not known", none, numbers)
+    else:
+        # Few rows show nothing yet, so nothing says that they have moved.
+        is_beyond = has_rows and (not is_covered or coverage.drift_strength > evidence.drift)
+        by_backtest = _predictions_by_backtest(
+            interval, inputs=inputs, is_covered=is_covered, is_beyond=is_beyond, evidence=evidence, scale=scale
+        )
     if measured is not None and measured.contradicts:
         # By labels of an earlier predictor, or they would have answered.
         return worst([Answer("not known", _LABELS_BEFORE_JOINING, numbers), by_backtest])
@@ -178,34 +181,33 @@ def answer_predictions(
 def _predictions_by_backtest(
     interval: tuple[float, float, float],
     *,
+    inputs: str,
     is_covered: bool,
-    evidence: Evidence | None,
-    unverified: str,
+    is_beyond: bool,
+    evidence: Evidence,
     scale: LossScale,
 ) -> Answer:
-    """Answer by how far such estimates were from the truth in the backtest."""
+    """Answer by how far such estimates were from the truth in the backtest.
+
+    Whether the inputs have moved further than those of the backtest (``is_beyond``) is a reason of its own.
+    """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    if math.isnan(estimate):
-        return Answer("not known", "The reference has too few rows of some class to estimate the error.")
-    if evidence is None:
-        none = "No replay of the reference in order of time has checked the estimate."
-        return Answer("not known", unverified or none, numbers)
-    shift = evidence.fixed.shift
-    if shift >= LARGEST_SHIFT:
+    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
+    is_known = (scale.is_of_classes or inputs != "no") and is_telling(estimate, low, high, scale.loss)
+    if evidence.fixed.shift >= LARGEST_SHIFT:
         # The mean, as the sentences of the backtest have it, in the unit of the backtest.
         one = scale.one if evidence.one is None else evidence.one
         size = scale.difference(evidence.fixed.mean * one, digits=0)
-        return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.", numbers)
-    is_known = is_telling(estimate, low, high, scale.loss)
+        shown = "" if is_known else " No number is shown now: only labels of recent rows can tell the error."
+        return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.{shown}", numbers)
     if is_covered and is_known and max(high - estimate, estimate - low) <= NARROW * scale.one:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
     ends = f"{low:.0%} and {high:.0%}" if scale.is_of_classes else f"{scale.shown(low)} and {scale.shown(high)}"
     some = f"The {scale.name} may lie anywhere between {ends}."
-    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
-    is_bounded = is_covered or scale.is_of_classes
-    return Answer("not known", some if is_known and is_bounded else wide, numbers)
+    is_wide = is_beyond and not (is_known and (is_covered or scale.is_of_classes))
+    return Answer("not known", wide if is_wide else some, numbers)
 
 
 def _predictions_by_labels(

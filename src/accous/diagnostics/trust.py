@@ -157,6 +157,13 @@ class Trust:
     excess_standard_error: float
     is_reference_new: bool = False
 
+    @property
+    def contradicted_by(self) -> str:
+        """What contradicts the estimated error: ``"labels"`` or ``"the backtest"``; empty if nothing does."""
+        if self.predictions.answer != "no":
+            return ""
+        return "labels" if "measured" in self.predictions.evidence else "the backtest"
+
     def __str__(self) -> str:
         """Return the verdict and the three answers in sentences."""
         answers = {
