@@ -152,7 +152,8 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _regimes(regimes: list[dict[str, Any]]) -> str:
     """Return how many regimes are remembered, and since when one of them is in force."""
-    known = f"{len(regimes)} remembered"
+    n_visits = sum(len(regime["visits"]) for regime in regimes)
+    known = f"{len(regimes)} remembered, {count(n_visits, 'visit')}"
     for number, regime in enumerate(regimes, start=1):
         if regime["current"]:
             apart = f", differs in {', '.join(regime['columns'])}" if regime["columns"] else ""

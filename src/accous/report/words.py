@@ -10,6 +10,7 @@ from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.measured_words import interval_in_words
 from accous.diagnostics.trust import Trust
 from accous.parameters import listed
+from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
 from accous.tabular.columns.marks import CATEGORIES
 from accous.wording import count
@@ -146,11 +147,8 @@ def _moved(subject: Subject) -> str:
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and subject.moved_share >= _HARDLY and subject.moved_rows != 0:
         text += f" Columns that moved most: {', '.join(leading)}."
-    n_events = len(subject.events)
-    if n_events:
-        last = subject.events[-1]
-        changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
-        text += f" {changes} in round {last.round:,}."
+    changes = changes_in_words(subject)
+    text += f" {changes}" if changes else ""
     return f"{text} The {'fixed' if _fixed_is_in_use(subject.trust) else 'adapted'} model is in use."
 
 
