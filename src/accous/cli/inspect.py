@@ -202,12 +202,14 @@ def _scale(record: dict[str, Any]) -> LossScale:
 
 def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     """Return how well the reference was predicted when the model was fitted."""
-    name, score = "accuracy on the reference", record["reference_accuracy"]
-    shown = "unknown" if score is None else f"{score:.1%}"
-    if not record["classes"]:
-        name, score = "mean absolute error on the reference", record["reference_error"]
-        shown = "unknown" if score is None else f"{score:.4g}"
-    return name, shown if score is None else f"{shown}, cross-validated{later and ' by fit'}"
+    from accous.tabular.reference_score import held_out_in_words, reference_error, scale_of
+
+    key = "accuracy" if record["classes"] else "error"
+    settings = {key: record[f"reference_{key}"]}
+    error, scale = reference_error(settings), scale_of(settings)
+    how = held_out_in_words(is_ordered=record["reference_ordered"])
+    shown = "unknown" if error is None else f"{scale.shown(error)}{later and ' by fit'}, {how}"
+    return f"{scale.name} on the reference", shown
 
 
 def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:

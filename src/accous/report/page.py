@@ -229,7 +229,8 @@ def _backtest(subject: Subject) -> str:
     found = subject.model.backtest_
     if found is None:
         return ""
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
+    shown = filter(None, (found.sentences[0], found.how, found.sentences[1]))
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in shown)
     table = _table(list(HEADINGS), [look_cells(look, found.scale) for look in found.looks])
     note = f'<p class="note">{escape(DRIFT_NOTE)}</p>'
     return f"<section><h2>Backtest on the reference</h2>{sentences}{note}{table}</section>"

@@ -140,6 +140,7 @@ def _reference_of(table_model: TableModel) -> dict[str, Any]:
         "estimator": settings.get("estimator", "linear"),
         "reference_accuracy": settings.get("accuracy"),
         "reference_error": settings.get("error"),
+        "reference_ordered": bool(settings.get("order", {"by": None})["by"]),
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
     }
 
