@@ -252,6 +252,12 @@ def test_rows_that_can_be_exchanged_are_verified(found: Any) -> None:
     assert second.startswith("Adaptation would have ")
 
 
+def test_it_says_on_how_many_rows_its_models_were_fitted(found: Any) -> None:
+    assert "on the first 40%, 60% and 80% of the rows, " in found.how
+    X, y = exchangeable()
+    assert "on the first 50% of the rows, " in backtest(AdaptiveClassifier(), X, y, cuts=(0.5,)).how
+
+
 def test_labels_that_turn_round_are_seen() -> None:
     found = backtest(AdaptiveClassifier(), *turned_round())
     assert found.verdict == "contradicted"

@@ -96,7 +96,7 @@ def test_a_predictor_that_adapts_for_the_worse_is_never_used_after_the_first_com
     assert model.state_.fallback.veto.n_refits > 0
     assert model.trust_.is_vetoed
     assert model.trust_.adaptation.answer == "no"
-    assert "the fixed model is in use" in model.trust_.adaptation.sentence
+    assert "The fixed model predicts now." in model.trust_.adaptation.sentence
 
 
 def test_a_veto_is_saved_and_resumed(tmp_path: Any) -> None:

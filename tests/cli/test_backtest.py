@@ -37,7 +37,7 @@ def _reference(tmp_path, monkeypatch):
     write_reference()
 
 
-def test_the_table_has_a_line_for_every_look_and_two_sentences_follow(capsys):
+def test_the_table_has_a_line_for_every_look_and_sentences_follow(capsys):
     assert main(BACKTEST) == 0
     printed = capsys.readouterr()
     lines = [line.split("│")[1:-1] for line in printed.out.splitlines() if line.startswith("│")]
@@ -53,12 +53,13 @@ def test_the_table_has_a_line_for_every_look_and_two_sentences_follow(capsys):
             f"{look['error_adapted']:.1%}",
             drift,
         ]
-    drift, first, second = printed.out.splitlines()[-3:]
+    drift, first, how, second = printed.out.splitlines()[-4:]
     assert drift.startswith("Drift: 0 means that recent rows look like the reference, 1 that")
     measured, estimated = (
         np.mean([look[name] for look in found["table"]]) for name in ("error_fixed", "estimate_fixed")
     )
     assert first.startswith(f"Backtest: estimated error {estimated:.1%}, measured {measured:.1%} (mean of ")
+    assert how.startswith("Its models were fitted once, on the first 40%, 60% and 80% of the rows, ")
     assert re.match(r"Adaptation would have ((raised|lowered) the error by \d+\.\d points|changed nothing)\. ", second)
     assert printed.err == ""
 
@@ -170,11 +171,11 @@ def test_too_few_rows_are_an_error(capsys):
 # --- with a model -------------------------------------------------------------------------------------------
 
 
-def test_fit_prints_the_two_sentences_and_stores_the_outcome(capsys):
+def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
     assert main([*FIT, "--ordered"]) == 0
     printed = capsys.readouterr().out.splitlines()
     found = load_table_model("model").model.backtest_
-    assert tuple(printed[-2:]) == found.sentences
+    assert printed[-3:] == [found.sentences[0], found.how, found.sentences[1]]
     record = json_of(capsys)
     assert found.summary() == {name: value for name, value in record.items() if name not in ("table", "estimator")}
     assert main([*FIT, "--ordered", "--force", "--json"]) == 0

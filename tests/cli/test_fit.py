@@ -34,7 +34,7 @@ def test_it_prints_what_is_done_with_each_column_and_the_accuracy(capsys):
     assert "3 levels" in rows["colour"]
     assert "week" in rows["day"]
     assert "300 rows" in printed.out
-    assert "Cross-validated accuracy on the reference, in order of time:" in printed.out
+    assert "Error on the reference, in blocks of time, each predicted by a fit on all rows before it: " in printed.out
     assert "The rows are taken in the order of the date column 'day'" in printed.err
     assert "Model: model" in printed.err
 
@@ -152,7 +152,7 @@ def test_the_order_in_time_is_printed_and_saved(capsys):
         assert ("x0" in saved.encoder.used_columns) == (column != "x0")
     assert main([*FIT, "--unordered", "--force"]) == 0
     printed = capsys.readouterr()
-    assert "Cross-validated accuracy on the reference:" in printed.out
+    assert "Error on the reference, cross-validated: " in printed.out
     assert "in the order of" not in printed.err
 
 

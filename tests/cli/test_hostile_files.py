@@ -40,7 +40,7 @@ def test_a_reference_of_few_rows_has_no_accuracy_and_gives_a_model_all_the_same(
     assert main(["inspect", "model", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reference_accuracy"] is None
     assert main(["report", "model"]) == 0
-    assert "unknown: the reference has too few rows to cross-validate</td>" in Path("report.html").read_text()
+    assert "unknown, the reference has too few rows to cross-validate</td>" in Path("report.html").read_text()
 
 
 def test_a_column_that_a_part_of_the_reference_lacks_leaves_the_accuracy_unknown(capsys):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,22 @@ def test_the_three_main_lengths_of_the_history_are_shown_largest_first(capsys):
     state["weight_of_interval_length"] = {"4": 1.0}
     rewrite_manifest(summary=manifest["summary"])
     assert row_of(shown(capsys), "history in use") == ["4 rounds (100%)"]
+
+
+@pytest.mark.parametrize(
+    ("order", "how"),
+    [
+        ("--ordered", "in blocks of time, each predicted by a fit on all rows before it"),
+        ("--unordered", "cross-validated"),
+    ],
+)
+def test_fit_inspect_and_report_name_the_error_on_the_reference_alike(order, how, capsys):
+    fit = ["fit", "reference.csv", "--label", "label", "--drop", "id,day", "--estimator", "linear", "-o", "model"]
+    assert main([*fit, order, "--force"]) == 0
+    error = re.search(rf"Error on the reference, {how}: (\S+) \(", capsys.readouterr().out)[1]
+    assert row_of(shown(capsys), "error on the reference") == [f"{error}, {how}"]
+    assert main(["report", "model", "-o", "report.html", "--quiet"]) == 0
+    assert re.search(rf"<td>error on the reference</td><td[^>]*>{error}, {how}</td>", Path("report.html").read_text())
 
 
 def test_every_finding_has_a_line(capsys):

@@ -8,6 +8,7 @@ import pytest
 
 from accous.cli import main
 from accous.tabular import summary
+from accous.tabular.folder import load_table_model
 from tests.cli.late_labels import N_ROWS, adapt, labels, run, run_json, run_remarks, write
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")
@@ -65,13 +66,35 @@ def test_what_predict_wrote_since_counts(capsys):
     assert (found["counted"], found["before_joining"], found["measured_error"]) == (N_ROWS, 0, 0.0)
 
 
-@pytest.mark.parametrize(("off", "words"), [(True, "though inside its interval"), (False, "far worse than estimated")])
-def test_inspect_names_what_contradicts_an_estimate_whose_interval_holds(off, words, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("inside", "off", "known", "words"),
+    [
+        (True, True, True, "though inside its interval"),
+        (True, False, True, "far worse than estimated"),
+        (False, True, True, "contradicts the estimate"),
+        (True, True, False, "the estimate is too wide to be shown, so rely on this"),
+        (False, True, False, "outside the interval of the estimate, which is too wide to be shown"),
+    ],
+)
+def test_inspect_names_what_contradicts_the_estimate(inside, off, known, words, capsys, monkeypatch):
     run(capsys, write(labels()), "--key", "id")
     saved = summary.read_table_model_summary(Path("model"))
-    saved["state"] |= {"labels_contradict": True, "labels_inside": True, "labels_off": off}
+    saved["state"] |= {"labels_contradict": True, "labels_inside": inside, "labels_off": off}
+    saved["state"]["labels_estimate_known"] = known
     monkeypatch.setattr(summary, "read_table_model_summary", lambda _: saved)
     capsys.readouterr()
+    assert main(["inspect", "model"]) == 0
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [("labels", "rely on the measured one"), ("the backtest", "rely on no estimate before labels arrive")],
+)
+def test_inspect_says_by_what_the_estimate_is_contradicted(by, words, capsys, monkeypatch):
+    saved = summary.summarize_table_model(load_table_model(Path("model")))
+    saved["state"] |= {"trust": "contradicted", "contradicted_by": by}
+    monkeypatch.setattr(summary, "read_table_model_summary", lambda _: saved)
     assert main(["inspect", "model"]) == 0
     assert words in capsys.readouterr().out
 

@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accous.classifier.guard import DOUBTED, OFF, STRICT, UNPROVEN, Guard
+from accous.diagnostics.adaptation_answer import CLEAR_GAIN, FEWEST_TO_COMPARE, answer_adaptation
 from accous.diagnostics.answers import (
     ANSWERS,
-    CLEAR_GAIN,
     COVERED,
     FEWEST_RECENT_ROWS,
-    FEWEST_TO_COMPARE,
     LARGEST_SHIFT,
     NARROW,
     NOT_COVERED,
     RECENT_ROWS,
     Answer,
-    answer_adaptation,
     answer_inputs,
     answer_predictions,
     worst,
@@ -139,6 +138,16 @@ def test_adaptation(changes: dict[str, Any], answer: str) -> None:
     found = adaptation(**changes)
     assert found.answer == answer
     assert found.sentence.endswith(".")
+    is_fixed = bool(changes.get("is_held")) or changes.get("exponent") == 0.0
+    assert found.sentence.count(f"The {'fixed' if is_fixed else 'adapted'} model predicts now.") == 1
+    assert f"The {'adapted' if is_fixed else 'fixed'} model predicts" not in found.sentence
+
+
+@pytest.mark.parametrize("guard", [STRICT, OFF, DOUBTED, UNPROVEN])
+def test_who_predicts_is_said_once_while_a_guard_holds_the_adapted_model_back(guard: Guard) -> None:
+    sentence = adaptation(is_held=True, guard=guard.sentence).sentence
+    assert guard.sentence in sentence
+    assert sentence.count("The fixed model predicts") == 1
 
 
 def test_a_difference_on_labelled_rows_needs_two_standard_errors() -> None:
@@ -207,9 +216,11 @@ def test_predictions(changes: dict[str, Any], answer: str) -> None:
     assert predictions(**changes).answer == answer
 
 
-def test_an_interval_that_says_nothing_is_not_given_as_one() -> None:
-    assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4)).sentence
-    assert "further than the backtest can speak for" in predictions((0.3, 0.1, 0.7)).sentence
+def test_an_interval_that_says_nothing_is_not_given_as_one_where_drift_is_the_reason() -> None:
+    moved = replace(WITHIN, drift_strength=HELPED.drift + 0.01)
+    assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4), coverage=moved).sentence
+    assert "further than the backtest can speak for" in predictions((0.3, 0.1, 0.7), coverage=moved).sentence
+    assert "between 10% and 70%" in predictions((0.3, 0.1, 0.7)).sentence
 
 
 def test_an_estimate_of_numbers_that_is_not_known_is_not_believable() -> None:
@@ -226,6 +237,28 @@ def test_losses_of_numbers_have_no_interval_where_the_reference_has_no_rows() ->
     assert "between 10 and 30" in predictions(wide_enough, scale=minutes).sentence
     assert "further than the backtest" in predictions(wide_enough, scale=minutes, coverage=outside).sentence
     assert "between 5% and 40%" in predictions((0.1, 0.05, 0.4), coverage=outside).sentence
+
+
+def test_a_contradicted_estimate_that_is_not_shown_says_what_tells_the_error() -> None:
+    minutes, shown = LossScale("absolute", one=100.0), "No number is shown now: only labels"
+    narrow, wide = (20.0, 15.0, 25.0), (20.0, 10.0, 60.0)
+    missed = shifted(LARGEST_SHIFT)
+    assert shown not in predictions(narrow, scale=minutes, evidence=missed).sentence
+    for changes in ({"interval": wide}, {"interval": narrow, "inputs": "no"}):
+        found = predictions(**changes, scale=minutes, evidence=missed)
+        assert found.answer == "no"
+        assert shown in found.sentence
+
+
+def test_inputs_are_said_to_have_moved_only_if_rows_show_it() -> None:
+    minutes, still = LossScale("absolute", one=100.0), replace(WITHIN, drift_strength=0.0)
+    for coverage in (None, replace(WITHIN, n_rows=FEWEST_RECENT_ROWS - 1, share_outside=1.0), still):
+        found = predictions((20.0, 10.0, 60.0), scale=minutes, coverage=coverage)
+        assert found == Answer(
+            "not known",
+            "The mean absolute error may lie anywhere between 10 and 60.",
+            {"estimate": 20.0, "low": 10.0, "high": 60.0},
+        )
 
 
 # --- nothing is claimed without labels of the user ----------------------------------------------------------

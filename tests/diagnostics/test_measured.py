@@ -86,7 +86,7 @@ def test_labels_inside_the_interval_do_not_contradict_by_chance():
     assert found.is_exact
     assert found.is_off
     assert not found.contradicts
-    assert "the estimate is 34.5% (28.0% to 41.0%), without labels; " in found.sentence
+    assert "the estimate for these rows is 34.5% (28.0% to 41.0%), without labels; " in found.sentence
     assert "points too high, but its interval holds" in found.sentence
     assert "contradict" not in found.sentence
 
@@ -105,9 +105,26 @@ def test_an_estimate_that_is_not_known_is_not_said_to_be_too_low():
     found = result(LateLabels().after(judged(is_wrong, estimate=0.1, half_width=0.26)))
     assert found.contradicts
     assert (
-        "the estimate is not known (-16.0% to 36.0%), without labels; the measured error is inside, " in found.sentence
-    )
-    assert "but 14.9 points above the 10.0% that the reference makes likely" in found.sentence
+        "the estimate for these rows is not known (-16.0% to 36.0%), without labels; labels contradict the 10.0% that "
+        "the reference makes likely: the measured error is 14.9 points above it, though inside the interval, which is "
+        "too wide to show an estimate: rely on the measured error."
+    ) in found.sentence
+
+
+def test_labels_outside_a_wide_interval_contradict_the_interval_and_not_a_number():
+    found = result(LateLabels().after(judged([True] * 200, estimate=0.3, half_width=0.3)))
+    assert found.contradicts
+    assert not found.is_inside
+    assert not found.is_estimate_known
+    assert "contradict each other" not in found.sentence
+    assert "labels contradict the interval of the estimate, wide as it is" in found.sentence
+
+
+def test_an_alarm_beside_an_estimate_that_is_not_known_says_what_the_predictions_were_worse_than():
+    found = result(LateLabels().after(judged([True] * 40, estimate=0.3, half_width=0.75)))
+    assert found.is_alarmed
+    assert found.is_inside
+    assert "the latest predictions were far worse than the 30.0% that the reference makes likely" in found.sentence
 
 
 def audit_of(observed, high, *, p_value=0.001, n_rows=100):

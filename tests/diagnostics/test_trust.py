@@ -94,6 +94,7 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
     if verdict == "not verified":
         assert trust.reason == next(each.sentence for each in answers if each.answer != "yes")
     assert (verdict == "contradicted") <= (trust.reason == trust.predictions.sentence)
+    assert (trust.contradicted_by == "the backtest") == (trust.predictions.answer == "no")
 
 
 def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:
@@ -104,9 +105,9 @@ def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:
 
 def test_the_answer_about_adaptation_says_that_nothing_moved_and_that_there_is_a_veto() -> None:
     assert "nearly equal" in verdict_of(exponent=0.0).adaptation.sentence
-    assert verdict_of(is_vetoed=True).adaptation.sentence == "It says so."
+    assert verdict_of(is_vetoed=True).adaptation.sentence == "It says so. The fixed model predicts now."
     worse = verdict_of(is_vetoed=True, excess=(0.03, 0.01)).adaptation
-    assert "the fixed model is in use" in worse.sentence
+    assert "The fixed model predicts now." in worse.sentence
     assert "effective rows" in verdict_of(excess=(-0.2, 0.07)).reason
 
 

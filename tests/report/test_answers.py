@@ -43,10 +43,13 @@ def test_the_badge_is_the_verdict_and_names_the_answers_it_is_about(case) -> Non
     answers = [answer for _, answer, _ in answer_rows(subject)]
     trust = subject.model.trust_
     verdict, _, about = badge_of(page).partition(": ")
-    assert verdict == trust.verdict
-    named = [answer for name, answer in zip(SHORT, answers, strict=True) if name in about.split(", ")]
-    decisive = {"not verified": ("not known", "no"), "contradicted": ("no",)}.get(verdict, ())
-    assert named == [answer for answer in answers if answer in decisive]
+    if trust.verdict == "contradicted":
+        assert (verdict, about) == (f"contradicted by {trust.contradicted_by}", "estimate")
+    else:
+        assert verdict == trust.verdict
+        named = [answer for name, answer in zip(SHORT, answers, strict=True) if name in about.split(", ")]
+        decisive = ("not known", "no") if verdict == "not verified" else ()
+        assert named == [answer for answer in answers if answer in decisive]
     assert answers == [trust.inputs.answer, trust.adaptation.answer, trust.predictions.answer]
 
 
@@ -92,7 +95,7 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
         assert f"<h2>{headline}</h2>" in page
-        assert badge_of(page).startswith("contradicted: ")
+        assert badge_of(page).startswith("contradicted by labels: ")
         assert "Do not rely on estimates without labels" in page
     else:
         assert "contradict" not in headline
@@ -144,6 +147,15 @@ def test_weights_that_follow_a_few_rows_do_not_say_that_the_inputs_have_moved() 
     assert "Columns that moved most" not in verdict.moved
 
 
+def test_labels_outside_an_interval_that_is_too_wide_contradict_no_number_in_the_headline(monkeypatch) -> None:
+    subject = observe(follow(0.0, order=True, n_reference=2000), 2000)
+    wide = {"estimated": 0.3, "estimated_low": 0.0, "estimated_high": 0.7}
+    measured = replace(subject.model.measured_, contradicts=True, is_inside=False, error=0.9, **wide)
+    monkeypatch.setattr(Subject, "measured", measured)
+    headline = judge_in_words(subject).headline
+    assert headline == "The labels say 90.0%, outside the interval of the estimate (0.0% to 70.0%)"
+
+
 def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean() -> None:
     subject = observe(follow(0.0, order=True, n_reference=2000), 2000)
     X = np.random.default_rng(8).normal(size=(20, 4))
@@ -190,7 +202,7 @@ def test_labels_that_agree_make_the_estimate_believable() -> None:
 
 def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
     page = render_page(SUBJECTS["order, labels turn round"]())
-    assert badge_of(page) == "contradicted: estimate"
+    assert badge_of(page) == "contradicted by the backtest: estimate"
     assert "In the backtest the error was" in page
     assert "The estimated error cannot be believed" in page
     assert "The fixed model is in use." in page

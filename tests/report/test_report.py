@@ -159,7 +159,8 @@ def test_missing_values_have_their_share_before_and_now_if_it_is_known(table):
     assert "<td>missing</td><td>–</td><td>gone</td><td>–</td>" in page
 
 
-def test_the_tile_of_changes_has_a_second_line_only_for_seasonal_ones(page):
+def test_the_tile_of_changes_has_a_second_line_only_if_there_is_something_to_tell_apart():
+    page = render_page(follow(0.0))
     assert re.search(r"<span>changes detected</span><strong>\d+</strong></div>", page)
 
 

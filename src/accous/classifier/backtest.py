@@ -98,6 +98,16 @@ class Backtest:
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
 
+    @property
+    def how(self) -> str:
+        """How the errors were measured, in a sentence."""
+        shares = [f"{n_rows / self.n_reference:.0%}" for n_rows in sorted({look.n_reference for look in self.looks})]
+        first = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else "".join(shares)
+        return (
+            f"Its models were fitted once, on the first {first} of the rows, and predicted the rest without new "
+            "labels, as on a stream."
+        )
+
     def summary(self) -> dict[str, Any]:
         """Return the outcome in plain values, ready for JSON."""
         evidence = self.evidence

@@ -164,5 +164,5 @@ def _print(found: Backtest, job: FitJob) -> None:
     for look in found.looks:
         table.add_row(*look_cells(look, found.scale))
     console.print(table)
-    for sentence in filter(None, (DRIFT_NOTE, *found.sentences)):
+    for sentence in filter(None, (DRIFT_NOTE, found.sentences[0], found.how, found.sentences[1])):
         console.print(sentence, markup=False, soft_wrap=True)

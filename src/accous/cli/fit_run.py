@@ -15,6 +15,7 @@ from accous.wording import count
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from accous.diagnostics.loss_scale import LossScale
     from accous.tabular.fit_job import FitJob, FitRequest
     from accous.tabular.fitting import ReferenceTable
 
@@ -65,17 +66,23 @@ def _print_choice(job: FitJob) -> None:
 
     console = results_console()
     if choice.trials:
-        is_number = job.reference.task.kind == "regressor"
-        scale = LossScale("absolute" if is_number else ERROR)
-        shown, how = scale.shown, "in order of time" if job.is_ordered else "cross-validated"
-        table = Table(title=f"{scale.name.capitalize()} on the reference, {how}")
-        for heading in ("predictor", "without adaptation", "with adaptation"):
+        scale = LossScale("absolute" if job.reference.task.kind == "regressor" else ERROR)
+        table = Table()
+        measured = f"{scale.name} {'in blocks of time' if job.is_ordered else 'cross-validated'}"
+        # The two are measured apart, on other rows: their sum is the error of nothing.
+        gains = ("adaptation in the backtest",) if any(trial.gain is not None for trial in choice.trials) else ()
+        for heading in ("predictor", measured, *gains):
             table.add_column(heading, justify="left" if heading == "predictor" else "right")
         for trial in choice.trials:
-            errors = ("-" if error is None else shown(error) for error in trial.errors)
-            table.add_row(trial.name, *errors)
+            error = "-" if trial.error is None else scale.shown(trial.error)
+            table.add_row(trial.name, error, *(_signed(trial.gain, scale) for _ in gains))
         console.print(table)
     console.print(f"Predictor: {choice.name}. {choice.reason} Another: --estimator NAME.", soft_wrap=True, markup=False)
+
+
+def _signed(gain: float | None, scale: LossScale) -> str:
+    """Return by how much an error changes."""
+    return "-" if gain is None else f"{'-' if gain < 0.0 else '+'}{scale.difference(abs(gain))}"
 
 
 def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> None:
@@ -139,11 +146,13 @@ def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> di
     """Return what the labels are, and how well they are predicted on the reference."""
     if reference.task.kind == "regressor":
         ends = dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))
-        return {name: settings[name] for name in ("task", "error", "error_of_median")} | {"label": ends}
+        names = ("task", "error", "error_of_median", "error_of_constant")
+        return {name: settings[name] for name in names} | {"label": ends}
     return {
         "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
         "accuracy": settings["accuracy"],
         "largest_class": settings["largest_class"],
+        "error_of_constant": settings["error_of_constant"],
     }
 
 
@@ -163,15 +172,7 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
     console.print(
         f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.", markup=False
     )
-    accuracy = settings["accuracy"]
-    found = "unknown, the reference has too few rows to cross-validate" if accuracy is None else f"{accuracy:.1%}"
-    in_order = ", in order of time" if reference.order.is_known else ""
-    console.print(
-        f"Cross-validated accuracy on the reference{in_order}: {found} (always the most frequent class: "
-        f"{settings['largest_class']:.1%})."
-    )
-    if accuracy is not None and accuracy <= settings["largest_class"]:
-        console.print("The model is no better than always predicting the most frequent class.", soft_wrap=True)
+    _print_score(reference, settings, "most frequent class", console)
 
 
 def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console: Console) -> None:
@@ -181,10 +182,18 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
         f"{count(len(y), 'row')}, {count(n_features, 'feature')}, numbers from {low} to {high}, median {median}.",
         markup=False,
     )
-    error, of_median = settings["error"], settings["error_of_median"]
-    found = "unknown, the reference has too few rows to cross-validate" if error is None else f"{error:.4g}"
-    in_order = ", in order of time" if reference.order.is_known else ""
-    text = f"Cross-validated mean absolute error on the reference{in_order}: {found}"
-    console.print(f"{text} (always the median: {of_median:.4g}).", soft_wrap=True)
-    if error is not None and error >= of_median:
-        console.print("The model is no better than always predicting the median.", soft_wrap=True)
+    _print_score(reference, settings, "median", console)
+
+
+def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
+    """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
+    from accous.tabular.reference_score import TOO_FEW_ROWS, held_out_in_words, reference_error, scale_of
+
+    error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
+    how = held_out_in_words(is_ordered=reference.order.is_known)
+    found = TOO_FEW_ROWS if error is None else scale.shown(error)
+    text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
+    of_which = " of those rows" if reference.order.is_known else ""
+    console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
+    if error is not None and error >= of_constant:
+        console.print(f"The model is no better than always predicting the {constant}.", soft_wrap=True)

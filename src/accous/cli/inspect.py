@@ -29,6 +29,12 @@ ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
 _OFF = "far from the estimate, though inside its interval"
 _ALARMED = "the latest predictions were far worse than estimated"
+_OUTSIDE = "outside the interval of the estimate, which is too wide to be shown, so rely on this"
+_NO_ESTIMATE = "the estimate is too wide to be shown, so rely on this"
+_CONTRADICTED_BY = {
+    "labels": "labels contradict the error estimated without them, so rely on the measured one",
+    "the backtest": "the backtest contradicts the estimated error, so rely on no estimate before labels arrive",
+}
 _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
@@ -119,7 +125,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
             "effective sample size",
             f"{record['effective_sample_size']:,.0f} of {record['reference_rows']:,} reference rows",
         ),
-        ("verdict", record["trust"]),
+        ("verdict", _verdict(record)),
         *(
             (question, f"{record[f'trust_{name}']}. {record['sentences'][name]}")
             for name, question in _QUESTIONS.items()
@@ -146,7 +152,8 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _regimes(regimes: list[dict[str, Any]]) -> str:
     """Return how many regimes are remembered, and since when one of them is in force."""
-    known = f"{len(regimes)} remembered"
+    n_visits = sum(len(regime["visits"]) for regime in regimes)
+    known = f"{len(regimes)} remembered, {count(n_visits, 'visit')}"
     for number, regime in enumerate(regimes, start=1):
         if regime["current"]:
             apart = f", differs in {', '.join(regime['columns'])}" if regime["columns"] else ""
@@ -159,6 +166,12 @@ def _main_lengths(weights: dict[str, float]) -> str:
     leading = sorted(weights.items(), key=lambda item: -item[1])[:_MOST_LENGTHS]
     shown = [f"{count(int(length), 'round')} ({weight:.0%})" for length, weight in leading if weight >= _LEAST_WEIGHT]
     return ("mainly " if len(shown) < len(weights) else "") + ", ".join(shown)
+
+
+def _verdict(record: dict[str, Any]) -> str:
+    """Return the verdict, and by what the estimate is contradicted, if it is."""
+    by = record["contradicted_by"] if record["trust"] == "contradicted" else None
+    return f"{record['trust']}: {_CONTRADICTED_BY[by]}" if by else str(record["trust"])
 
 
 def _estimate(record: dict[str, Any]) -> str:
@@ -189,18 +202,29 @@ def _scale(record: dict[str, Any]) -> LossScale:
 
 def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     """Return how well the reference was predicted when the model was fitted."""
-    name, score = "accuracy on the reference", record["reference_accuracy"]
-    shown = "unknown" if score is None else f"{score:.1%}"
-    if not record["classes"]:
-        name, score = "mean absolute error on the reference", record["reference_error"]
-        shown = "unknown" if score is None else f"{score:.4g}"
-    return name, shown if score is None else f"{shown}, cross-validated{later and ' by fit'}"
+    from accous.tabular.reference_score import held_out_in_words, reference_error, scale_of
+
+    key = "accuracy" if record["classes"] else "error"
+    settings = {key: record[f"reference_{key}"]}
+    error, scale = reference_error(settings), scale_of(settings)
+    how = held_out_in_words(is_ordered=record["reference_ordered"])
+    shown = "unknown" if error is None else f"{scale.shown(error)}{later and ' by fit'}, {how}"
+    return f"{scale.name} on the reference", shown
 
 
 def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return how far low and high of the predictions can be relied on, if something speaks about that."""
     found = record["intervals"]
     return [("prediction intervals", found["sentence"])] if found and found["sentence"] else []
+
+
+def _contradiction(record: dict[str, Any]) -> str:
+    """Say how labels contradict the estimate; nothing that is not shown is called contradicted."""
+    if not record["labels_estimate_known"]:
+        return _NO_ESTIMATE if record["labels_inside"] else _OUTSIDE
+    if not record["labels_inside"]:
+        return "contradicts the estimate"
+    return _OFF if record["labels_off"] else _ALARMED
 
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -216,8 +240,7 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
-        inside = _OFF if record["labels_off"] else _ALARMED
-        text += f"; {inside if record['labels_inside'] else 'contradicts the estimate'}"
+        text += f"; {_contradiction(record)}"
     lines = [(f"measured {scale.name}", text)]
     if record["concept_changed"] == "yes":
         lines.append(("same input, same label?", CONCEPT_CHANGED))

@@ -193,7 +193,7 @@ def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool
     """
     console = results_console()
     if found is not None:
-        sentences: tuple[str, ...] = found.sentences
+        sentences: tuple[str, ...] = (found.sentences[0], found.how, found.sentences[1])
     elif reason:
         sentences = (f"Nothing is verified: {reason[0].lower()}{reason[1:]}",)
     elif is_ordered:

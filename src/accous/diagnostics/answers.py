@@ -22,7 +22,6 @@ __all__ = [
     "ANSWERS",
     "LARGEST_SHIFT",
     "Answer",
-    "answer_adaptation",
     "answer_inputs",
     "answer_predictions",
     "is_outside",
@@ -34,13 +33,11 @@ ANSWERS = ("yes", "not known", "no")
 FEWEST_RECENT_ROWS = 100
 # Labels that came more than so many rows ago say nothing about now.
 RECENT_ROWS = 500
-FEWEST_TO_COMPARE = 100
 COVERED, NOT_COVERED = 0.15, 0.3
 # With so many rows in which a value is missing, the reference knows such rows.
 KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
-CLEAR_GAIN, CLEAR_STANDARD_ERRORS = 0.01, 2.0
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
     "covers those."
@@ -130,75 +127,6 @@ def _is_new(finding: Finding) -> bool:
     return finding.share - finding.expected > COVERED
 
 
-def answer_adaptation(
-    *,
-    excess: tuple[float, float],
-    exponent: float,
-    is_held: bool,
-    guard: str,
-    evidence: Evidence | None,
-    measured: Any,
-    unverified: str = "",
-    scale: LossScale = ERRORS,
-) -> Answer:
-    """Answer whether the adapted model is better than the fixed one.
-
-    Parameters
-    ----------
-    excess : tuple of float
-        Cross-fitted, weighted error of the adapted minus that of the fixed model, and its standard error.
-    exponent : float
-        How far the ratio counts; 0 means that there is nothing to adapt to.
-    is_held : bool
-        Whether the fixed model makes the predictions.
-    guard : str
-        The sentence of the guard.
-    evidence : Evidence, optional
-        From a backtest.
-    measured : MeasuredError, optional
-        From labels that arrived late.
-    unverified : str
-        Why there is no evidence, if that has a reason of its own.
-    scale : LossScale
-        Of the excess.
-    """
-    by_labels = _adaptation_by_labels(measured)
-    if by_labels is not None:
-        return by_labels
-    difference, standard_error = excess
-    numbers = {"excess_error": difference, "excess_standard_error": standard_error}
-    if exponent == 0.0:
-        return Answer(
-            "not known", "The estimated weights are nearly equal, so the fixed model makes the predictions.", numbers
-        )
-    if is_held:
-        is_worse = difference > CLEAR_STANDARD_ERRORS * standard_error
-        worse = "The adapted model is worse on the weighted reference, and the fixed model is in use."
-        return Answer("no", worse, numbers) if is_worse else Answer("not known", guard, numbers)
-    if evidence is None:
-        none = "No labelled history in order of time shows whether adaptation helps."
-        return Answer("not known", unverified or none, numbers)
-    numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
-    is_clear = difference < -max(CLEAR_GAIN * scale.one, CLEAR_STANDARD_ERRORS * standard_error)
-    if is_clear and evidence.gain < 0.0 and evidence.held:
-        return Answer("yes", "Both the weighted reference and the backtest show that adaptation helps.", numbers)
-    return Answer("not known", "The evidence does not show whether the adapted model is better.", numbers)
-
-
-def _adaptation_by_labels(measured: Any) -> Answer | None:
-    """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
-    if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.age > RECENT_ROWS:
-        return None
-    if measured.is_outdated:
-        return None
-    gap = measured.gap
-    if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
-        return None
-    word = "more" if gap > 0.0 else "less"
-    sentence = f"On labelled rows the model errs {measured.scale.difference(abs(gap))} {word} than the fixed model."
-    return Answer("no" if gap > 0.0 else "yes", sentence, {"measured_excess": gap})
-
-
 def answer_predictions(
     interval: tuple[float, float, float],
     *,
@@ -229,18 +157,21 @@ def answer_predictions(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    is_covered = (
-        inputs != "no"
-        and coverage is not None
-        and coverage.n_rows >= FEWEST_RECENT_ROWS
-        and coverage.share_outside <= COVERED
-    )
+    has_rows = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS
+    is_covered = inputs != "no" and has_rows and coverage.share_outside <= COVERED
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
         return by_labels
-    by_backtest = _predictions_by_backtest(
-        interval, is_covered=is_covered, evidence=evidence, unverified=unverified, scale=scale
-    )
+    if evidence is None or math.isnan(estimate):
+        none = unverified or "No replay of the reference in order of time has checked the estimate."
+        few = "The reference has too few rows of some class to estimate the error."
+        by_backtest = Answer("not known", few) if math.isnan(estimate) else Answer("not known", none, numbers)
+    else:
+        # Few rows show nothing yet, so nothing says that they have moved.
+        is_beyond = has_rows and (not is_covered or coverage.drift_strength > evidence.drift)
+        by_backtest = _predictions_by_backtest(
+            interval, inputs=inputs, is_covered=is_covered, is_beyond=is_beyond, evidence=evidence, scale=scale
+        )
     if measured is not None and measured.contradicts:
         # By labels of an earlier predictor, or they would have answered.
         return worst([Answer("not known", _LABELS_BEFORE_JOINING, numbers), by_backtest])
@@ -250,34 +181,33 @@ def answer_predictions(
 def _predictions_by_backtest(
     interval: tuple[float, float, float],
     *,
+    inputs: str,
     is_covered: bool,
-    evidence: Evidence | None,
-    unverified: str,
+    is_beyond: bool,
+    evidence: Evidence,
     scale: LossScale,
 ) -> Answer:
-    """Answer by how far such estimates were from the truth in the backtest."""
+    """Answer by how far such estimates were from the truth in the backtest.
+
+    Whether the inputs have moved further than those of the backtest (``is_beyond``) is a reason of its own.
+    """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    if math.isnan(estimate):
-        return Answer("not known", "The reference has too few rows of some class to estimate the error.")
-    if evidence is None:
-        none = "No replay of the reference in order of time has checked the estimate."
-        return Answer("not known", unverified or none, numbers)
-    shift = evidence.fixed.shift
-    if shift >= LARGEST_SHIFT:
+    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
+    is_known = (scale.is_of_classes or inputs != "no") and is_telling(estimate, low, high, scale.loss)
+    if evidence.fixed.shift >= LARGEST_SHIFT:
         # The mean, as the sentences of the backtest have it, in the unit of the backtest.
         one = scale.one if evidence.one is None else evidence.one
         size = scale.difference(evidence.fixed.mean * one, digits=0)
-        return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.", numbers)
-    is_known = is_telling(estimate, low, high, scale.loss)
+        shown = "" if is_known else " No number is shown now: only labels of recent rows can tell the error."
+        return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.{shown}", numbers)
     if is_covered and is_known and max(high - estimate, estimate - low) <= NARROW * scale.one:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)
     wide = "The inputs have moved further than the backtest can speak for."
     ends = f"{low:.0%} and {high:.0%}" if scale.is_of_classes else f"{scale.shown(low)} and {scale.shown(high)}"
     some = f"The {scale.name} may lie anywhere between {ends}."
-    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
-    is_bounded = is_covered or scale.is_of_classes
-    return Answer("not known", some if is_known and is_bounded else wide, numbers)
+    is_wide = is_beyond and not (is_known and (is_covered or scale.is_of_classes))
+    return Answer("not known", wide if is_wide else some, numbers)
 
 
 def _predictions_by_labels(

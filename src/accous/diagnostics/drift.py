@@ -10,7 +10,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.diagnostics.weights import weight_distance
 
-__all__ = ["MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]
+__all__ = ["LONGEST_SHIFT", "MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]
 
 ROUNDS_BETWEEN_LOOKS = 16
 MAX_EVENTS = 100
@@ -22,6 +22,8 @@ _RESTING_RANGE = 0.1
 _MOST_LOOKS = 32
 _LOOKS_TO_RECALL = 3
 _NEARLY_ALL = 0.9
+LONGEST_SHIFT = _MOST_LOOKS * ROUNDS_BETWEEN_LOOKS
+"""Rounds after which a change is over even if the weights still move."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ ERROR = "error"
 _LOSSES_IN_ONE = 4.0
 # Of the target's spread. A model may be perfect on the reference.
 _SMALLEST_SHARE = 1e-6
+_HUGE = 1e7
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class LossScale:
     >>> minutes = LossScale("absolute", one=20.0)
     >>> minutes.name, minutes.shown(6.04), minutes.difference(1.0)
     ('mean absolute error', '6.04', '1')
+    >>> minutes.shown(1087.4)
+    '1,087'
     """
 
     loss: str = ERROR
@@ -65,7 +68,7 @@ class LossScale:
 
     def shown(self, loss: float) -> str:
         """Return a mean loss in words."""
-        return f"{loss:.1%}" if self.is_of_classes else f"{self.in_unit(loss):.3g}"
+        return f"{loss:.1%}" if self.is_of_classes else _three_digits(self.in_unit(loss))
 
     def difference(self, losses: float, digits: int = 1) -> str:
         """Return the size of a difference of mean losses in words; of squared losses, as a share of the reference's."""
@@ -73,13 +76,18 @@ class LossScale:
             return f"{100.0 * losses:.{digits}f} points"
         if self.loss == "squared":
             return f"{losses * _LOSSES_IN_ONE / self.one:.0%} of the mean squared error on the reference"
-        return f"{losses:.3g}"
+        return _three_digits(losses)
 
     def variance(self, loss: float, squared_losses: float) -> float:
         """Return the variance of the loss of one row, given the means of the losses and of their squares."""
         if self.is_of_classes:
             return loss * (1.0 - loss)
         return max(0.0, squared_losses - loss**2)
+
+
+def _three_digits(number: float) -> str:
+    """Return a number with three digits at least, and without an exponent if it is neither tiny nor huge."""
+    return f"{number:,.0f}" if 999.5 <= abs(number) < _HUGE else f"{number:.3g}"
 
 
 ERRORS = LossScale()

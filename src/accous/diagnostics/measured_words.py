@@ -23,6 +23,7 @@ __all__ = [
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
 _MOST_CLASSES = 5
+_LIKELY = "that the reference makes likely"
 _OUTDATED = "this is about predictions from before the last rows joined the reference"
 
 
@@ -62,12 +63,20 @@ def comparison_in_words(found: MeasuredError) -> str:
     if found.is_few:
         return "these are too few labels to compare them."
     if found.contradicts and not found.is_inside:
-        return "they contradict each other: rely on the measured error."
+        return f"{_apart(found)}: rely on the measured error."
     if found.is_exact and found.is_off:
         return f"{_far_inside(found)}: rely on the measured error."
     if found.is_alarmed:
-        return "the latest predictions were far worse than estimated: rely on the measured error."
+        likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
+        return f"the latest predictions were far worse than {likely}: rely on the measured error."
     return "they do not contradict each other."
+
+
+def _apart(found: MeasuredError) -> str:
+    """Say that labels contradict the estimate; where it is too wide to be shown, that its interval fails."""
+    if found.is_estimate_known:
+        return "they contradict each other"
+    return "labels contradict the interval of the estimate, wide as it is: the measured error lies outside"
 
 
 def _far_inside(found: MeasuredError) -> str:
@@ -76,7 +85,10 @@ def _far_inside(found: MeasuredError) -> str:
     if found.is_estimate_known:
         return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
     side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
-    return f"the measured error is inside, but {size} {side} the {likely} that the reference makes likely"
+    return (
+        f"labels contradict the {likely} {_LIKELY}: the measured error is {size} {side} it, though inside the "
+        "interval, which is too wide to show an estimate"
+    )
 
 
 def sentence_of(found: MeasuredError) -> str:
@@ -88,7 +100,7 @@ def sentence_of(found: MeasuredError) -> str:
         why = "" if found.is_covered else f"{NOT_COVERED}, so "
         parts.append(f"{why}there is no estimate without labels to compare it with.")
     else:
-        parts += [f"the estimate is {estimate_in_words(found)}", comparison_in_words(found)]
+        parts += [f"the estimate for these rows is {estimate_in_words(found)}", comparison_in_words(found)]
     text = "; ".join(parts)
     if found.is_outdated and math.isnan(found.estimated):
         text += f" {_OUTDATED.capitalize()}."

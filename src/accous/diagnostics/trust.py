@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.diagnostics.answers import Answer, answer_adaptation, answer_inputs, answer_predictions
+from accous.diagnostics.adaptation_answer import answer_adaptation
+from accous.diagnostics.answers import Answer, answer_inputs, answer_predictions
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
@@ -118,7 +119,7 @@ class Trust:
     inputs : Answer
         Does the reference cover the inputs?
     adaptation : Answer
-        Is the adapted model better than the fixed one?
+        Is the adapted model better than the fixed one? Its sentence also says which of them predicts now.
     predictions : Answer
         Can you believe the estimated error?
     effective_sample_size, design_effect, largest_weight, mean_weight, share_cut : float
@@ -155,6 +156,13 @@ class Trust:
     excess_error: float
     excess_standard_error: float
     is_reference_new: bool = False
+
+    @property
+    def contradicted_by(self) -> str:
+        """What contradicts the estimated error: ``"labels"`` or ``"the backtest"``; empty if nothing does."""
+        if self.predictions.answer != "no":
+            return ""
+        return "labels" if "measured" in self.predictions.evidence else "the backtest"
 
     def __str__(self) -> str:
         """Return the verdict and the three answers in sentences."""

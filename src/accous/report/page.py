@@ -16,6 +16,7 @@ from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured_words import NOT_COVERED
 from accous.report.answers import answers_section
+from accous.report.changes import kinds_of_changes, note_on_changes
 from accous.report.figures import (
     Figure,
     error_figure,
@@ -102,7 +103,6 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     model, totals = subject.model, subject.history.totals()
     risk, scale, found = subject.risk, subject.scale, subject.measured
     shown = _shown(scale)
-    seasonal = f"and {subject.n_seasonal:,} seasonal" if subject.n_seasonal else ""
     in_use = (risk.adapted, risk.adapted_low, risk.adapted_high)
     fixed = (risk.fixed, risk.fixed_low, risk.fixed_high)
     estimate, interval = _estimate(scale, in_use, is_known=risk.is_known, is_covered=risk.is_covered)
@@ -112,7 +112,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
         (f"estimated {scale.name}, fixed model", *of_fixed),
         ("reference rows that carry the weight", f"{model.effective_sample_size_:,.0f}", _of_reference(subject)),
         ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
-        ("changes detected", f"{len(subject.events):,}", seasonal),
+        ("changes detected", f"{len(subject.events):,}", kinds_of_changes(subject)),
     ]
     if found is not None:
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {count(found.n_labelled, 'label')}"
@@ -192,7 +192,8 @@ def _events(subject: Subject) -> str:
         return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
     table = _table(*event_rows(subject))
-    return f"<section><h2>Changes in the inputs</h2>{older}{table}{season}</section>"
+    note = f'<p class="note">{escape(note_on_changes(subject))}</p>'
+    return f"<section><h2>Changes in the inputs</h2>{note}{older}{table}{season}</section>"
 
 
 def _size(subject: Subject, event: DriftEvent) -> str:
@@ -228,7 +229,8 @@ def _backtest(subject: Subject) -> str:
     found = subject.model.backtest_
     if found is None:
         return ""
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences)
+    shown = filter(None, (found.sentences[0], found.how, found.sentences[1]))
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in shown)
     table = _table(list(HEADINGS), [look_cells(look, found.scale) for look in found.looks])
     note = f'<p class="note">{escape(DRIFT_NOTE)}</p>'
     return f"<section><h2>Backtest on the reference</h2>{sentences}{note}{table}</section>"

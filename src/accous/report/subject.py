@@ -18,6 +18,7 @@ from accous.diagnostics.trust import Trust
 from accous.tabular.columns.marks import MISSING
 from accous.tabular.columns.summaries import summarize
 from accous.tabular.history import History
+from accous.tabular.reference_score import TOO_FEW_ROWS, held_out_in_words, reference_error, scale_of
 from accous.tabular.table_model import TableModel
 
 __all__ = ["Subject", "subject_of_pipeline"]
@@ -156,23 +157,25 @@ class Subject:
 
 def _scores(settings: dict[str, Any]) -> dict[str, str]:
     """Return how well the reference was predicted, in words."""
-    name, style = ("error", ".4g") if "error" in settings else ("accuracy", ".1%")
-    unknown = "unknown: the reference has too few rows to cross-validate"
-    score = settings[name]
-    found = unknown if score is None else f"{score:{style}}, cross-validated on the reference{{in_order}}"
-    if name == "accuracy":
-        return {name: found, "largest_class": f"{settings['largest_class']:.1%} of the reference"}
-    return {name: found, "error_of_median": f"{settings['error_of_median']:.4g}, always predicting the median"}
+    error, scale = reference_error(settings), scale_of(settings)
+    how = held_out_in_words(is_ordered=bool(settings.get("order", {"by": None})["by"]))
+    scores = {f"{scale.name} on the reference": TOO_FEW_ROWS if error is None else f"{scale.shown(error)}, {how}"}
+    if "error_of_constant" in settings:  # models of earlier versions have none
+        always = f"always the {'most frequent class' if scale.is_of_classes else 'median'}"
+        scores["error of a constant there"] = f"{scale.shown(settings['error_of_constant'])}, {always}"
+    if scale.is_of_classes:
+        scores["largest class"] = f"{settings['largest_class']:.1%} of the reference"
+    return scores
 
 
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     """Return the subject of a report on a model's folder."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
-    scores = _scores(pipeline.settings)
     order = pipeline.settings.get("order", {"by": None})  # models of earlier versions have none
-    in_order = ", in order of time" if order["by"] else ""
     settings["order"] = {None: "not known", "rows": "as in the file", "time": f"by {order.get('column')}"}[order["by"]]
-    settings |= {setting: shown.format(in_order=in_order) for setting, shown in scores.items()}
+    for name_of_score in ("accuracy", "largest_class", "error", "error_of_median", "error_of_constant"):
+        settings.pop(name_of_score, None)
+    settings |= _scores(pipeline.settings)
     if "widths" in settings:
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())
     if "choice" in settings:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from accous.diagnostics.answers import FEWEST_RECENT_ROWS
 from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
+from accous.diagnostics.measured_words import interval_in_words
 from accous.diagnostics.trust import Trust
 from accous.parameters import listed
+from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
 from accous.tabular.columns.marks import CATEGORIES
 from accous.wording import count
@@ -18,7 +20,7 @@ __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 _HARDLY, _SOMEWHAT = 0.05, 0.2
 _TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
 # The answers that a verdict is about, and what they are called beside it.
-_ANSWERS_OF = {"not verified": ("not known", "no"), "contradicted": ("no",)}
+_ANSWERS_OF = {"not verified": ("not known", "no")}
 _SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
@@ -64,6 +66,8 @@ def judge_in_words(subject: Subject) -> Verdict:
 
 def _badge(trust: Trust) -> str:
     """Return the verdict with the answers that it is about: others may be better."""
+    if trust.verdict == "contradicted":
+        return f"contradicted by {trust.contradicted_by}: {_SHORT['predictions']}"
     decisive = _ANSWERS_OF.get(trust.verdict, ())
     about = [short for name, short in _SHORT.items() if getattr(trust, name).answer in decisive]
     return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
@@ -98,8 +102,11 @@ def _headline(subject: Subject) -> str:
 def _headline_of_labels(measured: MeasuredError) -> str:
     """Say how labels contradict the estimate: its interval may hold nevertheless."""
     found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
-    if not measured.is_inside:
+    if not measured.is_inside and measured.is_estimate_known:
         return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+    if not measured.is_inside:
+        interval = interval_in_words(measured.estimated_low, measured.estimated_high, measured.scale)
+        return f"The labels say {found}, outside the interval of the estimate ({interval})"
     if not measured.is_estimate_known:
         return f"The labels say {found}; the reference makes {estimated} likely"
     if not (measured.is_exact and measured.is_off):
@@ -140,11 +147,8 @@ def _moved(subject: Subject) -> str:
     leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
     if leading and subject.moved_share >= _HARDLY and subject.moved_rows != 0:
         text += f" Columns that moved most: {', '.join(leading)}."
-    n_events = len(subject.events)
-    if n_events:
-        last = subject.events[-1]
-        changes = "One change was detected" if n_events == 1 else f"{n_events} changes were detected, the last"
-        text += f" {changes} in round {last.round:,}."
+    changes = changes_in_words(subject)
+    text += f" {changes}" if changes else ""
     return f"{text} The {'fixed' if _fixed_is_in_use(subject.trust) else 'adapted'} model is in use."
 
 

@@ -153,8 +153,8 @@ def _choose_in_time(linear: Trial, boosting: Trial) -> tuple[str, str]:
     if lead > _CLEAR_LEAD * noise:
         return LINEAR, f"It is ahead, and by more than {_CLEAR_LEAD} standard errors between blocks of the reference."
     return BOOSTING, (
-        f"Linear is ahead, but by {lead / noise:.1f} standard errors between blocks of the reference. Below "
-        f"{_CLEAR_LEAD}, boosting is the safer choice."
+        f"Linear is ahead, but not by more than {_CLEAR_LEAD} standard errors between blocks of the reference: "
+        "boosting is the safer choice then."
     )
 
 

@@ -23,6 +23,7 @@ from accous.tabular.choosing import AUTO, CANDIDATES, Choice, Trial, choose, is_
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
+from accous.tabular.constant_error import error_of_constant
 from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference, replay
 from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import TableReader, no_such_column
@@ -346,6 +347,7 @@ class FitJob:
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
         settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
+        settings["error_of_constant"] = error_of_constant(self.reference)
         if self.reference.task.kind == "regressor":
             spread = float(np.abs(y - np.median(y)).mean())
             return settings | {"task": self.reference.task.name, "error": trial.error, "error_of_median": spread}

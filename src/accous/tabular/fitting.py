@@ -24,7 +24,7 @@ from accous.tabular.label_task import CLASSES, REGRESSION, LabelTask, find_task
 from accous.tabular.order import RowOrder, find_order, put_in_order
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
-__all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay"]
+__all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay", "time_blocks"]
 
 _N_FOLDS = 5
 
@@ -160,14 +160,16 @@ def _losses(reference: ReferenceTable, predicted: Any, y: NDArray[Any]) -> Float
     return np.asarray(np.abs(y - predicted) if reference.task.name == REGRESSION else predicted != y, dtype=np.float64)
 
 
+def time_blocks(n_rows: int) -> list[tuple[int, int]]:
+    """Return the second to fifth block of rows in order of time, as first row and end; none if there are too few."""
+    cuts = np.linspace(0, n_rows, _N_FOLDS + 1).astype(int).tolist()
+    return [] if n_rows < 2 * _N_FOLDS else list(pairwise(cuts[1:]))
+
+
 def _chain_forward(reference: ReferenceTable, make_model: MakeModel) -> FloatArray | None:
     """Return the losses in the second to fifth block of rows, each predicted from all rows before it."""
-    n_rows = len(reference.y)
-    cuts = np.linspace(0, n_rows, _N_FOLDS + 1).astype(int)
-    if n_rows < 2 * _N_FOLDS:
-        return None
     losses: list[FloatArray] = []
-    for start, end in pairwise(cuts[1:]):
+    for start, end in time_blocks(len(reference.y)):
         predicted: Any = reference.y[0]  # while there is a single class, it is all that a model can predict
         if len(np.unique(reference.y[:start])) > 1:
             predicted = _predict_rest(reference, np.arange(start), np.arange(start, end), make_model)

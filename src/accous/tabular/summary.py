@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 12
+_VERSION = 13
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
     if measured is None:
         names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
         words = ("labels_contradict", "labels_inside", "labels_off", "labels_outdated", "concept_changed")
-        unknown = dict.fromkeys((*names, *words))
+        unknown = dict.fromkeys((*names, "labels_estimate_known", *words))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
     return {
         "labelled_rows": measured.n_labelled,
@@ -78,6 +78,7 @@ def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
         "measured_error_low": measured.error_low,
         "measured_error_high": measured.error_high,
         "measured_error_fixed": _finite(measured.error_fixed),
+        "labels_estimate_known": None if _finite(measured.estimated) is None else measured.is_estimate_known,
         "labels_contradict": _contradiction(measured),
         "labels_inside": None if _finite(measured.estimated) is None else measured.is_inside,
         "labels_off": None if _finite(measured.estimated) is None else measured.is_exact and measured.is_off,
@@ -139,6 +140,7 @@ def _reference_of(table_model: TableModel) -> dict[str, Any]:
         "estimator": settings.get("estimator", "linear"),
         "reference_accuracy": settings.get("accuracy"),
         "reference_error": settings.get("error"),
+        "reference_ordered": bool(settings.get("order", {"by": None})["by"]),
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
     }
 
@@ -180,6 +182,7 @@ def _trust_of(subject: Subject) -> dict[str, Any]:
     return {
         "trust": trust.verdict,
         "trust_reason": trust.reason,
+        "contradicted_by": trust.contradicted_by or None,
         "trust_inputs": trust.inputs.answer,
         "trust_adaptation": trust.adaptation.answer,
         "trust_predictions": trust.predictions.answer,

@@ -1,0 +1,34 @@
+"""How well held-out rows of the reference were predicted, and how they were held out, in words.
+
+With an order in time this is not the error of the backtest, whose models are fitted once and get no labels afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accous.diagnostics.loss_scale import ERROR, LossScale
+
+__all__ = ["TOO_FEW_ROWS", "held_out_in_words", "reference_error", "scale_of"]
+
+TOO_FEW_ROWS = "unknown, the reference has too few rows to cross-validate"
+_IN_BLOCKS, _IN_FOLDS = "in blocks of time, each predicted by a fit on all rows before it", "cross-validated"
+
+
+def held_out_in_words(*, is_ordered: bool) -> str:
+    """Return how rows of the reference were held out."""
+    return _IN_BLOCKS if is_ordered else _IN_FOLDS
+
+
+def scale_of(settings: dict[str, Any]) -> LossScale:
+    """Return how errors on the reference are written, given the settings of a model."""
+    return LossScale("absolute" if "error" in settings else ERROR)
+
+
+def reference_error(settings: dict[str, Any]) -> float | None:
+    """Return the error on held-out rows of the reference, of classes or numbers; None if it is unknown."""
+    if "error" in settings:
+        error: float | None = settings["error"]
+        return error
+    accuracy = settings["accuracy"]
+    return None if accuracy is None else 1.0 - accuracy
