@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -82,7 +83,7 @@ class PooledRatio(LinearRatio):
 
     def _make_pooling(self, n_slots: int, given: Candidates) -> RatioPool:
         self._is_free_of_blas = self._is_free_of_blas and not given.members
-        return RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), n_slots, len(given.members))
+        return RatioPool(self.whole_reference_, float(self.max_ratio), n_slots, len(given.members))
 
     @property
     def pool_(self) -> PoolState | None:
@@ -168,9 +169,10 @@ class PooledRatio(LinearRatio):
         in_use = self.in_use_
         if self.pooling_ is None or in_use is None:
             return super()._ratio(X)
-        with one_blas_thread():
+        state, given = in_use
+        with nullcontext() if self._is_free_of_blas else one_blas_thread():
             features, _ = self.features_.transform(X)
-            return self.pooling_.ratios(in_use.state, features, in_use.given.ratios(X))
+            return self.pooling_.ratios(state, features, given.ratios(X) if given.members else None)
 
     def on_reference(self, rows: Any) -> Self:
         """Return an estimator that goes on with another reference: same theta, learners, scaling and memory."""

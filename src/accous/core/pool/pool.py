@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, to_plain
-from accous.core.fast.kernels_pool import pool_reference
-from accous.core.paper.losses import Loss
+from accous.core.fast.kernels_pool import pool_reference, pool_rows
 from accous.core.paper.reference import Reference
 from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
 from accous.core.pool.memory import LEAST_ROWS, LONGEST_LOOK, Look, Slots, start_look, start_slots
-from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts, shape_values
+from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts
 from accous.core.pool.state import PoolState
 from accous.core.pool.support import excess_after, hold_for
 
@@ -46,8 +45,6 @@ class RatioPool:
     ----------
     reference : Reference
         Features of all reference rows.
-    loss : Loss
-        Turns scores into ratios.
     max_ratio : float
         The largest ratio.
     n_slots : int
@@ -57,8 +54,8 @@ class RatioPool:
         the reference, (n_given, n_rows), for the rows of the batch or of the reference; it may be left out for none.
     """
 
-    def __init__(self, reference: Reference, loss: Loss, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
-        self._reference, self._loss, self._n_slots, self._n_given = reference, loss, n_slots, n_given
+    def __init__(self, reference: Reference, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
+        self._reference, self._n_slots, self._n_given = reference, n_slots, n_given
         self._max_ratio, self._cuts = max_ratio, shape_cuts(max_ratio)
         self._cautious_prior = cautious_prior(n_slots + n_given)
 
@@ -204,18 +201,19 @@ class RatioPool:
 
     def ratios(self, state: PoolState, features: FloatArray, given: FloatArray | None = None) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
-        ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
-        proportions, factors = state.proportions, state.slots.factors
-        # Written as 1 plus what differs from 1, as in the kernel: nothing to adapt to then gives exactly 1.
-        pooled = 1.0 + (shape_values(ratios, self._cuts) / state.means - 1.0) @ proportions[:N_SHAPES]
-        for slot in np.flatnonzero(state.slots.is_used).tolist():
-            of_slot = shape_values(
-                self._loss.ratio(np.einsum("nd,d->n", features, state.slots.coefs[slot]), UNCUT), self._cuts
-            )
-            pooled += proportions[N_SHAPES + slot] * (of_slot @ factors[slot] - 1.0)
-        if given is not None:
-            pooled += proportions[N_SHAPES + self._n_slots :] @ (given - 1.0)
-        return np.clip(pooled, 0.0, self._max_ratio)
+        n_rows, pooled = len(features), np.empty(len(features))
+        pool_rows(
+            self._reference.batch_ratios(state.coef, features, UNCUT),
+            self._slot_ratios(state.slots, features),
+            np.empty((0, n_rows)) if given is None else self._rows(given, n_rows),
+            self._cuts,
+            state.means,
+            state.slots.factors,
+            state.proportions,
+            self._max_ratio,
+            pooled,
+        )
+        return pooled
 
     def look_back(self, state: PoolState, last_round: int) -> PoolState:
         """Remember the ratio of the last look if it has settled, and see whether the reference supports it.
