@@ -13,7 +13,7 @@ takes over, whose only candidates are 1, the square root of the estimate, and th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +21,13 @@ from accous.arrays import FloatArray, to_plain
 from accous.core.fast.kernels_pool import pool_reference, pool_rows
 from accous.core.paper.reference import Reference
 from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
+from accous.core.pool.judgement import Judgement, SeenRows
 from accous.core.pool.memory import LEAST_ROWS, LONGEST_LOOK, Look, Slots, start_look, start_slots
 from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts
 from accous.core.pool.state import PoolState
 from accous.core.pool.support import excess_after, hold_for
 
 __all__ = ["RatioPool"]
-
-
-class Judgement(NamedTuple):
-    """What a batch says about the candidates, before the estimator learns from it."""
-
-    filters: Filters
-    cautious: Filters
-    log_likelihood: float
-    n_rows: int
 
 
 class RatioPool:
@@ -91,13 +83,11 @@ class RatioPool:
             Features of the batch.
         given : array of shape (n_given, n_batch), optional
         """
-        given = self._rows(given, len(batch)) if self._n_given else np.empty((0, len(batch)))
-        ratios = self._reference.batch_ratios(state.coef, batch, UNCUT)
-        shapes = self._cuts, state.means
-        slots = self._slot_ratios(state.slots, batch), state.slots.factors
-        filters, log_likelihood = state.filters.after_batch(state.prior, ratios, shapes, slots, given)
-        cautious, _ = state.cautious.after_batch(self._cautious_prior, ratios, shapes, slots, given)
-        return Judgement(filters, cautious, log_likelihood, len(batch))
+        seen = self._see(state, batch, given)
+        shapes, slots = (self._cuts, seen.means), (seen.slot_ratios, seen.factors)
+        filters, log_likelihood = state.filters.after_batch(state.prior, seen.ratios, shapes, slots, seen.given)
+        cautious, _ = state.cautious.after_batch(self._cautious_prior, seen.ratios, shapes, slots, seen.given)
+        return Judgement(filters, cautious, log_likelihood, seen)
 
     def settle(
         self,
@@ -125,7 +115,7 @@ class RatioPool:
         filters = judgement.filters
         state = replace(state, given_ratios=self._rows(given, len(ratios))) if self._n_given else state
         means, pooled = self._pooled(ratios, filters, state)
-        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, judgement.n_rows
+        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, len(judgement.seen.ratios)
         is_left = state.look.n_rows >= LEAST_ROWS and state.look.is_left(pooled)
         after = PoolState(
             n_rounds=state.n_rounds + 1,
@@ -201,18 +191,13 @@ class RatioPool:
 
     def ratios(self, state: PoolState, features: FloatArray, given: FloatArray | None = None) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
-        n_rows, pooled = len(features), np.empty(len(features))
-        pool_rows(
-            self._reference.batch_ratios(state.coef, features, UNCUT),
-            self._slot_ratios(state.slots, features),
-            np.empty((0, n_rows)) if given is None else self._rows(given, n_rows),
-            self._cuts,
-            state.means,
-            state.slots.factors,
-            state.proportions,
-            self._max_ratio,
-            pooled,
-        )
+        return self.mixed(self._see(state, features, given))
+
+    def mixed(self, seen: SeenRows) -> FloatArray:
+        """Return the pooled ratio of rows that were judged or looked at, as it was then."""
+        pooled = np.empty(len(seen.ratios))
+        of_rows, of_candidates = seen[:3], seen[3:]
+        pool_rows(*of_rows, self._cuts, *of_candidates, self._max_ratio, pooled)
         return pooled
 
     def look_back(self, state: PoolState, last_round: int) -> PoolState:
@@ -261,6 +246,16 @@ class RatioPool:
         others = np.concatenate((state.slot_ratios, state.given_ratios)) if self._n_given else state.slot_ratios
         pool_reference(ratios, self._cuts, filters.proportions, others, means, pooled)
         return means, pooled
+
+    def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
+        return SeenRows(
+            self._reference.batch_ratios(state.coef, features, UNCUT),
+            self._slot_ratios(state.slots, features),
+            self._rows(given, len(features)) if self._n_given else np.empty((0, len(features))),
+            state.means,
+            state.slots.factors,
+            state.proportions,
+        )
 
     def _rows(self, given: FloatArray | None, n_rows: int) -> FloatArray:
         given = np.empty((0, n_rows)) if given is None else given
