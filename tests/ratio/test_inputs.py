@@ -158,9 +158,10 @@ def test_none_in_an_array_of_objects_is_located() -> None:
         used(OnlineDensityRatio()).partial_fit(np.array([[1.0, None, 2.0]], dtype=object))
 
 
-def test_finite_values_whose_sum_overflows_are_no_error() -> None:
+@pytest.mark.parametrize("n_rows", [4, 4000])
+def test_finite_values_whose_sum_overflows_are_no_error(n_rows: int) -> None:
     estimator = used(OnlineDensityRatio())
-    estimator.partial_fit(np.full((4, 3), 1.7e308)).partial_fit([[1.7e308, -1.7e308, 1.7e308]])
+    estimator.partial_fit(np.full((n_rows, 3), 1.7e308)).partial_fit([[1.7e308, -1.7e308, 1.7e308]])
     assert_sane(estimator, np.full((4, 3), -1.7e308))
 
 

@@ -1,6 +1,7 @@
 """OnlineDensityRatio remembers regimes, recognises them when they come back, and forgets those that do not."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,3 +153,28 @@ def test_regimes_of_other_seeds(seed: int) -> None:
     assert_recognised(TWO, [(0, 100), (1, 100)] * 4, seed=seed)
     assert_recognised(THREE, [(regime, 120) for regime in range(3)] * 4, seed=seed)
     assert_recognised(SIX, [(regime, 150) for regime in range(6)] * 3, memory=6, n_reference=600, seed=seed)
+
+
+@pytest.mark.parametrize("n_columns", [3, 70, 120])
+def test_the_pooled_ratio_of_a_row_does_not_depend_on_the_rows_beside_it(n_columns: int) -> None:
+    rng = np.random.default_rng(0)
+    ratio = OnlineDensityRatio().fit(rng.normal(size=(200, n_columns)))
+    for level in np.repeat((1.0, -1.0, 1.0), 40):
+        ratio.partial_fit(rng.normal(size=(3, n_columns)) + level * (np.arange(n_columns) == 0))
+    assert ratio.pool_.slots.is_used.any()
+    rows = rng.normal(size=(21, n_columns))
+    one_by_one = [ratio.predict_ratio(row[None])[0] for row in rows]
+    assert ratio.predict_ratio(rows).tolist() == one_by_one
+
+
+@pytest.mark.parametrize("settings", [{}, {"candidates": [lambda X: np.exp(X[:, 0])]}, {"loss": "least_squares"}])
+@pytest.mark.parametrize("shift", [1.0, 6.0])
+def test_the_ratio_of_a_batch_before_its_round_is_what_predict_ratio_gave(settings: Any, shift: float) -> None:
+    rng = np.random.default_rng(1)
+    ratio = OnlineDensityRatio(**settings).fit(rng.normal(size=(200, 4)))
+    for _ in range(60):
+        batch = rng.normal(size=(3, 4)) + shift
+        before = ratio.predict_ratio(batch)
+        assert ratio.partial_fit(batch).batch_ratio().tolist() == before.tolist()
+    assert (ratio.pool_.hold > 0.0) == (shift > 5.0)
+    assert before.tolist() != ratio.predict_ratio(batch).tolist()

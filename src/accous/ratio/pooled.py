@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.blas import one_blas_thread
+from accous.core.pool.judgement import SeenRows
 from accous.core.pool.memory import LONGEST_LOOK, distance
 from accous.core.pool.pool import RatioPool
 from accous.core.pool.shapes import N_SHAPES, UNCUT
@@ -54,6 +56,7 @@ class PooledRatio(LinearRatio):
 
     pooling_: RatioPool | None
     in_use_: PoolInUse | None
+    _seen_batch: SeenRows | None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -74,7 +77,7 @@ class PooledRatio(LinearRatio):
 
     def _start(self, X: Any) -> None:
         super()._start(X)
-        self.pooling_ = self.in_use_ = None
+        self.pooling_ = self.in_use_ = self._seen_batch = None
         if self._has_pool:
             given = start_candidates(self.candidates, X, float(self.max_ratio))
             self.pooling_ = self._make_pooling(int(self.memory), given)
@@ -82,7 +85,7 @@ class PooledRatio(LinearRatio):
 
     def _make_pooling(self, n_slots: int, given: Candidates) -> RatioPool:
         self._is_free_of_blas = self._is_free_of_blas and not given.members
-        return RatioPool(self.whole_reference_, self.loss_, float(self.max_ratio), n_slots, len(given.members))
+        return RatioPool(self.whole_reference_, float(self.max_ratio), n_slots, len(given.members))
 
     @property
     def pool_(self) -> PoolState | None:
@@ -156,10 +159,17 @@ class PooledRatio(LinearRatio):
             return
         pool, given = self.in_use_
         judgement = self.pooling_.judge(pool, batch, given.ratios(X) if given.members else None)
+        self._seen_batch = judgement.seen
         super()._learn(X, batch, step_size)
         given = given.after_round(X) if given.members else given
         pool = self.pooling_.settle(pool, judgement, self.state_.coef, self._uncut_ratios(), given.reference_ratios)
         self.in_use_ = PoolInUse(pool, given)
+
+    def batch_ratio(self) -> FloatArray:
+        """Return what ``predict_ratio`` would have returned for the batch of the last round, before that round."""
+        assert self.pooling_ is not None
+        assert self._seen_batch is not None
+        return self.pooling_.mixed(self._seen_batch)
 
     def _uncut_ratios(self) -> FloatArray:
         return self.whole_reference_.ratios(self.state_.coef, UNCUT)
@@ -168,14 +178,15 @@ class PooledRatio(LinearRatio):
         in_use = self.in_use_
         if self.pooling_ is None or in_use is None:
             return super()._ratio(X)
-        with one_blas_thread():
+        state, given = in_use
+        with nullcontext() if self._is_free_of_blas else one_blas_thread():
             features, _ = self.features_.transform(X)
-            return self.pooling_.ratios(in_use.state, features, in_use.given.ratios(X))
+            return self.pooling_.ratios(state, features, given.ratios(X) if given.members else None)
 
     def on_reference(self, rows: Any) -> Self:
         """Return an estimator that goes on with another reference: same theta, learners, scaling and memory."""
         other = super().on_reference(rows)
-        other.pooling_ = other.in_use_ = None
+        other.pooling_ = other.in_use_ = other._seen_batch = None
         if self.in_use_ is not None:
             pool, given = self.in_use_
             with one_blas_thread():
@@ -195,7 +206,7 @@ class PooledRatio(LinearRatio):
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         super().state_from_plain(plain, X)
         stored = plain.get("pool")
-        self.pooling_ = self.in_use_ = None
+        self.pooling_ = self.in_use_ = self._seen_batch = None
         if stored is not None:
             computed = {name: np.empty((0, 0)) for name in ("slot_ratios", "given_ratios", "reference_ratios")}
             state = from_plain(PoolState, _with_look_counts(stored) | computed)

@@ -11,7 +11,8 @@ from accous.service.batches import Batch
 from accous.service.prediction_ids import make_ids
 from accous.service.refusals import Refusal
 from accous.tabular.label_kinds import ClassKind, LabelKind, NumberKind, kind_of
-from accous.tabular.table_model import PlayedRound, TableModel
+from accous.tabular.played_round import PlayedRound
+from accous.tabular.table_model import TableModel
 
 __all__ = ["plain_predictions", "prediction_content", "prediction_sets"]
 

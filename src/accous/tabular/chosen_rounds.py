@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["is_chosen"]
 
 _64_BITS = (1 << 64) - 1
@@ -32,6 +34,7 @@ def is_chosen(number: int, every: int) -> bool:
     return place == _scrambled(block) % every
 
 
+@lru_cache(maxsize=64)  # every round of a block asks for the same number
 def _scrambled(number: int) -> int:
     """Mix the bits of a number (the finalizer of the generator SplitMix64)."""
     mixed = (number + 1) * 0x9E3779B97F4A7C15 & _64_BITS

@@ -111,7 +111,10 @@ class History:
             Called with the round and its risk when that has been read.
         """
         self.n_rounds += 1
-        self._open.counts[0] += (n_rows, n_scored, n_wrong_fixed, n_wrong)
+        counts = self._open.counts
+        counts[0, 0] += n_rows
+        if n_scored:
+            counts[0, 1:] += (n_scored, n_wrong_fixed, n_wrong)
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
             self._open.lasts[0, LASTS.index("time")] = time
         if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):

@@ -25,6 +25,7 @@ from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind, kind_of
 from accous.tabular.log_position import LogPosition
+from accous.tabular.played_round import NO_COUNTS, PlayedRound, predict_and_adapt, ratios_of
 from accous.tabular.predictions import LINE, predictions_frame
 from accous.tabular.table_labels import TableLabels
 from accous.tabular.table_readings import TableReadings
@@ -32,32 +33,9 @@ from accous.tabular.table_watch import TableWatch
 from accous.tabular.time_column import TimeColumn, find_time_column
 from accous.turns import TakesTurns
 
-__all__ = ["PlayedRound", "TableModel"]
+__all__ = ["TableModel"]
 
 Frame = TypeVar("Frame")
-_NO_COUNTS = (0, 0, 0)
-
-
-@dataclass(frozen=True)
-class PlayedRound:
-    """The result of one round.
-
-    Attributes
-    ----------
-    number : int
-        Rounds that the model has learned from, this one included.
-    scores : array of shape (n_rows,) or (n_rows, n_scores)
-        What the kind of the label computes for each row; see `accous.tabular.label_kinds`.
-    ratios : array of shape (n_rows,)
-    counts : tuple of float
-        Rows with a label, and the sums of the losses of the fixed model and of the adapted one on them: for classes,
-        their errors.
-    """
-
-    number: int
-    scores: NDArray[np.float64]
-    ratios: NDArray[np.float64]
-    counts: tuple[int, float, float]
 
 
 @dataclass(kw_only=True, repr=False)
@@ -237,17 +215,13 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         """
         with self.turn():
             before = self.model.state_
-            if learns_first:
-                self.model.adapt(X)
             kind = self.kind
-            scores, ratios = kind.scores(self.model, X), _ratios(self.model, X, needs_ratio=needs_ratio)
-            if not learns_first:
-                self.model.adapt(X)
+            scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
             if times is not None:
                 self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:
                 self._watch_columns(marks)
-            counts = _NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
+            counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
             self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history, note=self._note_risk)
             return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
@@ -301,9 +275,9 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         # All answers come from one round, also if another thread learns meanwhile.
         model, kind = copy(self.model) if model is None else model, self.kind
         if not len(X):
-            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), _NO_COUNTS)
-        ratios = _ratios(model, X, needs_ratio=needs_ratio)
-        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, _NO_COUNTS)
+            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
+        ratios = ratios_of(model, X, needs_ratio=needs_ratio)
+        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
 
     def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
         n_rows = len(played.ratios)
@@ -311,7 +285,3 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
         predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
         return like(frame, predictions)
-
-
-def _ratios(model: AdaptiveModel, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
-    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)

@@ -36,19 +36,30 @@ def plain_pooled(ratios: Any, max_ratio: float, proportions: Any, other_ratios: 
     return pooled
 
 
-def plain_likelihoods(
+def plain_candidates(
     ratios: Any, max_ratio: float, means: Any, slot_ratios: Any, factors: Any, given: Any = ()
 ) -> list[list[float]]:
-    """Likelihood of each row of a batch under each candidate."""
-    likelihoods = []
+    """The ratio of any row under each candidate, given the means of the shapes over the reference."""
+    candidates = []
     for row, ratio in enumerate(ratios):
         values = [plain_shape(float(ratio), number, max_ratio) / means[number] for number in range(len(SHAPES))]
         for of_slot, factors_of_slot in zip(slot_ratios, factors, strict=True):
             shapes = [plain_shape(float(of_slot[row]), number, max_ratio) for number in range(len(SHAPES))]
             values.append(math.fsum(f * shape for f, shape in zip(factors_of_slot, shapes, strict=True)))
         values += [float(of_candidate[row]) for of_candidate in given]
-        likelihoods.append([0.99 * value + 0.01 for value in values])
-    return likelihoods
+        candidates.append(values)
+    return candidates
+
+
+def plain_likelihoods(*candidates: Any) -> list[list[float]]:
+    """Likelihood of each row of a batch under each of the `plain_candidates`."""
+    return [[0.99 * value + 0.01 for value in values] for values in plain_candidates(*candidates)]
+
+
+def plain_pooled_rows(max_ratio: float, proportions: Any, candidates: list[list[float]]) -> list[float]:
+    """The mixture of the `plain_candidates` of each row, cut to what is allowed."""
+    mixed = [math.fsum(q * r for q, r in zip(proportions, values, strict=True)) for values in candidates]
+    return [min(max(value, 0.0), max_ratio) for value in mixed]
 
 
 @dataclass

@@ -5,16 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.fast.kernels_pool import pool_reference
+from accous.core.fast.kernels_pool import pool_reference, pool_rows
 from accous.core.pool.filters import Filters, prior_of, start_filters
 from accous.core.pool.shapes import EXPONENTS, N_SHAPES, mixed_shapes, shape_cuts, shape_values
 from tests.core.pool.plain_pool import (
     SHAPES,
     PlainFilters,
+    plain_candidates,
     plain_likelihoods,
     plain_log_likelihood,
     plain_means,
     plain_pooled,
+    plain_pooled_rows,
     plain_shape,
 )
 
@@ -77,6 +79,26 @@ def test_the_pooled_ratio_of_the_reference(kind: str, is_used: Any, max_ratio: f
     pool_reference(ratios, shape_cuts(max_ratio), proportions, slot_ratios, means, pooled)
     np.testing.assert_allclose(means, plain_means(ratios, max_ratio), **CLOSE)
     np.testing.assert_allclose(pooled, plain_pooled(ratios, max_ratio, proportions, slot_ratios), **CLOSE)
+
+
+@pytest.mark.every_pair
+@each_size
+@each_kind
+@each_memory
+@each_max_ratio
+@pytest.mark.parametrize("n_given", [0, 2])
+def test_the_pooled_ratio_of_any_rows(n_batch: int, kind: str, is_used: Any, max_ratio: float, n_given: int) -> None:
+    rng = np.random.default_rng(n_batch + len(is_used) + sum(is_used))
+    ratios, means = draw_ratios(kind, n_batch, rng), rng.uniform(0.3, 3.0, size=N_SHAPES)
+    means[0] = 1.0  # the shape 1 has mean 1
+    slot_ratios, factors = draw_slots(is_used, kind, n_batch, rng)
+    given, proportions = draw_ratios(kind, (n_given, n_batch), rng), draw_filters(is_used, rng, n_given)[0].proportions
+    pooled = np.empty(n_batch)
+    pool_rows(ratios, slot_ratios, given, shape_cuts(max_ratio), means, factors, proportions, max_ratio, pooled)
+    candidates = plain_candidates(ratios, max_ratio, means, slot_ratios, factors, given)
+    np.testing.assert_allclose(pooled, plain_pooled_rows(max_ratio, proportions, candidates), **CLOSE)
+    assert pooled.min() >= 0.0
+    assert pooled.max() <= max_ratio
 
 
 @each_kind

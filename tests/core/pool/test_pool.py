@@ -26,7 +26,7 @@ class Playing:
     def __init__(self, n_slots: int = 4, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
         self.reference = MatrixReference(rows(self.rng, 60), LOSS)
-        self.pool = RatioPool(self.reference, LOSS, 100.0, n_slots)
+        self.pool = RatioPool(self.reference, 100.0, n_slots)
         self.state = self.pool.start(np.zeros(3))
 
     def play(self, coef: Any, loc: float, n_rounds: int = 1, n_batch: int = 3) -> PoolState:
@@ -156,7 +156,7 @@ def test_other_rows_of_the_same_number_are_another_reference() -> None:
     playing = Playing()
     state = playing.play(ONE, 1.0, n_rounds=53)
     other = MatrixReference(rows(playing.rng, 60), LOSS)
-    pool = RatioPool(other, LOSS, 100.0, 4)
+    pool = RatioPool(other, 100.0, 4)
     moved = pool.on_reference(state, other.ratios(state.coef, UNCUT))
     np.testing.assert_array_equal(moved.look.before, moved.reference_ratios)
     np.testing.assert_array_equal(moved.look.ratios, 5.0 * moved.reference_ratios)
@@ -167,7 +167,7 @@ def test_on_a_larger_reference_the_memory_and_the_proportions_stay() -> None:
     playing = Playing()
     state = playing.play(ONE, 1.0, n_rounds=53)
     larger = MatrixReference(np.concatenate((playing.reference.features, rows(playing.rng, 40))), LOSS)
-    pool = RatioPool(larger, LOSS, 100.0, 4)
+    pool = RatioPool(larger, 100.0, 4)
     moved = pool.on_reference(state, larger.ratios(state.coef, UNCUT))
     np.testing.assert_array_equal(moved.proportions, state.proportions)
     np.testing.assert_array_equal(moved.slots.coefs, state.slots.coefs)

@@ -1,4 +1,4 @@
-"""Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of the reference."""
+"""Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ __all__ = [
     "mix_shapes",
     "pool_reference",
     "pool_references_of_keys",
+    "pool_rows",
 ]
 
 _SMALLEST = 1e-300
@@ -307,6 +308,43 @@ def pool_reference(
                 pooled[i] += share * (others[k, i] - 1.0)
 
 
+@kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)
+def pool_rows(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    given: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    proportions: FloatArray,
+    max_ratio: float,
+    pooled: FloatArray,
+) -> None:
+    """Write the mixture of all candidates for any rows, between 0 and ``max_ratio``, to ``pooled``.
+
+    Parameters
+    ----------
+    ratios, slot_ratios, given, cuts, normalisers, slot_shapes : arrays
+        As in ``filter_batch``, for these rows.
+    proportions : array of shape (n_candidates,)
+    max_ratio : float
+    pooled : array of shape (n_rows,)
+    """
+    n_shapes, n_slots = cuts.shape[0], slot_ratios.shape[0]
+    for i in range(ratios.shape[0]):
+        # Written as 1 plus what differs from 1: nothing to adapt to then gives exactly 1.
+        total = 0.0
+        for j in range(1, n_shapes):
+            total += proportions[j] * (_shape(ratios[i], j, cuts[j]) / normalisers[j] - 1.0)
+        for k in range(n_slots):
+            share = proportions[n_shapes + k]
+            if share > 0.0:
+                total += share * (_slot_value(slot_ratios[k, i], cuts, slot_shapes, k) - 1.0)
+        for k in range(given.shape[0]):
+            total += proportions[n_shapes + n_slots + k] * (given[k, i] - 1.0)
+        pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
+
+
 @kernel(types.void, KEYS, IN2, IN1, SINGLE2, SINGLE2, IN1, IN3, OUT1, OUT1, OUT1, SINGLE2, OUT2)
 def pool_references_of_keys(
     active: IntArray,
@@ -446,6 +484,16 @@ def _shape(whole: float, j: int, cut: float) -> float:
 
 
 @inlined
+def _slot_value(whole: float, cuts: FloatArray, slot_shapes: FloatArray, k: int) -> float:
+    """Return the ratio of slot k, given the one at its theta."""
+    value = 0.0
+    for j in range(cuts.shape[0]):
+        if slot_shapes[k, j] > 0.0:
+            value += slot_shapes[k, j] * _shape(whole, j, cuts[j])
+    return value
+
+
+@inlined
 def _score(
     ratios: FloatArray,
     slot_ratios: FloatArray,
@@ -463,10 +511,7 @@ def _score(
             value = _shape(ratios[i], j, cuts[j]) / normalisers[j]
             likelihoods[i, j] = (1.0 - floor) * value + floor
         for k in range(n_slots):
-            value = 0.0
-            for j in range(n_shapes):
-                if slot_shapes[k, j] > 0.0:
-                    value += slot_shapes[k, j] * _shape(slot_ratios[k, i], j, cuts[j])
+            value = _slot_value(slot_ratios[k, i], cuts, slot_shapes, k)
             likelihoods[i, n_shapes + k] = (1.0 - floor) * value + floor
         for k in range(given.shape[0]):
             likelihoods[i, n_shapes + n_slots + k] = (1.0 - floor) * given[k, i] + floor

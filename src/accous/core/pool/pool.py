@@ -13,30 +13,21 @@ takes over, whose only candidates are 1, the square root of the estimate, and th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray, to_plain
-from accous.core.fast.kernels_pool import pool_reference
-from accous.core.paper.losses import Loss
+from accous.core.fast.kernels_pool import pool_reference, pool_rows
 from accous.core.paper.reference import Reference
 from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
+from accous.core.pool.judgement import Judgement, SeenRows
 from accous.core.pool.memory import LEAST_ROWS, LONGEST_LOOK, Look, Slots, start_look, start_slots
-from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts, shape_values
+from accous.core.pool.shapes import N_SHAPES, UNCUT, mixed_shapes, shape_cuts
 from accous.core.pool.state import PoolState
 from accous.core.pool.support import excess_after, hold_for
 
 __all__ = ["RatioPool"]
-
-
-class Judgement(NamedTuple):
-    """What a batch says about the candidates, before the estimator learns from it."""
-
-    filters: Filters
-    cautious: Filters
-    log_likelihood: float
-    n_rows: int
 
 
 class RatioPool:
@@ -46,8 +37,6 @@ class RatioPool:
     ----------
     reference : Reference
         Features of all reference rows.
-    loss : Loss
-        Turns scores into ratios.
     max_ratio : float
         The largest ratio.
     n_slots : int
@@ -57,8 +46,8 @@ class RatioPool:
         the reference, (n_given, n_rows), for the rows of the batch or of the reference; it may be left out for none.
     """
 
-    def __init__(self, reference: Reference, loss: Loss, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
-        self._reference, self._loss, self._n_slots, self._n_given = reference, loss, n_slots, n_given
+    def __init__(self, reference: Reference, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
+        self._reference, self._n_slots, self._n_given = reference, n_slots, n_given
         self._max_ratio, self._cuts = max_ratio, shape_cuts(max_ratio)
         self._cautious_prior = cautious_prior(n_slots + n_given)
 
@@ -94,13 +83,11 @@ class RatioPool:
             Features of the batch.
         given : array of shape (n_given, n_batch), optional
         """
-        given = self._rows(given, len(batch)) if self._n_given else np.empty((0, len(batch)))
-        ratios = self._reference.batch_ratios(state.coef, batch, UNCUT)
-        shapes = self._cuts, state.means
-        slots = self._slot_ratios(state.slots, batch), state.slots.factors
-        filters, log_likelihood = state.filters.after_batch(state.prior, ratios, shapes, slots, given)
-        cautious, _ = state.cautious.after_batch(self._cautious_prior, ratios, shapes, slots, given)
-        return Judgement(filters, cautious, log_likelihood, len(batch))
+        seen = self._see(state, batch, given)
+        shapes, slots = (self._cuts, seen.means), (seen.slot_ratios, seen.factors)
+        filters, log_likelihood = state.filters.after_batch(state.prior, seen.ratios, shapes, slots, seen.given)
+        cautious, _ = state.cautious.after_batch(self._cautious_prior, seen.ratios, shapes, slots, seen.given)
+        return Judgement(filters, cautious, log_likelihood, seen)
 
     def settle(
         self,
@@ -128,7 +115,7 @@ class RatioPool:
         filters = judgement.filters
         state = replace(state, given_ratios=self._rows(given, len(ratios))) if self._n_given else state
         means, pooled = self._pooled(ratios, filters, state)
-        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, judgement.n_rows
+        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, len(judgement.seen.ratios)
         is_left = state.look.n_rows >= LEAST_ROWS and state.look.is_left(pooled)
         after = PoolState(
             n_rounds=state.n_rounds + 1,
@@ -204,18 +191,14 @@ class RatioPool:
 
     def ratios(self, state: PoolState, features: FloatArray, given: FloatArray | None = None) -> FloatArray:
         """Return the pooled ratio of any rows, given their features."""
-        ratios = self._loss.ratio(np.einsum("nd,d->n", features, state.coef), UNCUT)
-        proportions, factors = state.proportions, state.slots.factors
-        # Written as 1 plus what differs from 1, as in the kernel: nothing to adapt to then gives exactly 1.
-        pooled = 1.0 + (shape_values(ratios, self._cuts) / state.means - 1.0) @ proportions[:N_SHAPES]
-        for slot in np.flatnonzero(state.slots.is_used).tolist():
-            of_slot = shape_values(
-                self._loss.ratio(np.einsum("nd,d->n", features, state.slots.coefs[slot]), UNCUT), self._cuts
-            )
-            pooled += proportions[N_SHAPES + slot] * (of_slot @ factors[slot] - 1.0)
-        if given is not None:
-            pooled += proportions[N_SHAPES + self._n_slots :] @ (given - 1.0)
-        return np.clip(pooled, 0.0, self._max_ratio)
+        return self.mixed(self._see(state, features, given))
+
+    def mixed(self, seen: SeenRows) -> FloatArray:
+        """Return the pooled ratio of rows that were judged or looked at, as it was then."""
+        pooled = np.empty(len(seen.ratios))
+        of_rows, of_candidates = seen[:3], seen[3:]
+        pool_rows(*of_rows, self._cuts, *of_candidates, self._max_ratio, pooled)
+        return pooled
 
     def look_back(self, state: PoolState, last_round: int) -> PoolState:
         """Remember the ratio of the last look if it has settled, and see whether the reference supports it.
@@ -263,6 +246,16 @@ class RatioPool:
         others = np.concatenate((state.slot_ratios, state.given_ratios)) if self._n_given else state.slot_ratios
         pool_reference(ratios, self._cuts, filters.proportions, others, means, pooled)
         return means, pooled
+
+    def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
+        return SeenRows(
+            self._reference.batch_ratios(state.coef, features, UNCUT),
+            self._slot_ratios(state.slots, features),
+            self._rows(given, len(features)) if self._n_given else np.empty((0, len(features))),
+            state.means,
+            state.slots.factors,
+            state.proportions,
+        )
 
     def _rows(self, given: FloatArray | None, n_rows: int) -> FloatArray:
         given = np.empty((0, n_rows)) if given is None else given
