@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, mode
 
-import numpy as np
-from scipy import stats
-
 from accous.wording import count
 from accous_bench.protocols import BATCH_FIRST
-from accous_bench.reporting.cells import ENSEMBLE, ORACLE, OURS, TOLD, UNWEIGHTED, Panel
+from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Panel
 from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
 from accous_bench.reporting.outcomes import MIXED_PROTOCOL
-from accous_bench.reporting.paper import PAPER_CONTENDERS, is_papers_length, paper_result
+from accous_bench.reporting.paper_likeness import likeness_words
 from accous_bench.reporting.regret import RegretSeries, exponent_with_logs, theory_exponent
 from accous_bench.reporting.significance import detectable_effect
 from accous_bench.reporting.wording import dataset_title, listed, per_cent, points, seed_list, shift_words
 
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 
-_LEAST_RANKED = 4
 _UNLIKE = 0.005
 
 
@@ -74,7 +70,7 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
 
 def panel_findings(panel: Panel) -> list[str]:
     """Return sentences on one table: who is best, where weighting helps or hurts, what can be gained, the paper."""
-    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, _like_paper, _significant)
+    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, likeness_words, _significant)
     return [sentence for kind in kinds if (sentence := kind(panel))]
 
 
@@ -194,31 +190,6 @@ def _unlike_risk(panel: Panel) -> str:
         "a batch before it predicts it can fit the rows it is asked about, while the risk is the error of its model on "
         "fresh rows. Shares of the gap are computed from the risk."
     )
-
-
-def _like_paper(panel: Panel) -> str:
-    """Describe the mean distance to the paper's numbers, and whether the contenders rank in the same order."""
-    distances, correlations = [], []
-    comparable = {shift: cell for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds)}
-    for shift, cell in comparable.items():
-        # The method as published represents the paper's method, if it took part.
-        superseded = OURS if cell.is_complete(ENSEMBLE) else ENSEMBLE
-        pairs = []
-        for name, entry in cell.entries.items():
-            published = paper_result(panel.dataset, shift, panel.batch_size, name)
-            is_ranked = name in (*PAPER_CONTENDERS, ENSEMBLE) and name != superseded
-            if published and entry.mean is not None and cell.is_complete(name) and is_ranked:
-                pairs.append((100.0 * entry.mean, published.mean))
-        distances += [abs(ours - paper) for ours, paper in pairs]
-        if len(pairs) >= _LEAST_RANKED and np.ptp(np.array(pairs), axis=0).all():
-            correlations.append(float(stats.spearmanr(*zip(*pairs, strict=True)).statistic))
-    if not distances:
-        return ""
-    words = f"The mean distance to the paper's {count(len(distances), 'number')} is {fmean(distances):.1f} points"
-    if correlations:
-        correlation = f"{fmean(correlations):.2f}".replace("-", "\N{MINUS SIGN}")
-        words += f"; the contenders' order has a rank correlation of {correlation} with the paper's"
-    return words + "."
 
 
 def _significant(panel: Panel) -> str:

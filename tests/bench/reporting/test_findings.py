@@ -10,6 +10,8 @@ from accous_bench.reporting.aggregate import aggregate_rows, write_aggregates
 from accous_bench.reporting.cells import Panel, make_panels
 from accous_bench.reporting.document import Notes
 from accous_bench.reporting.findings import overall_findings, panel_findings, power_words
+from accous_bench.reporting.paper import PAPER_CONTENDERS, PAPER_RESULTS
+from accous_bench.reporting.paper_likeness import UNIT_WIDTH, likeness_words
 from accous_bench.reporting.wording import listed, p_value, per_cent, plus_minus, points, seed_list
 from benchmarks.results_page import write_page
 from tests.bench.reporting.rows import make_row, natural_rows, switch_rows, table_rows
@@ -65,6 +67,19 @@ def test_distance_to_the_paper() -> None:
     # The paper has 33.19, 35.50 and 29.30.
     (panel,) = panels_of({"Squ": HELPED})
     assert "the paper's 3 numbers is 0.7 points" in " ".join(panel_findings(panel))
+
+
+def test_contenders_of_unit_width_are_compared_with_the_paper_in_a_sentence_of_their_own() -> None:
+    paper = {name: PAPER_RESULTS["gaussian", "Squ", 1, name].mean / 100.0 for name in PAPER_CONTENDERS}
+    upside_down = {name: 0.7 - error for name, error in paper.items()}
+    stand_ins = {unit: paper[name] + 0.01 for name, unit in UNIT_WIDTH.items()}
+    (panel,) = panels_of({"Squ": upside_down | stand_ins | {n: paper[n] for n in ("FIX", "DANN", "OLRE", "Accous")}})
+    text = likeness_words(panel)
+    assert "in place of KMM, KLIEP, uLSIF, LR, the distance is 0.5 points and the rank correlation 1.00." in text
+    some = {name: error for name, error in stand_ins.items() if name != "KMM (unit width)"}
+    (panel,) = panels_of({"Squ": paper | some})
+    assert "unit width" not in likeness_words(panel)
+    assert "distance to the paper's 8 numbers is 0.0 points" in likeness_words(panel)
 
 
 def test_the_method_as_published_is_compared_with_the_paper() -> None:
