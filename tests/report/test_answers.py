@@ -95,8 +95,12 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
         assert f"<h2>{headline}</h2>" in page
+        tile = next(note for name, _, note in tile_rows(subject) if name == "estimated error now")
+        assert tile.endswith("; contradicted by labels") == subject.model.risk_.is_known
         assert badge_of(page).startswith("contradicted by labels: ")
-        assert "Do not rely on estimates without labels" in page
+        assert "Rely on the measured error. Do not rely on estimates without labels" in page
+        verdict = page.partition('<section class="verdict')[2].partition("</section>")[0]
+        assert verdict.count("P(y | x) seems to have changed") <= 1
     else:
         assert "contradict" not in headline
 
@@ -205,6 +209,7 @@ def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
     assert badge_of(page) == "contradicted by the backtest: estimate"
     assert "In the backtest the error was" in page
     assert "The estimated error cannot be believed" in page
+    assert "their labels show the error." in page
     assert "The fixed model is in use." in page
 
 

@@ -190,7 +190,8 @@ def _estimate(record: dict[str, Any]) -> str:
             f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
         )
     age = f", {count(record['estimated_error_age'], 'round')} old" if record["estimated_error_age"] else ""
-    return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}"
+    by = f"; contradicted by {record['contradicted_by']}" if record["contradicted_by"] else ""
+    return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}{by}"
 
 
 def _scale(record: dict[str, Any]) -> LossScale:
