@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveRegressor
+from accous.diagnostics.answers import Answer
 from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
@@ -158,6 +159,11 @@ def test_labels_outside_an_interval_that_is_too_wide_contradict_no_number_in_the
     monkeypatch.setattr(Subject, "measured", measured)
     headline = judge_in_words(subject).headline
     assert headline == "The labels say 90.0%, outside the interval of the estimate (0.0% to 70.0%)"
+    unsure = replace(subject.model.risk_, adapted_low=0.0, adapted_high=0.7)
+    monkeypatch.setattr(Subject, "risk", unsure)
+    no = replace(subject.model.trust_, predictions=Answer("no", "Labels say so.", {"measured": 0.9}))
+    monkeypatch.setattr(Subject, "trust", no)
+    assert tile_rows(subject)[0][1:] == ("not known", "between 0.0% and 70.0%; contradicted by labels")
 
 
 def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean() -> None:
