@@ -235,5 +235,9 @@ def test_the_record_has_what_the_conditions_read(capsys):
 def test_an_error_of_numbers_has_no_interval_where_the_reference_has_no_rows(covered, text):
     ends = {"estimated_error": 20.0, "estimated_error_low": 10.0, "estimated_error_high": 40.0}
     record = {"classes": [], "loss": "absolute", "estimated_error_known": False, **ends}
-    record["estimated_error_covered"] = covered
+    record |= {"estimated_error_covered": covered, "contradicted_by": "labels"}
+    record |= {"labels_contradict": True, "labels_inside": True}
     assert text in _estimate(record)
+    assert "contradicted" not in _estimate(record)
+    # The interval is all that is shown: labels outside contradict it.
+    assert _estimate(record | {"labels_inside": False}).endswith("; contradicted by labels") == covered

@@ -93,10 +93,12 @@ def test_inspect_names_what_contradicts_the_estimate(inside, off, known, words, 
 )
 def test_inspect_says_by_what_the_estimate_is_contradicted(by, words, capsys, monkeypatch):
     saved = summary.summarize_table_model(load_table_model(Path("model")))
-    saved["state"] |= {"trust": "contradicted", "contradicted_by": by}
+    saved["state"] |= {"trust": "contradicted", "contradicted_by": by, "estimated_error_known": True}
     monkeypatch.setattr(summary, "read_table_model_summary", lambda _: saved)
     assert main(["inspect", "model"]) == 0
-    assert words in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert words in shown
+    assert f"without labels; contradicted by {by}" in shown
 
 
 def test_labels_for_later_predictions_are_not_diluted_by_those_for_earlier_ones(capsys):

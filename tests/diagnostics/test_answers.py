@@ -223,6 +223,12 @@ def test_an_interval_that_says_nothing_is_not_given_as_one_where_drift_is_the_re
     assert "between 10% and 70%" in predictions((0.3, 0.1, 0.7)).sentence
 
 
+def test_labels_that_confirm_an_estimate_say_how_close_they_are() -> None:
+    found = predictions(measured=replace(LABELS, excess=-0.037), evidence=None)
+    assert found.answer == "yes"
+    assert "where 11.0% was estimated: 3.7 points apart, and up to 5.0 points count as close." in found.sentence
+
+
 def test_an_estimate_of_numbers_that_is_not_known_is_not_believable() -> None:
     rentals = LossScale("absolute", one=1200.0)
     measured = replace(LABELS, error=297.0, estimated=324.0, excess=-27.0, scale=rentals)

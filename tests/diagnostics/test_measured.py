@@ -106,8 +106,8 @@ def test_an_estimate_that_is_not_known_is_not_said_to_be_too_low():
     assert found.contradicts
     assert (
         "the estimate for these rows is not known (-16.0% to 36.0%), without labels; labels contradict the 10.0% that "
-        "the reference makes likely: the measured error is 14.9 points above it, though inside the interval, which is "
-        "too wide to show an estimate: rely on the measured error."
+        "the reference makes likely (14.9 points above it), though not the interval, which is too wide to show an "
+        "estimate: rely on the measured error."
     ) in found.sentence
 
 
@@ -117,7 +117,10 @@ def test_labels_outside_a_wide_interval_contradict_the_interval_and_not_a_number
     assert not found.is_inside
     assert not found.is_estimate_known
     assert "contradict each other" not in found.sentence
-    assert "labels contradict the interval of the estimate, wide as it is" in found.sentence
+    assert (
+        "labels contradict even the interval of the estimate, wide as it is: rely on the measured error."
+        in found.sentence
+    )
 
 
 def test_an_alarm_beside_an_estimate_that_is_not_known_says_what_the_predictions_were_worse_than():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveRegressor
+from accous.diagnostics.answers import Answer
 from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
@@ -95,8 +96,12 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
         assert f"<h2>{headline}</h2>" in page
+        tile = next(note for name, _, note in tile_rows(subject) if name == "estimated error now")
+        assert tile.endswith("; contradicted by labels") == subject.model.risk_.is_known
         assert badge_of(page).startswith("contradicted by labels: ")
-        assert "Do not rely on estimates without labels" in page
+        assert "Rely on the measured error. Do not rely on estimates without labels" in page
+        verdict = page.partition('<section class="verdict')[2].partition("</section>")[0]
+        assert verdict.count("P(y | x) seems to have changed") <= 1
     else:
         assert "contradict" not in headline
 
@@ -154,6 +159,11 @@ def test_labels_outside_an_interval_that_is_too_wide_contradict_no_number_in_the
     monkeypatch.setattr(Subject, "measured", measured)
     headline = judge_in_words(subject).headline
     assert headline == "The labels say 90.0%, outside the interval of the estimate (0.0% to 70.0%)"
+    unsure = replace(subject.model.risk_, adapted_low=0.0, adapted_high=0.7)
+    monkeypatch.setattr(Subject, "risk", unsure)
+    no = replace(subject.model.trust_, predictions=Answer("no", "Labels say so.", {"measured": 0.9}))
+    monkeypatch.setattr(Subject, "trust", no)
+    assert tile_rows(subject)[0][1:] == ("not known", "between 0.0% and 70.0%; contradicted by labels")
 
 
 def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean() -> None:
@@ -205,6 +215,7 @@ def test_a_replay_that_failed_is_evidence_against_the_estimate() -> None:
     assert badge_of(page) == "contradicted by the backtest: estimate"
     assert "In the backtest the error was" in page
     assert "The estimated error cannot be believed" in page
+    assert "their labels show the error." in page
     assert "The fixed model is in use." in page
 
 

@@ -16,7 +16,8 @@ REGIME = Regime(
 )
 OVER = DriftEvent(64, 0.3, ("age",), 32)
 VISITED = (
-    "The inputs were in a remembered regime 10 times: going back and forth is part of one shift until the weights rest."
+    "The inputs were in a remembered regime 10 times: a visit is a shift of its own only if the weights were at rest "
+    "before, and more than 20% of the weight moved."
 )
 MOVING = DriftEvent(576, 0.3, ("age",), None)
 NEW = DriftEvent(992, 0.02, ("age",), None, "outside")
@@ -58,7 +59,7 @@ def test_the_tile_says_what_its_number_is_made_of() -> None:
 
 
 def test_the_table_says_what_a_row_counts_and_names_the_visits_if_there_are_some() -> None:
-    assert "A shift counts once" in note_on_changes(subject([OVER]))
+    assert "A shift is noticed when more than 20% of the weight" in note_on_changes(subject([OVER]))
     assert "visits" not in note_on_changes(subject([OVER]))
     assert "visits of regimes, below, count every time" in note_on_changes(subject([OVER], (REGIME,)))
-    assert "A shift counts once" in render_page(follow(3.0, n_rounds=120))
+    assert "A shift is noticed when more than 20% of the weight" in render_page(follow(3.0, n_rounds=120))

@@ -180,17 +180,19 @@ def _estimate(record: dict[str, Any]) -> str:
     if error is None:
         return "unknown: the reference has too few rows of some class"
     shown = _scale(record).shown
+    by = f"; contradicted by {record['contradicted_by']}" if record["contradicted_by"] else ""
     if not record["estimated_error_known"]:
+        by = by if record["labels_contradict"] and not record["labels_inside"] else ""
         if not record["estimated_error_covered"]:
             # Numbers have no upper limit: the error of rows that the reference does not have may be any.
             return "not known: the reference does not cover the inputs"
         if record["classes"]:
-            return f"not known: anywhere between {low:.0%} and {high:.0%}"
+            return f"not known: anywhere between {low:.0%} and {high:.0%}{by}"
         return "not known: " + (
-            f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
+            f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}{by}"
         )
     age = f", {count(record['estimated_error_age'], 'round')} old" if record["estimated_error_age"] else ""
-    return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}"
+    return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}{by}"
 
 
 def _scale(record: dict[str, Any]) -> LossScale:

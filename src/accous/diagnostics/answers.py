@@ -234,4 +234,5 @@ def _predictions_by_labels(
     if not (measured.is_exact and is_close and is_about_now and is_supported):
         return None
     labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
-    return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated.", numbers)
+    apart = f"{scale.difference(abs(measured.excess))} apart, and up to {scale.difference(close)} count as close"
+    return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated: {apart}.", numbers)

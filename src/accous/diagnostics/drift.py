@@ -10,12 +10,22 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.diagnostics.weights import weight_distance
 
-__all__ = ["LONGEST_SHIFT", "MAX_EVENTS", "ROUNDS_BETWEEN_LOOKS", "DriftEvent", "DriftLog", "main_columns", "start_log"]
+__all__ = [
+    "LONGEST_SHIFT",
+    "MAX_EVENTS",
+    "ROUNDS_BETWEEN_LOOKS",
+    "SMALLEST_CHANGE",
+    "DriftEvent",
+    "DriftLog",
+    "main_columns",
+    "start_log",
+]
 
 ROUNDS_BETWEEN_LOOKS = 16
 MAX_EVENTS = 100
 _SMOOTHING = 0.5
-_SMALLEST_CHANGE = 0.2
+SMALLEST_CHANGE = 0.2
+"""Share of the weight that has to move before a change is noticed."""
 # A change is over when its size has varied by at most _RESTING_RANGE over _RESTING_LOOKS looks.
 _RESTING_LOOKS = 4
 _RESTING_RANGE = 0.1
@@ -122,7 +132,7 @@ class DriftLog:
         size = weight_distance(weights, settled)
         change = smoothed - self.settled_coef
         if not self.is_moving:
-            if size <= _SMALLEST_CHANGE:
+            if size <= SMALLEST_CHANGE:
                 return DriftLog(smoothed, self.settled_coef, self.events, self.sizes, settled)
             event = DriftEvent(this_round, size, name(change), None, seen=recall(this_round))
             return DriftLog(smoothed, self.settled_coef, (*self.events, event)[-MAX_EVENTS:], (size,), settled)

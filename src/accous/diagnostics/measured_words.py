@@ -76,7 +76,7 @@ def _apart(found: MeasuredError) -> str:
     """Say that labels contradict the estimate; where it is too wide to be shown, that its interval fails."""
     if found.is_estimate_known:
         return "they contradict each other"
-    return "labels contradict the interval of the estimate, wide as it is: the measured error lies outside"
+    return "labels contradict even the interval of the estimate, wide as it is"
 
 
 def _far_inside(found: MeasuredError) -> str:
@@ -86,8 +86,8 @@ def _far_inside(found: MeasuredError) -> str:
         return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
     side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
     return (
-        f"labels contradict the {likely} {_LIKELY}: the measured error is {size} {side} it, though inside the "
-        "interval, which is too wide to show an estimate"
+        f"labels contradict the {likely} {_LIKELY} ({size} {side} it), though not the interval, which is too wide to "
+        "show an estimate"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accous.diagnostics.drift import LONGEST_SHIFT
+from accous.diagnostics.drift import LONGEST_SHIFT, SMALLEST_CHANGE
 from accous.report.subject import Subject
 from accous.wording import count
 
@@ -26,8 +26,8 @@ def changes_in_words(subject: Subject) -> str:
     n_visits = _n_visits(subject)
     if shifts and n_visits > len(shifts):
         found.append(
-            f"The inputs were in a remembered regime {n_visits} times: going back and forth is part of one shift until "
-            "the weights rest."
+            f"The inputs were in a remembered regime {n_visits} times: a visit is a shift of its own only if the "
+            f"weights were at rest before, and more than {SMALLEST_CHANGE:.0%} of the weight moved."
         )
     return " ".join(found)
 
@@ -45,8 +45,9 @@ def kinds_of_changes(subject: Subject) -> str:
 def note_on_changes(subject: Subject) -> str:
     """Return what a row of the table of changes counts."""
     once = (
-        f"A shift counts once: it lasts until the weights of the reference rows rest, {LONGEST_SHIFT} rounds at most. "
-        "If the inputs go back and forth before that, it is still the same shift."
+        f"A shift is noticed when more than {SMALLEST_CHANGE:.0%} of the weight of the reference rows has moved. It "
+        f"lasts until the weights rest, {LONGEST_SHIFT} rounds at most, and counts once, even if the inputs go back "
+        "and forth."
     )
     return f"{once} The visits of regimes, below, count every time." if _n_visits(subject) else once
 

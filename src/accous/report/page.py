@@ -106,6 +106,10 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     in_use = (risk.adapted, risk.adapted_low, risk.adapted_high)
     fixed = (risk.fixed, risk.fixed_low, risk.fixed_high)
     estimate, interval = _estimate(scale, in_use, is_known=risk.is_known, is_covered=risk.is_covered)
+    # Where no number is shown, labels may still lie outside the interval that is.
+    is_outside = found is not None and found.contradicts_now and not found.is_inside
+    by = subject.trust.contradicted_by if risk.is_known or is_outside else ""
+    interval += f"; contradicted by {by}" if by else ""
     of_fixed = _estimate(scale, fixed, is_known=risk.is_fixed_known, is_covered=risk.is_covered)
     tiles = [
         (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),

@@ -183,13 +183,13 @@ def _about_categories(subject: Subject) -> list[str]:
     ]
 
 
-def _advice(subject: Subject) -> list[str]:
-    model = subject.model
-    trust, measured = subject.trust, subject.measured
+def _about_errors(trust: Trust, measured: MeasuredError | None) -> list[str]:
+    """Return what to rely on, and which labels would tell more."""
     is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
     if measured is not None and measured.contradicts_now:
-        advice.append("Do not rely on estimates without labels. Add labelled rows to the reference (accous extend).")
+        advice.append("Rely on the measured error. Do not rely on estimates without labels.")
+        advice.append("Add labelled rows to the reference (accous extend).")
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
     elif trust.inputs.answer == "no":
@@ -200,15 +200,23 @@ def _advice(subject: Subject) -> list[str]:
     elif measured is None or measured.is_outdated:
         since = "" if measured is None else " that came since rows joined the reference"
         what = f"Label a sample of recent rows{since} (accous labels)"
-        advice.append(f"{what}: their labels show whether the estimate holds.")
+        is_off = trust.predictions.answer == "no"
+        advice.append(f"{what}: their labels show {'the error' if is_off else 'whether the estimate holds'}.")
     else:
         low, high = (measured.scale.shown(end) for end in (measured.error_low, measured.error_high))
         advice.append(f"Go on labelling samples of recent rows (accous labels): {_error_between(measured, low, high)}")
-    advice += [measured.concept_sentence] if measured is not None and measured.concept_sentence else []
+    return advice
+
+
+def _advice(subject: Subject) -> list[str]:
+    trust, measured = subject.trust, subject.measured
+    advice = _about_errors(trust, measured)
+    concept = "" if measured is None or measured.concept_sentence in trust.reason else measured.concept_sentence
+    advice += [concept] if concept else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
     advice += _about_categories(subject)
-    if model.backtest_ is None:
+    if subject.model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:
         advice.append(
