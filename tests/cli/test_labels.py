@@ -1,5 +1,6 @@
 """`accous labels`: late labels are joined with the predictions by key, line or position, and each counts once."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -137,6 +138,20 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     capsys.readouterr()
     assert main(["inspect", "model", "--quiet"]) == 0
     assert "contradicts the estimate" in capsys.readouterr().out
+
+
+def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overlap(capsys):
+    far = pl.read_csv("stream.csv").with_columns(x0=pl.col("x0") + 50.0)
+    far.write_csv("far.csv")
+    adapt("far.csv", "far_predictions.csv", "--keep", "id")
+    opposite = pl.col("prediction").replace_strict({"yes": "no", "no": "yes"})
+    run(capsys, write(pl.read_csv("far_predictions.csv").select("id", label=opposite)), "--key", "id")
+    assert main(["inspect", "model", "--fail-if", "verdict == contradicted"]) == 0
+    assert main(["inspect", "model", "--fail-if", "predictions == no"]) == 3
+    reason = json.loads(capsys.readouterr().out)["reason"]
+    assert reason.startswith("The answer about the predictions is 'no'. By the latest of 300 labels, the error is ")
+    assert main(["inspect", "model", "--quiet"]) == 0
+    assert "no overlap, and labels contradict the error estimated without them" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("becomes", ["gone", "another table", "empty"])

@@ -97,6 +97,13 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
     assert (trust.contradicted_by == "the backtest") == (trust.predictions.answer == "no")
 
 
+def test_no_overlap_hides_the_word_contradicted_and_not_the_answer() -> None:
+    checks = Checks(coverage=replace(COVERED, share_outside=0.4), evidence=MISSED)
+    trust = verdict_of(checks=checks)
+    assert (trust.verdict, trust.predictions.answer, trust.contradicted_by) == ("no overlap", "no", "the backtest")
+    assert trust.sentences["predictions"] == trust.predictions.sentence
+
+
 def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:
     trust = verdict_of(is_vetoed=True, excess=(0.03, 0.01))
     assert (trust.adaptation.answer, trust.predictions.answer) == ("no", "yes")

@@ -23,7 +23,9 @@ Examples:
 
 `accous inspect model/ --json | jq .rounds`
 
-`accous inspect model/ --fail-if "error > 20%" --fail-if drift || page-someone`
+`accous inspect model/ --fail-if "predictions == no" || page-someone`
+
+`accous inspect model/ --fail-if "error > 20%" --fail-if drift`
 """
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
@@ -39,9 +41,11 @@ _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if", metavar="CONDITION", help="End with exit code 3 if this holds, such as 'error > 20%' or drift.",
+        "--fail-if",
+        metavar="CONDITION",
+        help="End with exit code 3 if this holds, such as 'predictions == no' or drift.",
     ),
-]  # fmt: skip
+]
 
 
 def inspect(
@@ -169,9 +173,10 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 
 def _verdict(record: dict[str, Any]) -> str:
-    """Return the verdict, and by what the estimate is contradicted, if it is."""
-    by = record["contradicted_by"] if record["trust"] == "contradicted" else None
-    return f"{record['trust']}: {_CONTRADICTED_BY[by]}" if by else str(record["trust"])
+    """Return the verdict, and by what the estimate is contradicted, if it is; "no overlap" would hide that."""
+    by = record["contradicted_by"]
+    link = ": " if record["trust"] == "contradicted" else ", and "
+    return f"{record['trust']}{link}{_CONTRADICTED_BY[by]}" if by else str(record["trust"])
 
 
 def _estimate(record: dict[str, Any]) -> str:

@@ -186,7 +186,7 @@ def _trust_of(subject: Subject) -> dict[str, Any]:
         "trust_inputs": trust.inputs.answer,
         "trust_adaptation": trust.adaptation.answer,
         "trust_predictions": trust.predictions.answer,
-        "sentences": {name: getattr(trust, name).sentence for name in ("inputs", "adaptation", "predictions")},
+        "sentences": trust.sentences,
         "guard": guard.name,
         "guard_reason": guard.sentence,
         "share_outside": _finite(coverage.share_outside),
