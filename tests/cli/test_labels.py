@@ -19,7 +19,9 @@ def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_a
     lines = run(capsys, write(labels()), "--key", "id").splitlines()
     assert len(lines) == 3
     assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
-    assert lines[0].endswith("by the latest of 300 labels.")
+    plain = (pl.read_csv("predictions.csv")["prediction"] != labels()["label"]).mean()
+    counted = f"by the latest of 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
+    assert lines[0].endswith(f", {counted}.")
     assert lines[1].startswith("Estimated error: ")
     assert lines[2] == "They do not contradict each other."
 
@@ -31,6 +33,8 @@ def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
     assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
     assert found["measured_error"] == pytest.approx(expected_error(labels()))
     assert found["measured_error_fixed"] is not None
+    is_wrong = pl.read_csv("predictions.csv")["prediction"] != labels()["label"]
+    assert (found["measured_error_plain"], found["measured_error_plain_rows"]) == (is_wrong.mean(), N_ROWS)
     assert found["concept_changed"] == "no"
 
 
@@ -137,7 +141,8 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     assert run_json(capsys, "labels.csv", "--key", "id")["labels_contradict"] is True
     capsys.readouterr()
     assert main(["inspect", "model", "--quiet"]) == 0
-    assert "contradicts the estimate" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "(a label counts half after 500 more); 100.0% over all of them; contradicts the estimate" in text
 
 
 def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overlap(capsys):

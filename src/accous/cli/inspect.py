@@ -234,14 +234,16 @@ def _contradiction(record: dict[str, Any]) -> str:
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
-    from accous.diagnostics.measured_words import CONCEPT_CHANGED
+    from accous.diagnostics.measured_words import CONCEPT_CHANGED, counted_in_words
 
     if not record["labelled_rows"]:
         return []
     low, high = record["measured_error_low"], record["measured_error_high"]
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
-    text = f"{scale.shown(record['measured_error'])} ({interval}), {count(record['labelled_rows'], 'labelled row')}"
+    plain = record["measured_error_plain_rows"], record["measured_error_plain"]
+    counted = counted_in_words(record["labelled_rows"], *plain, scale)
+    text = f"{scale.shown(record['measured_error'])} ({interval}), {counted}"
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:

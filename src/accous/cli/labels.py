@@ -144,17 +144,17 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 def _lines(measured: MeasuredError) -> list[str]:
     from accous.diagnostics.measured_words import (
         comparison_in_words,
+        counted_in_words,
         estimate_in_words,
         interval_in_words,
-        labels_in_words,
     )
 
     scale = measured.scale
     interval = interval_in_words(measured.error_low, measured.error_high, scale)
-    labels = labels_in_words(measured.n_labelled)
+    counted = counted_in_words(measured.n_labelled, measured.n_plain, measured.error_plain, scale)
     comparison = comparison_in_words(measured)
     return [
-        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), by {labels}.",
+        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), {counted}.",
         f"Estimated {scale.name}: {estimate_in_words(measured)}.",
         f"{comparison[0].upper()}{comparison[1:]}{_more(measured)}",
     ]
