@@ -12,6 +12,7 @@ import polars as pl
 from accous.tabular.adapt_request import AdaptRequest
 from accous.tabular.adapt_run import AdaptRun, SaveRule
 from accous.tabular.chosen_columns import chosen_columns
+from accous.tabular.earlier_runs import remember_run
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.labelled import with_labels
@@ -87,6 +88,8 @@ class AdaptJob:
         table_model.job = begin_or_resume(
             spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
         )
+        if not self.record.n_rows:
+            table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
         self.n_rows_before = self.record.n_rows
         if before is not None and not before.is_finished and not request.is_new and self.record.spec != before.spec:
             self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
