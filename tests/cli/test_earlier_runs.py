@@ -48,6 +48,30 @@ def test_the_last_run_is_the_one_with_rows():
     assert last_run_with_rows(None, ()) is None
 
 
+def remarks_of(capsys, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["adapt", "model", *arguments]) == 0
+    return capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("predicted_folder")
+def test_a_stream_that_was_followed_before_is_remarked_on_unless_its_rows_are_others(capsys):
+    remarks = remarks_of(capsys, "stream.csv", "-o", "again.csv")
+    assert "predictions.csv, followed this stream: the model learns it again." in remarks
+    stream = pl.read_csv("stream.csv")
+    stream.with_columns(pl.col("x0") + 0.5).write_csv("stream.csv")
+    assert "followed this stream" not in remarks_of(capsys, "stream.csv", "-o", "others.csv")
+
+
+@pytest.mark.usefixtures("predicted_folder")
+def test_a_key_that_several_rows_have_is_remarked_on(capsys):
+    stream = pl.read_csv("stream.csv").with_columns(key=pl.col("id") % 250)
+    stream.write_csv("keyed.csv")
+    remarks = remarks_of(capsys, "keyed.csv", "-o", "keyed_predictions.csv", "--key", "key")
+    assert "Several rows have key = 0: late labels cannot be joined by this key." in remarks
+    assert "Several rows" not in remarks_of(capsys, "keyed.csv", "-o", "by_id.csv", "--key", "id")
+
+
 def write_empty_day() -> None:
     pl.read_csv("stream.csv").clear().write_csv("empty.csv")
 
