@@ -65,10 +65,13 @@ def _scale(job: AdaptJob) -> LossScale:
 
 
 def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
-    """Say how many rows carry the weight, or that it does not count because the fixed model predicts."""
+    """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
     n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
-    if job.table_model.model.state_.fallback.veto.is_held:
-        return "The fixed model, which weighs all reference rows alike, is in use."
+    state = job.table_model.model.state_
+    if state.fallback.veto.is_held:
+        share = state.rounds.share_adapted(numbers["rounds"]) if numbers["rounds"] else 0.0
+        other = f"; the adapted model predicted {share:.0%} of the rounds" if share else ""
+        return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
     return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
 
 
