@@ -142,7 +142,8 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     capsys.readouterr()
     assert main(["inspect", "model", "--quiet"]) == 0
     text = capsys.readouterr().out
-    assert "(a label counts half after 500 more); 100.0% over all of them; contradicts the estimate" in text
+    assert "by the latest of 300 labels; contradicts the estimate" in text
+    assert "100.0%, 300 labels (above, a label counts half after 500 more)" in text
 
 
 def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overlap(capsys):

@@ -232,23 +232,33 @@ def _contradiction(record: dict[str, Any]) -> str:
     return _OFF if record["labels_off"] else _ALARMED
 
 
+def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
+    """Return the mean in which no label counts less than another, and how they count in the one above."""
+    from accous.diagnostics.measured_words import LABEL_HALF_LIFE
+
+    mean, n_rows, n_labelled = (
+        record[name] for name in ("measured_error_plain", "measured_error_plain_rows", "labelled_rows")
+    )
+    since = "" if n_rows == n_labelled else " since rows joined the reference"
+    found = "not known" if mean is None else f"{scale.shown(mean)}, {count(n_rows, 'label')}{since}"
+    return f"{found} (above, a label counts half after {LABEL_HALF_LIFE} more)"
+
+
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
-    from accous.diagnostics.measured_words import CONCEPT_CHANGED, counted_in_words
+    from accous.diagnostics.measured_words import CONCEPT_CHANGED, labels_in_words
 
     if not record["labelled_rows"]:
         return []
     low, high = record["measured_error_low"], record["measured_error_high"]
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
-    plain = record["measured_error_plain_rows"], record["measured_error_plain"]
-    counted = counted_in_words(record["labelled_rows"], *plain, scale)
-    text = f"{scale.shown(record['measured_error'])} ({interval}), {counted}"
+    text = f"{scale.shown(record['measured_error'])} ({interval}), by {labels_in_words(record['labelled_rows'])}"
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
         text += f"; {_contradiction(record)}"
-    lines = [(f"measured {scale.name}", text)]
+    lines = [(f"measured {scale.name}", text), ("the same, all labels alike", _plain_mean(record, scale))]
     if record["concept_changed"] == "yes":
         lines.append(("same input, same label?", CONCEPT_CHANGED))
     if record["unseen_classes"]:
