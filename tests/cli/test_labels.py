@@ -160,6 +160,19 @@ def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overl
     assert "no overlap, and labels contradict the error estimated without them" in capsys.readouterr().out
 
 
+def test_the_report_draws_what_late_labels_measured_over_the_rounds(capsys):
+    run(capsys, write(labels()), "--key", "id")
+    model = load_table_model(Path("model"))
+    is_wrong = pl.read_csv("predictions.csv").select("round", is_wrong=pl.col("prediction") != labels()["label"])
+    by_round = is_wrong.group_by("round", maintain_order=True).agg(pl.len(), pl.sum("is_wrong"))
+    assert model.history.column("n_late").tolist() == by_round["len"].to_list()
+    assert model.history.column("late_loss").tolist() == by_round["is_wrong"].to_list()
+    assert main(["report", "model", "-o", "report.html"]) == 0
+    assert "in use, measured with late labels" in Path("report.html").read_text()
+    run(capsys, "labels.csv", "--key", "id")
+    assert load_table_model(Path("model")).history.column("n_late").sum() == N_ROWS
+
+
 @pytest.mark.parametrize("becomes", ["gone", "another table", "empty"])
 def test_counts_are_kept_if_the_stream_cannot_be_read_again(becomes, capsys):
     write(labels())

@@ -304,6 +304,7 @@ class LabelJob:
             estimated=self.table_model.estimates_at(new["round"]),
             intervals=None if kind.names else written_intervals(new),
         )
+        self.table_model.note_late_labels(new)
 
 
 def _kept(job: Job) -> list[str]:
