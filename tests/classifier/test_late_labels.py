@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import accous
 from accous import AdaptiveClassifier, NoShift
+from accous.classifier.state import state_from_plain, state_to_plain
 from accous.exceptions import DataError
 from accous.streams import GaussianStream, SquareShift
 
@@ -156,6 +157,16 @@ def test_saved_counts_go_on_bit_for_bit(tmp_path):
         each.adapt(X[:10]).observe(X[600:], y[600:])
     assert loaded.measured_ == model.measured_
     assert np.array_equal(loaded.state_.late_labels.sums, model.state_.late_labels.sums)
+
+
+def test_a_folder_without_the_plain_sum_goes_on_without_it():
+    model, X, y = make_model(70)
+    plain = state_to_plain(model.observe(X[:100], y[:100]).state_, None)
+    del plain["late_labels"]["plain_loss"]
+    model.state_ = state_from_plain(plain, model.state_.ratio, model.state_.estimator)
+    measured = model.observe(X[100:150], y[100:150]).measured_
+    assert measured.n_labelled == 150
+    assert np.isnan(measured.error_plain)
 
 
 def test_a_folder_of_the_first_version_starts_to_count(tmp_path):

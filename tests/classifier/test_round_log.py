@@ -87,6 +87,14 @@ def test_only_the_last_rounds_are_kept() -> None:
     assert rows[:, 0].tolist() == list(range(700, n_rounds))
 
 
+def test_a_round_is_predicted_by_what_the_round_before_left() -> None:
+    log, weights = RoundLog(), np.ones(4)
+    for held in (True, False, False, True):
+        log = log.after({}, weights, 5, share=1.0, refit=True, drift=False, held=held)
+    # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
+    assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
+
+
 def noted(log: RoundLog, weights: Any, n_rows: int) -> RoundLog:
     return log.after({}, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
 

@@ -175,7 +175,7 @@ def test_labels_without_a_row_are_not_rows_without_a_label(capsys):
     assert remarks == [
         "Joined by position: rows 4 to 200.",
         "3 rows have no label.",
-        "100 labels have no row in the stream of the last run.",
+        "100 labels have no row in the stream of the run.",
     ]
     again = run_json(capsys, labels)
     assert (again["without_label"], again["unmatched"], again["joined_before"]) == (3, 100, 197)

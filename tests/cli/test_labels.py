@@ -1,5 +1,6 @@
 """`accous labels`: late labels are joined with the predictions by key, line or position, and each counts once."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,9 @@ def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_a
     lines = run(capsys, write(labels()), "--key", "id").splitlines()
     assert len(lines) == 3
     assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
-    assert lines[0].endswith("by the latest of 300 labels.")
+    plain = (pl.read_csv("predictions.csv")["prediction"] != labels()["label"]).mean()
+    counted = f"by the latest of 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
+    assert lines[0].endswith(f", {counted}.")
     assert lines[1].startswith("Estimated error: ")
     assert lines[2] == "They do not contradict each other."
 
@@ -30,6 +33,8 @@ def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
     assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
     assert found["measured_error"] == pytest.approx(expected_error(labels()))
     assert found["measured_error_fixed"] is not None
+    is_wrong = pl.read_csv("predictions.csv")["prediction"] != labels()["label"]
+    assert (found["measured_error_plain"], found["measured_error_plain_rows"]) == (is_wrong.mean(), N_ROWS)
     assert found["concept_changed"] == "no"
 
 
@@ -136,7 +141,36 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     assert run_json(capsys, "labels.csv", "--key", "id")["labels_contradict"] is True
     capsys.readouterr()
     assert main(["inspect", "model", "--quiet"]) == 0
-    assert "contradicts the estimate" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "by the latest of 300 labels; contradicts the estimate" in text
+    assert "100.0%, 300 labels (above, a label counts half after 500 more)" in text
+
+
+def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overlap(capsys):
+    far = pl.read_csv("stream.csv").with_columns(x0=pl.col("x0") + 50.0)
+    far.write_csv("far.csv")
+    adapt("far.csv", "far_predictions.csv", "--keep", "id")
+    opposite = pl.col("prediction").replace_strict({"yes": "no", "no": "yes"})
+    run(capsys, write(pl.read_csv("far_predictions.csv").select("id", label=opposite)), "--key", "id")
+    assert main(["inspect", "model", "--fail-if", "verdict == contradicted"]) == 0
+    assert main(["inspect", "model", "--fail-if", "predictions == no"]) == 3
+    reason = json.loads(capsys.readouterr().out)["reason"]
+    assert reason.startswith("The answer about the predictions is 'no'. By the latest of 300 labels, the error is ")
+    assert main(["inspect", "model", "--quiet"]) == 0
+    assert "no overlap, and labels contradict the error estimated without them" in capsys.readouterr().out
+
+
+def test_the_report_draws_what_late_labels_measured_over_the_rounds(capsys):
+    run(capsys, write(labels()), "--key", "id")
+    model = load_table_model(Path("model"))
+    is_wrong = pl.read_csv("predictions.csv").select("round", is_wrong=pl.col("prediction") != labels()["label"])
+    by_round = is_wrong.group_by("round", maintain_order=True).agg(pl.len(), pl.sum("is_wrong"))
+    assert model.history.column("n_late").tolist() == by_round["len"].to_list()
+    assert model.history.column("late_loss").tolist() == by_round["is_wrong"].to_list()
+    assert main(["report", "model", "-o", "report.html"]) == 0
+    assert "in use, measured with late labels" in Path("report.html").read_text()
+    run(capsys, "labels.csv", "--key", "id")
+    assert load_table_model(Path("model")).history.column("n_late").sum() == N_ROWS
 
 
 @pytest.mark.parametrize("becomes", ["gone", "another table", "empty"])

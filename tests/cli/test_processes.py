@@ -230,7 +230,7 @@ def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, star
     with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
         out, err = process.communicate()
     assert err == b""
-    held = b"The fixed model, which weighs all reference rows alike, is in use."
+    held = b"The fixed model, which weighs all reference rows alike, predicts now."
     assert out == b"300 rows in 30 rounds in predictions.csv. " + held + b"\n"
     with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
         out, err = process.communicate()

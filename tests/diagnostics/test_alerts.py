@@ -25,6 +25,7 @@ RECORD = {
     "trust_inputs": "no",
     "trust_adaptation": "not known",
     "trust_predictions": "yes",
+    "sentences": {"inputs": "Rows are far away.", "adaptation": "Nothing shows it.", "predictions": "Labels agree."},
 }
 HOLDS = {
     "error > 20%": True,
@@ -110,7 +111,8 @@ def test_no_drift_so_far_is_known_and_drift_that_cannot_be_seen_is_not() -> None
         ("overlap < 30%", 0.25, "The share of recent rows that are like the reference is 25.0%."),
         ("effective_rows < 50", 49.5, "The number of effective reference rows is 50."),
         ("verdict != good", "no overlap", "The verdict is 'no overlap'. Most rows lie outside."),
-        ("inputs == no", "no", "The answer about the inputs is 'no'."),
+        ("inputs == no", "no", "The answer about the inputs is 'no'. Rows are far away."),
+        ("predictions == yes", "yes", "The answer about the predictions is 'yes'. Labels agree."),
         ("drift", 752, "The inputs changed in round 752, within the last 64 rounds."),
     ],
 )

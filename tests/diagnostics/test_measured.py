@@ -48,6 +48,7 @@ def test_the_error_is_the_mean_discounted_by_the_half_life():
     found = result(LateLabels().after(judged(is_wrong)))
     assert found.error == pytest.approx(np.average(is_wrong, weights=weights))
     assert found.n_labelled == 2_000
+    assert (found.error_plain, found.n_plain) == (pytest.approx(is_wrong.mean()), 2_000)
     assert found.excess == pytest.approx(found.error - 0.2)
 
 
@@ -283,6 +284,7 @@ def test_counts_are_stored_and_go_on_with_the_same_bits():
     one, other = labels.after(more), loaded.after(more)
     assert np.array_equal(one.sums, other.sums)
     assert (one.squares, one.cusum, one.n_unseen) == (other.squares, other.cusum, other.n_unseen)
+    assert one.plain_loss == other.plain_loss
     assert np.array_equal(one.audit_rows.features, other.audit_rows.features)
     assert result(one) == result(other)
 
@@ -294,6 +296,9 @@ def test_after_a_refit_earlier_labels_count_little():
     found = result(labels.after(judged([False] * 100)))
     assert found.error < 0.4
     assert found.n_labelled == 2_100
+    # The plain mean is about the present predictors alone.
+    assert (found.error_plain, found.n_plain) == (0.0, 100)
+    assert math.isnan(result(labels).error_plain)
 
 
 @pytest.mark.parametrize(("n_rows", "share"), [(200, 0.2), (1_000, 0.05), (10_000, 0.2)])

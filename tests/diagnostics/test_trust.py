@@ -8,6 +8,8 @@ import pytest
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE
+from accous.diagnostics.late_labels import JudgedRows, LateLabels
+from accous.diagnostics.measured import measure
 from accous.diagnostics.trust import (
     FEWEST_ROWS,
     LARGEST_ERROR,
@@ -95,6 +97,31 @@ def test_rules(changes: dict[str, Any], verdict: str) -> None:
         assert trust.reason == next(each.sentence for each in answers if each.answer != "yes")
     assert (verdict == "contradicted") <= (trust.reason == trust.predictions.sentence)
     assert (trust.contradicted_by == "the backtest") == (trust.predictions.answer == "no")
+
+
+def test_no_overlap_hides_the_word_contradicted_and_not_the_answer() -> None:
+    checks = Checks(coverage=replace(COVERED, share_outside=0.4), evidence=MISSED)
+    trust = verdict_of(checks=checks)
+    assert (trust.verdict, trust.predictions.answer, trust.contradicted_by) == ("no overlap", "no", "the backtest")
+    assert trust.sentences["predictions"] == trust.predictions.sentence
+
+
+@pytest.mark.parametrize(("gap", "n_labelled", "is_told"), [(0.0, 100, True), (0.01, 100, False), (0.0, 99, False)])
+def test_labels_of_a_fixed_model_cannot_compare_and_the_answer_says_what_can(gap, n_labelled, is_told) -> None:
+    compared = {"gap": gap, "gap_standard_error": 0.01}
+    labels = LateLabels().after(
+        JudgedRows(
+            losses=np.zeros(n_labelled),
+            losses_fixed=None,
+            errors_fixed=None,
+            is_unseen=np.zeros(n_labelled, dtype=bool),
+            unseen_names=(),
+            estimates=np.full((n_labelled, 3), 0.02),
+        )
+    )
+    measured = replace(measure(labels, n_stream=n_labelled, audit=None), **compared)
+    sentence = verdict_of(replace(ALL_YES, measured=measured), is_vetoed=True).adaptation.sentence
+    assert ("let a second model with low caution (accous fit --caution low)" in sentence) == is_told
 
 
 def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:

@@ -246,7 +246,10 @@ def test_rows_that_carry_the_weight_are_not_in_use_while_the_fixed_model_predict
 
 def test_a_tile_says_that_its_labels_are_about_an_earlier_reference():
     subject = observe(follow(0.0, has_labels=False))
-    assert "measured error, recent labels" in [name for name, _, _ in tile_rows(subject)]
+    notes = {name: note for name, _, note in tile_rows(subject)}
+    measured = subject.model.measured_
+    counted = f"by the latest of {measured.n_labelled} labels (a label counts half after 500 more)"
+    assert notes["measured error, recent labels"].endswith(f"{counted}; {measured.error_plain:.1%} over all of them")
     subject.model.extend(np.zeros((20, 4)), np.arange(20) % 2)
     names = [name for name, _, _ in tile_rows(subject)]
     assert "measured error, before rows joined the reference" in names

@@ -45,6 +45,39 @@ def test_it_is_bounded_and_loses_no_count(model, n_rounds):
     assert history.n_rounds == n_rounds
 
 
+@pytest.mark.parametrize("n_rounds", [7, MOST_POINTS, 2 * MOST_POINTS + 3])
+def test_late_labels_count_in_the_rounds_that_predicted_their_rows(model, n_rounds):
+    history = History()
+    for _ in range(n_rounds):
+        history.add(model, 1)
+    rounds = np.array([1.0, 1.0, 3.0, n_rounds, n_rounds + 1, 0.0, np.nan])
+    history.add_labels(rounds, np.array([1.0, 0.0, 0.5, 0.25, 1.0, 1.0, 1.0]))
+    history = History.from_plain(history.to_plain())
+    totals = {"n_late": {1: 2.0, 3: 1.0, n_rounds: 1.0}, "late_loss": {1: 1.0, 3: 0.5, n_rounds: 0.25}}
+    for name, by_round in totals.items():
+        expected = np.zeros(len(history))
+        for number, value in by_round.items():
+            if (number - 1) // history.stride < len(history):  # the open point is shown when it is closed
+                expected[(number - 1) // history.stride] += value
+        assert np.array_equal(history.column(name), expected)
+
+
+def test_late_labels_stay_when_points_are_merged(model):
+    history = History()
+    for _ in range(MOST_POINTS - 1):
+        history.add(model, 1)
+    history.add_labels(np.arange(1.0, 9.0), np.ones(8))
+    history.add(model, 1)
+    assert history.stride == 2
+    assert history.column("n_late")[:5].tolist() == [2.0, 2.0, 2.0, 2.0, 0.0]
+
+
+def test_a_history_without_late_labels_is_read(model):
+    plain = record(model, 5).to_plain()
+    older = {name: value for name, value in plain.items() if not name.endswith("late")}
+    assert History.from_plain(older).column("n_late").tolist() == [0.0] * 5
+
+
 def test_an_interruption_leaves_no_trace(model):
     n_rounds = 2 * MOST_POINTS + 77
     expected = record(model, n_rounds).to_plain()

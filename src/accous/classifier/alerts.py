@@ -92,6 +92,7 @@ READINGS: dict[str, Callable[[Subject], Any]] = {
     "trust_adaptation": lambda subject: subject.trust.adaptation.answer,
     "trust_predictions": lambda subject: subject.trust.predictions.answer,
     "trust_reason": lambda subject: subject.trust.reason,
+    "sentences": lambda subject: subject.trust.sentences,
 }
 
 

@@ -112,6 +112,20 @@ class RoundLog(NamedTuple):
         open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
         return np.concatenate((*self.blocks, open_rows))
 
+    def share_adapted(self, n_rounds: int) -> float:
+        """Return the share of the last rounds that the adapted predictor has predicted, of those that are kept.
+
+        A round notes which predictor it leaves behind, which is the one that predicts the next round.
+
+        Parameters
+        ----------
+        n_rounds : int
+            At least 1.
+        """
+        before = self.rows({})[:-1][-n_rounds:, _COLUMNS.index("adapted")]
+        # The first round of all was predicted by the fixed predictor.
+        return float(before.sum() / max(1, min(n_rounds, len(before) + 1)))
+
     def to_plain(self, cache: dict[str, Any]) -> dict[str, Any]:
         """Return everything as one array and numbers."""
         return {"rows": self.rows(cache), "n_waiting": len(self.waiting), "is_moved": self.is_moved}

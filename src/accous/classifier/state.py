@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -173,6 +174,9 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
 
 def _late_labels_from_plain(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the late labels; earlier folders call the errors of kept rows by what they were of classes."""
+    if plain is not None and "plain_loss" not in plain:
+        # Folders before 0.3 have only the discounted sums.
+        plain = plain | {"plain_loss": math.nan}
     if plain is None or not any("is_wrong_fixed" in rows for rows in plain["kept"]):
         return plain
     kept = [rows | {"errors_fixed": rows["is_wrong_fixed"]} for rows in plain["kept"]]

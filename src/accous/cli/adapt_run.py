@@ -40,6 +40,9 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     if job.abandoned is not None:
         text = f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
         remarks.print(text, markup=False, soft_wrap=True)
+    if job.followed_before is not None:
+        text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
+        remarks.print(text, markup=False, soft_wrap=True)
     if job.n_rows_before:
         place = f"{job.table.unit} {job.record.position.line:,}"
         remarks.print(f"Resuming after row {job.n_rows_before:,} ({place}).", markup=False)
@@ -62,10 +65,13 @@ def _scale(job: AdaptJob) -> LossScale:
 
 
 def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
-    """Say how many rows carry the weight, or that it does not count because the fixed model predicts."""
+    """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
     n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
-    if job.table_model.model.state_.fallback.veto.is_held:
-        return "The fixed model, which weighs all reference rows alike, is in use."
+    state = job.table_model.model.state_
+    if state.fallback.veto.is_held:
+        share = state.rounds.share_adapted(numbers["rounds"]) if numbers["rounds"] else 0.0
+        other = f"; the adapted model predicted {share:.0%} of the rounds" if share else ""
+        return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
     return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
 
 
@@ -92,6 +98,9 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
         remarks.print(
             f"Labels that the reference does not have count as errors: {names}.", markup=False, soft_wrap=True
         )
+    if job.repeated_key is not None:
+        text = f"Several rows have {request.key} = {job.repeated_key}: late labels cannot be joined by this key."
+        remarks.print(text, markup=False, soft_wrap=True)
     doubt = job.table_model.intervals_in_words() if record.n_rounds else ""
     if doubt:
         remarks.print(doubt, markup=False, soft_wrap=True)

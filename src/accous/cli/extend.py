@@ -10,6 +10,7 @@ import typer
 from accous.cli.locked_model import locked_model
 from accous.cli.options import (
     AsJson,
+    EarlierPredictions,
     Encoding,
     ModelFolder,
     NamedEstimator,
@@ -41,13 +42,15 @@ Examples:
 
 `accous extend model/ labels.csv --key id`
 
+`accous extend model/ labels.csv --key id --predictions yesterday.csv`
+
 `accous extend model/ labelled.parquet --max-reference 2000 --json`
 """
 _LARGEST_REFERENCE = 100_000_000
 _Rows = Annotated[
     str,
     typer.Argument(
-        metavar="LABELLED", help="Labelled rows, or late labels of rows that the last run predicted; - is stdin."
+        metavar="LABELLED", help="Labelled rows, or late labels of rows that a run has predicted; - is stdin."
     ),
 ]
 _Label = Annotated[
@@ -75,6 +78,7 @@ def extend(
     rows: _Rows,
     label: _Label = None,
     key: _Key = None,
+    predictions: EarlierPredictions = None,
     max_reference: _MaxReference = None,
     drop_rows: _DropRows = "oldest",
     ordered: Ordered = None,
@@ -90,8 +94,9 @@ def extend(
     """Add labelled rows to the reference, and fit again; what the rounds have learned goes on.
 
     Give a table that has the columns of the model and the labels, or late labels alone: their rows are then read again
-    from the stream of the last run. Measure first (accous labels): afterwards the model has seen the labels. A row
-    joins once, also if you give it again. A reference with an order in time is replayed again.
+    from the stream of the last run, or of the run that wrote `--predictions`. Measure first (accous labels): afterwards
+    the model has seen the labels. A row joins once, also if you give it again. A reference with an order in time is
+    replayed again.
     """
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     require_choice("--drop-rows", drop_rows, ("oldest", "least-weight"))
@@ -106,6 +111,7 @@ def extend(
         rows=rows,
         label=label,
         key=key,
+        predictions=predictions,
         is_ordered=ordered,
         max_reference=max_reference,
         drop=drop_rows.replace("-", " "),
@@ -140,7 +146,7 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     if joined.n_missing:
         texts.append(count(joined.n_missing, "row has", "rows have") + " no label.")
     if joined.n_unmatched:
-        texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the last run.")
+        texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the run.")
     if joined.bad_rows:
         where = "" if rejects is None else f", in {rejects}"
         texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")

@@ -23,7 +23,9 @@ Examples:
 
 `accous inspect model/ --json | jq .rounds`
 
-`accous inspect model/ --fail-if "error > 20%" --fail-if drift || page-someone`
+`accous inspect model/ --fail-if "predictions == no" || page-someone`
+
+`accous inspect model/ --fail-if "error > 20%" --fail-if drift`
 """
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
@@ -39,9 +41,11 @@ _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if", metavar="CONDITION", help="End with exit code 3 if this holds, such as 'error > 20%' or drift.",
+        "--fail-if",
+        metavar="CONDITION",
+        help="End with exit code 3 if this holds, such as 'predictions == no' or drift.",
     ),
-]  # fmt: skip
+]
 
 
 def inspect(
@@ -169,9 +173,10 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 
 def _verdict(record: dict[str, Any]) -> str:
-    """Return the verdict, and by what the estimate is contradicted, if it is."""
-    by = record["contradicted_by"] if record["trust"] == "contradicted" else None
-    return f"{record['trust']}: {_CONTRADICTED_BY[by]}" if by else str(record["trust"])
+    """Return the verdict, and by what the estimate is contradicted, if it is; "no overlap" would hide that."""
+    by = record["contradicted_by"]
+    link = ": " if record["trust"] == "contradicted" else ", and "
+    return f"{record['trust']}{link}{_CONTRADICTED_BY[by]}" if by else str(record["trust"])
 
 
 def _estimate(record: dict[str, Any]) -> str:
@@ -229,21 +234,33 @@ def _contradiction(record: dict[str, Any]) -> str:
     return _OFF if record["labels_off"] else _ALARMED
 
 
+def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
+    """Return the mean in which no label counts less than another, and how they count in the one above."""
+    from accous.diagnostics.measured_words import LABEL_HALF_LIFE
+
+    mean, n_rows, n_labelled = (
+        record[name] for name in ("measured_error_plain", "measured_error_plain_rows", "labelled_rows")
+    )
+    since = "" if n_rows == n_labelled else " since rows joined the reference"
+    found = "not known" if mean is None else f"{scale.shown(mean)}, {count(n_rows, 'label')}{since}"
+    return f"{found} (above, a label counts half after {LABEL_HALF_LIFE} more)"
+
+
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
-    from accous.diagnostics.measured_words import CONCEPT_CHANGED
+    from accous.diagnostics.measured_words import CONCEPT_CHANGED, labels_in_words
 
     if not record["labelled_rows"]:
         return []
     low, high = record["measured_error_low"], record["measured_error_high"]
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
-    text = f"{scale.shown(record['measured_error'])} ({interval}), {count(record['labelled_rows'], 'labelled row')}"
+    text = f"{scale.shown(record['measured_error'])} ({interval}), by {labels_in_words(record['labelled_rows'])}"
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
         text += f"; {_contradiction(record)}"
-    lines = [(f"measured {scale.name}", text)]
+    lines = [(f"measured {scale.name}", text), ("the same, all labels alike", _plain_mean(record, scale))]
     if record["concept_changed"] == "yes":
         lines.append(("same input, same label?", CONCEPT_CHANGED))
     if record["unseen_classes"]:

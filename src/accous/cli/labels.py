@@ -10,6 +10,7 @@ import typer
 from accous.cli.locked_model import locked_model
 from accous.cli.options import (
     AsJson,
+    EarlierPredictions,
     Encoding,
     ModelFolder,
     NamedEstimator,
@@ -38,6 +39,7 @@ Examples:
 
 `accous labels model/ labels.csv --key id --predictions yesterday.csv`
 """
+_NO_ROWS = {True: "The stream cannot be read again", False: "The model does not remember the run of these predictions"}
 _Labels = Annotated[
     str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
 ]
@@ -54,12 +56,6 @@ _Label = Annotated[
     str | None,
     typer.Option("--label", metavar="COL", help="Column of the labels. Default: named as in the reference."),
 ]
-_Predictions = Annotated[
-    str | None,
-    typer.Option(
-        "--predictions", metavar="FILE", help="What accous adapt has written. Default: the output of the last run."
-    ),
-]
 
 
 def labels(
@@ -67,7 +63,7 @@ def labels(
     labels: _Labels,
     key: _Key = None,
     label: _Label = None,
-    predictions: _Predictions = None,
+    predictions: EarlierPredictions = None,
     table_format: TableFormat = None,
     encoding: Encoding = None,
     separator: Separator = None,
@@ -135,8 +131,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
         earlier = count(counted.n_earlier, "label is", "labels are")
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
     if counted.n_counted and not counted.has_rows:
-        why = "The stream cannot be read again" if counted.is_last_run else "The predictions are not of the last run"
-        texts.append(f"{why}, so P(y | x) is not tested on these rows.")
+        texts.append(f"{_NO_ROWS[counted.is_known_run]}, so P(y | x) is not tested on these rows.")
     for text in texts:
         remarks.print(text, markup=False, soft_wrap=True)
 
@@ -144,17 +139,17 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 def _lines(measured: MeasuredError) -> list[str]:
     from accous.diagnostics.measured_words import (
         comparison_in_words,
+        counted_in_words,
         estimate_in_words,
         interval_in_words,
-        labels_in_words,
     )
 
     scale = measured.scale
     interval = interval_in_words(measured.error_low, measured.error_high, scale)
-    labels = labels_in_words(measured.n_labelled)
+    counted = counted_in_words(measured.n_labelled, measured.n_plain, measured.error_plain, scale)
     comparison = comparison_in_words(measured)
     return [
-        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), by {labels}.",
+        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), {counted}.",
         f"Estimated {scale.name}: {estimate_in_words(measured)}.",
         f"{comparison[0].upper()}{comparison[1:]}{_more(measured)}",
     ]

@@ -20,6 +20,7 @@ __all__ = [
     "AsJson",
     "Categorical",
     "Drop",
+    "EarlierPredictions",
     "Encoding",
     "Force",
     "KeepAsFeature",
@@ -50,6 +51,14 @@ PredictionsFile = Annotated[
     str,
     typer.Option(
         "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
+    ),
+]
+EarlierPredictions = Annotated[
+    str | None,
+    typer.Option(
+        "--predictions",
+        metavar="FILE",
+        help="What accous adapt has written. Default: the output of the last run that has predicted rows.",
     ),
 ]
 KeyColumn = Annotated[

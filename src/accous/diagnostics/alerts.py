@@ -134,7 +134,9 @@ class Condition:
             return ("estimated_error", "estimated_error_known")
         if self.name in ("measured_error", "measured_loss"):
             return ("measured_error", "labels_outdated")
-        return ((_QUANTITIES[self.name] if self.name in _QUANTITIES else _WORDS[self.name]).field,)
+        if self.name in _WORDS:
+            return (_WORDS[self.name].field, "sentences")
+        return (_QUANTITIES[self.name].field,)
 
     def read(self, record: Mapping[str, Any]) -> float | int | str | None:
         """Return the value to compare; None if it is not known."""
@@ -168,7 +170,7 @@ class Condition:
         if self.name == "drift":
             return f"The inputs changed in round {value}, within the last {count(int(self.limit), 'round')}."
         if self.name in _WORDS:
-            why = record.get("trust_reason") if self.name == "verdict" else None
+            why = record.get("trust_reason") if self.name == "verdict" else record.get("sentences", {}).get(self.name)
             return f"The {_WORDS[self.name].title} is {value!r}." + (f" {why}" if why else "")
         quantity = _QUANTITIES[self.name]
         shown = f"{value:.1%}" if quantity.is_share else f"{value:{quantity.style}}"

@@ -23,11 +23,9 @@ from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
 from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
+from accous.diagnostics.measured_words import LABEL_HALF_LIFE
 
 __all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "MOST_AUDITED_BYTES", "AuditRows", "JudgedRows", "LateLabels", "Sum"]
-
-LABEL_HALF_LIFE = 500
-"""Labelled rows after which a label counts half."""
 
 MOST_AUDITED = 500
 """Labelled rows that are kept for the test of P(y | x); fewer if they are wide."""
@@ -147,6 +145,9 @@ class LateLabels:
     cusum : float
     squared_losses : float
         Discounted sum of the squared losses of the predictor in use.
+    plain_loss : float
+        Sum of the losses of the predictor in use since rows last joined the reference, each row counting alike; NaN if
+        labels were counted before this sum was kept.
     n_before : int, optional
         Labelled rows when rows last joined the reference; None if none did.
     intervals : IntervalCounts
@@ -164,6 +165,7 @@ class LateLabels:
     last_row: int = 0
     cusum: float = 0.0
     squared_losses: float = 0.0
+    plain_loss: float = 0.0
     n_before: int | None = None
     intervals: IntervalCounts = NO_INTERVALS
     kept: tuple[AuditRows, ...] = ()
@@ -185,6 +187,7 @@ class LateLabels:
             last_row=self.last_row,
             cusum=_add_to_cusum(self.cusum, rows),
             squared_losses=shrunk * self.squared_losses + float((powers * rows.losses**2).sum()),
+            plain_loss=self.plain_loss + float(rows.losses.sum()),
             n_before=self.n_before,
             intervals=self.intervals
             if rows.is_inside is None
@@ -219,10 +222,16 @@ class LateLabels:
             squares_fixed=squares_of(self.squares_fixed, sums[Sum.WEIGHT_FIXED]),
             cusum=0.0,
             squared_losses=share * self.squared_losses,
+            plain_loss=0.0,
             n_before=self.n_labelled,
             intervals=NO_INTERVALS,
             kept=(),
         )
+
+    @property
+    def n_plain(self) -> int:
+        """Labelled rows since rows last joined the reference."""
+        return self.n_labelled - (self.n_before or 0)
 
     @property
     def audit_rows(self) -> AuditRows | None:

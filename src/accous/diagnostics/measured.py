@@ -44,8 +44,12 @@ class MeasuredError:
     error, error_low, error_high : float
         Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others. Where numbers
         are predicted, it is the mean loss.
+    error_plain : float
+        The plain mean over all labels since rows last joined the reference (``n_plain`` rows), in which an old label
+        counts as much as a new one; NaN if there are none, or if an earlier version counted some of them.
+    n_plain : int
     error_fixed : float
-        The same for the fixed predictor; NaN if its predictions are not known.
+        As ``error``, for the fixed predictor; NaN if its predictions are not known.
     estimated, estimated_low, estimated_high : float
         Label-free estimates for these rows and the ends of their intervals, averaged with the same weights; NaN if
         there are none, or if numbers are predicted and the reference does not cover the inputs.
@@ -89,6 +93,8 @@ class MeasuredError:
     error: float
     error_low: float
     error_high: float
+    error_plain: float = math.nan
+    n_plain: int = 0
     error_fixed: float
     estimated: float
     estimated_low: float = math.nan
@@ -178,6 +184,8 @@ def measure(
         error=error,
         error_low=low,
         error_high=high,
+        error_plain=labels.plain_loss / labels.n_plain if labels.n_plain else math.nan,
+        n_plain=labels.n_plain,
         error_fixed=_mean(sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
         estimated=estimated,
         estimated_low=estimated_low,

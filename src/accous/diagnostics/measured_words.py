@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONCEPT_CHANGED",
+    "LABEL_HALF_LIFE",
     "NOT_COVERED",
     "comparison_in_words",
+    "counted_in_words",
     "estimate_in_words",
     "interval_in_words",
     "labels_in_words",
     "sentence_of",
 ]
+
+LABEL_HALF_LIFE = 500
+"""Labelled rows after which a label counts half."""
 
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
@@ -30,6 +35,32 @@ _OUTDATED = "this is about predictions from before the last rows joined the refe
 def labels_in_words(n_labelled: int) -> str:
     """Return what a measured error rests on: labels that count the less, the older they are."""
     return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+
+
+def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, scale: LossScale) -> str:
+    """Return how labels count in a measured error, and the plain mean beside it, if it is known.
+
+    Parameters
+    ----------
+    n_labelled, n_plain : int
+        Labelled rows so far, and those since rows last joined the reference.
+    error_plain : float, optional
+        The plain mean over the latter.
+    scale : LossScale
+
+    Examples
+    --------
+    >>> from accous.diagnostics.loss_scale import ERRORS
+    >>> counted_in_words(3_000, 3_000, 0.352, ERRORS)
+    'by the latest of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
+    """
+    if n_labelled == 1:
+        return "by 1 label"
+    text = f"by {labels_in_words(n_labelled)} (a label counts half after {LABEL_HALF_LIFE} more)"
+    if error_plain is None or math.isnan(error_plain):
+        return text
+    which = "all of them" if n_plain == n_labelled else f"the {n_plain:,} since rows joined the reference"
+    return f"{text}; {scale.shown(error_plain)} over {which}"
 
 
 def interval_in_words(low: float, high: float, scale: LossScale) -> str:

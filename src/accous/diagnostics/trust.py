@@ -164,6 +164,11 @@ class Trust:
             return ""
         return "labels" if "measured" in self.predictions.evidence else "the backtest"
 
+    @property
+    def sentences(self) -> dict[str, str]:
+        """The sentence of each answer, by its name."""
+        return {name: getattr(self, name).sentence for name in ("inputs", "adaptation", "predictions")}
+
     def __str__(self) -> str:
         """Return the verdict and the three answers in sentences."""
         answers = {

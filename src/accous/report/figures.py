@@ -14,6 +14,7 @@ from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
 from accous.report.subject import Subject
 
 __all__ = [
+    "MEASURED_LATE",
     "Figure",
     "error_figure",
     "lengths_figure",
@@ -30,6 +31,7 @@ _MOST_COLUMNS = 12
 _MOST_ERRORS, _MOST_MEASURED, _MOST_SIZES, _MOST_CELLS = 64, 40, 160, 128
 _NO_OVERLAP = VERDICTS.index("no overlap")
 _IN_USE_IS_FIXED = "in use (= fixed)"
+MEASURED_LATE = "in use, measured with late labels"
 
 
 def error_figure(subject: Subject) -> Figure | None:
@@ -52,7 +54,7 @@ def error_figure(subject: Subject) -> Figure | None:
     if has_interval.any():
         band = {"kind": "band", "name": f"{LEVEL:.0%} interval of the estimate", "colour": "adapted"}
         series.insert(0, band | _bounds(x[has_interval], in_use.low[has_interval], in_use.high[has_interval]))
-    series += _measured_series(subject)
+    series += _measured_series(subject) or _late_series(subject)
     title = "share of wrong rows" if scale.is_of_classes else scale.name
     label = f"Estimated and measured {scale.name} over time"
     return _over_time(subject, series, title, label, is_percent=scale.is_of_classes)
@@ -123,6 +125,20 @@ def _measured_series(subject: Subject) -> list[Figure]:
         dots = {"kind": "dots", "name": f"{name}, measured with labels", "colour": colour}
         series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(means)})
     return series
+
+
+def _late_series(subject: Subject) -> list[Figure]:
+    """Return what late labels measured over intervals of the rounds that predicted their rows; none without labels."""
+    intervals = divide(subject, _MOST_MEASURED)
+    n_late, losses = (intervals.sums(subject.history.column(name)) for name in ("n_late", "late_loss"))
+    is_there = n_late > 0
+    if not is_there.any():
+        return []
+    n_late, means = n_late[is_there], losses[is_there] / n_late[is_there]
+    low, high = wilson_interval(means, n_late) if subject.scale.is_of_classes else (means, means)
+    low, high, means = map(subject.in_unit, (low, high, means))
+    dots = {"kind": "dots", "name": MEASURED_LATE, "colour": "measured"}
+    return [dots | _bounds(intervals.middles[is_there], low, high) | {"y": _short_numbers(means)}]
 
 
 def sample_size_figure(subject: Subject) -> Figure | None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from accous.report.figures import Figure, error_figure, lengths_figure, moved_figure, sample_size_figure
+from accous.report.figures import (
+    MEASURED_LATE,
+    Figure,
+    error_figure,
+    lengths_figure,
+    moved_figure,
+    sample_size_figure,
+)
 from accous.report.intervals import place_of_rounds
 from accous.report.page import NOTES, TITLES, event_rows, tile_rows
 from accous.report.subject import Subject
@@ -89,12 +96,12 @@ def _with_labels(subject: Subject, figure: Figure | None, measured: list[list[fl
     """Add what late labels had measured, where the time line reaches back to it."""
     ends = subject.history.rounds
     notes = [note for note in measured if len(ends) and note[0] <= subject.history.n_rounds]
-    if figure is None or not notes:
+    if figure is None or not notes or any(each["name"] == MEASURED_LATE for each in figure["series"]):
         return figure
     rounds, errors, lows, highs = (list(column) for column in list(zip(*notes, strict=True))[:4])
     series = {
         "kind": "dots",
-        "name": "in use, measured with late labels",
+        "name": MEASURED_LATE,
         "colour": "measured",
         "x": place_of_rounds(subject, [int(each) for each in rounds]),
         "y": [round(each, 5) for each in errors],

@@ -12,6 +12,7 @@ import polars as pl
 from accous.tabular.adapt_request import AdaptRequest
 from accous.tabular.adapt_run import AdaptRun, SaveRule
 from accous.tabular.chosen_columns import chosen_columns
+from accous.tabular.earlier_runs import remember_run
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import TableReader
 from accous.tabular.formats.labelled import with_labels
@@ -21,6 +22,7 @@ from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
 from accous.tabular.known_labels import check_labels
 from accous.tabular.predictions import output_columns, output_schema
+from accous.tabular.repeated_rows import first_repeated, followed_before
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader
 from accous.tabular.stream_opening import open_stream
@@ -47,6 +49,10 @@ class AdaptJob:
         The stream of an unfinished run whose place this job takes, because that run has no results.
     doubt : str or None
         A remark if many of the labels to score with are none that the model knows, after `begin`.
+    followed_before : str or None
+        What an earlier run has written about the rows of the same stream, which this run learns again, after `begin`.
+    repeated_key : str or None
+        A key that several rows have, after `follow`: labels that come late cannot be joined by it.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -59,6 +65,8 @@ class AdaptJob:
         self.n_rows_before = 0
         self.abandoned: str | None = None
         self.doubt: str | None = None
+        self.followed_before: str | None = None
+        self.repeated_key: str | None = None
 
     @property
     def record(self) -> Job:
@@ -87,6 +95,9 @@ class AdaptJob:
         table_model.job = begin_or_resume(
             spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
         )
+        if not self.record.n_rows:
+            self.followed_before = followed_before(table_model, before, spec.stream)
+            table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
         self.n_rows_before = self.record.n_rows
         if before is not None and not before.is_finished and not request.is_new and self.record.spec != before.spec:
             self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
@@ -140,6 +151,8 @@ class AdaptJob:
                 rejects.close()
         if is_finished:
             self._remove_partial()
+            if request.key is not None and self.record.n_rows and Path(request.output).is_file():
+                self.repeated_key = first_repeated(request.output, request.key)
         return is_finished
 
     def summary(self) -> dict[str, Any]:

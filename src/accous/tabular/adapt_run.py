@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from accous.tabular.folder import save_table_model
 from accous.tabular.formats.chunks import BadRow, Position
 from accous.tabular.formats.writing import RowsOutput
 from accous.tabular.job_record import Job
-from accous.tabular.predictions import copied_columns, predictions_frame
+from accous.tabular.predictions import copied_columns, output_columns, predictions_frame
 from accous.tabular.rejected_rows import rejects_frame
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader, Rows
@@ -143,10 +144,17 @@ class AdaptRun:
             if waiting.bad_rows:
                 last = waiting.bad_rows[-1]
                 self._job.position = Position(last.end, last.line)
+        self._write_header()
         self._output.put_on_disk()
         self._finish_output()
         self._save(is_last=True, is_finished=True)
         return True
+
+    def _write_header(self) -> None:
+        """Name the columns also if there were no rows, so that the output is a table."""
+        if not self._output.n_bytes:
+            columns = output_columns(self._key, self._kept, self._table_model.kind)
+            self._output.write(pl.DataFrame(schema=columns))
 
     def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
         """Play the complete rounds; return the remaining rows, and whether to stop."""

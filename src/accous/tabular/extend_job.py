@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.tabular.columns.marks import Marks
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.chunks import BadRow, Position, TableReader
@@ -40,11 +40,13 @@ class ExtendRequest:
         The folder of the table model.
     rows : str
         The file, or ``"-"`` for the standard input: labelled rows with the columns of the model, or late labels of
-        rows that the last run has predicted.
+        rows that a run has predicted.
     label : str, optional
         Column of the labels, or their file; None: the one of the reference.
     key : str, optional
         Column that names a row; a row joins once.
+    predictions : str, optional
+        What the run has written that late labels are about; None: the output of the last run.
     is_ordered : bool, optional
         Whether the rows are in order of time, or have none; None: as ``fit`` put the reference in order.
     max_reference : int, optional
@@ -64,6 +66,7 @@ class ExtendRequest:
     rows: str
     label: str | None = None
     key: str | None = None
+    predictions: str | None = None
     is_ordered: bool | None = None
     max_reference: int | None = None
     drop: str = "oldest"
@@ -211,6 +214,10 @@ class ExtendJob:
             used = set(self.table_model.encoder.used_columns) - {request.key}
             if used.isdisjoint(table.columns):
                 return self._read_from_stream()
+            if request.predictions is not None:
+                raise ParameterError(
+                    f"--predictions is for late labels alone, and {table.name} has columns of the model: leave it out."
+                )
             require_widths(table.name, table.widths, widths)
             return self._read_table(*with_labels(table, request.label or self.table_model.label))
         finally:
@@ -252,7 +259,7 @@ class ExtendJob:
         return _LabelledRows(X, labels, read.marks[rows], numbers)
 
     def _read_from_stream(self) -> _File:
-        """Read late labels, and their rows from the stream that the last run has predicted."""
+        """Read late labels, and their rows from the stream that a run has predicted."""
         request = self._request
         if request.rows == STDIN:
             raise DataError("stdin has none of the columns of the model: give late labels in a file.")
@@ -261,6 +268,7 @@ class ExtendJob:
             labels=request.rows,
             key=request.key,
             label=request.label,
+            predictions=request.predictions,
             table_format=request.table_format,
             encoding=request.encoding,
             separator=request.separator,
@@ -271,7 +279,7 @@ class ExtendJob:
         if rows is None:
             raise DataError(
                 f"{request.rows} has none of the columns of the model, and its rows cannot be read again from the "
-                "stream of the last run: give a table that has the columns and the labels."
+                "stream that was predicted: give a table that has the columns and the labels."
             )
         labels, lines = matched["label"], numbers_of_lines(rows.lines, rows.X)
         key = None if request.key == LINE else request.key  # lines name rows of this stream only

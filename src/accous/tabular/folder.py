@@ -48,6 +48,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
+            "earlier_runs": to_plain(table_model.earlier_runs),
             "watch": table_model.watch.to_plain(),
             "counted_labels": table_model.counted_labels,
             "joined_rows": table_model.joined_rows,
@@ -126,6 +127,8 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
+        # Folders before 0.3 remember the last run only.
+        earlier_runs=from_plain(tuple[Job, ...], progress.get("earlier_runs", [])),
         # Folders of the first version have none.
         seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
         # The first folders have counted no labels.

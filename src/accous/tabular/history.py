@@ -16,6 +16,7 @@ from accous.tabular.due_readings import DueReading
 from accous.tabular.history_points import (
     COUNTS,
     LASTS,
+    LATE,
     LENGTH_BINS,
     MEANS,
     Points,
@@ -133,12 +134,30 @@ class History:
                 self._points = self._points.halved()
                 self.stride *= 2
 
+    def add_labels(self, rounds: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
+        """Count labels that arrived late in the rounds that predicted their rows.
+
+        Parameters
+        ----------
+        rounds : array of shape (n_rows,)
+            NaN where it is not known; such rows are left out.
+        losses : array of shape (n_rows,)
+        """
+        is_known = (rounds >= 1) & (rounds <= self.n_rounds)
+        places = (rounds[is_known].astype(np.int64) - 1) // self.stride
+        added = np.column_stack((np.ones(len(places)), losses[is_known]))
+        is_open = places >= len(self)
+        np.add.at(self._points.late, places[~is_open], added[~is_open])
+        self._open.late[0] += added[is_open].sum(axis=0)
+
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point; NaN where there was no reading."""
         self._settle()
         points = self._points
         if name in COUNTS:
             return points.counts[:, COUNTS.index(name)].astype(np.float64)
+        if name in LATE:
+            return points.late[:, LATE.index(name)]
         if name == "verdict":
             return points.worst[:, 0]
         if name in LASTS:
@@ -218,8 +237,11 @@ class History:
             return history
         if plain["format"] > _FORMAT:
             raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
+        # Folders before 0.3 do not know the rounds of late labels.
+        late = {f"{prefix}late": np.zeros((len(plain[f"{prefix}counts"]), len(LATE))) for prefix in ("", "open_")}
+        known = late | plain
         history._points, history._open = (
-            Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
+            Points(*(known[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
         for points in (history._points, history._open):
             points.counts = points.counts.astype(np.float64)  # earlier versions had whole numbers

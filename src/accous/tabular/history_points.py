@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from accous.diagnostics.trust import VERDICTS
 
-__all__ = ["COUNTS", "LASTS", "LENGTH_BINS", "MEANS", "Points", "points_from_first_format"]
+__all__ = ["COUNTS", "LASTS", "LATE", "LENGTH_BINS", "MEANS", "Points", "points_from_first_format"]
 
 LENGTH_BINS = 32
 COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
+LATE = ("n_late", "late_loss")
 _RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
 MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
 LASTS = ("n_out_of_bound", "time", "risk_round")
@@ -40,6 +41,8 @@ class Points:
         Largest number of a verdict; NaN if none was read.
     lasts : array of shape (n_points, 3)
         Latest value of what only grows; NaN if there is none.
+    late : array of shape (n_points, 2)
+        Labels that arrived late for rows of these rounds, and the sum of the losses on them.
     """
 
     counts: NDArray[np.float64]
@@ -48,6 +51,7 @@ class Points:
     lengths: NDArray[np.float64]
     worst: NDArray[np.float64]
     lasts: NDArray[np.float64]
+    late: NDArray[np.float64]
 
     @classmethod
     def blank(cls, n_points: int) -> Self:
@@ -59,6 +63,7 @@ class Points:
             np.zeros((n_points, LENGTH_BINS)),
             np.full((n_points, 1), np.nan),
             np.full((n_points, len(LASTS)), np.nan),
+            np.zeros((n_points, len(LATE))),
         )
 
     def followed_by(self, *others: Points) -> Points:
@@ -77,6 +82,7 @@ class Points:
             first.lengths + second.lengths,
             np.fmax(first.worst, second.worst),
             np.where(np.isnan(second.lasts), first.lasts, second.lasts),
+            first.late + second.late,
         )
 
 

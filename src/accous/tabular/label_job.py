@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
+from accous.tabular.earlier_runs import find_run, last_run_with_rows
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
@@ -24,6 +25,8 @@ from accous.tabular.table_model import TableModel
 from accous.wording import count
 
 __all__ = ["LabelJob", "LabelRequest", "LabelsCounted", "joined_by"]
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class LabelRequest:
     label : str, optional
         Column of the labels.
     predictions : str, optional
-        None: the output of the last run.
+        None: the output of the last run that has predicted rows.
     table_format, encoding, separator : str, optional
         Of the labels, where they cannot be told from the file.
     estimator : str, optional
@@ -84,8 +87,8 @@ class LabelsCounted:
         Labels that are not counted, because they are about predictions from before rows joined the reference.
     has_rows : bool
         Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
-    is_last_run : bool
-        Whether the predictions are those of the last run, whose stream can be read again.
+    is_known_run : bool
+        Whether the predictions are those of a run that the model remembers, whose stream can be read again.
     """
 
     n_read: int
@@ -99,7 +102,7 @@ class LabelsCounted:
     joined_by: str
     n_earlier: int
     has_rows: bool
-    is_last_run: bool
+    is_known_run: bool
 
 
 class LabelJob:
@@ -122,10 +125,11 @@ class LabelJob:
             load_table_model(request.model, request.estimator) if table_model is None else table_model
         )
         self._predictions = self._find_predictions()
-        job = self.table_model.job
-        # The job whose stream the predictions are about; None if they are another run's.
-        self._job = job if job is not None and job.spec.output == absolute(self._predictions) else None
-        # Also of another run's predictions: runs on one model usually have one key.
+        last, earlier = self.table_model.job, self.table_model.earlier_runs
+        # The job whose stream the predictions are about; None if it is not remembered.
+        self._job = find_run(last, earlier, self._predictions)
+        # Of the last run if it is not: runs on one model usually have one key.
+        job = self._job or last
         self._usual_key = None if job is None else job.spec.options.get("key") or None
 
     def run(self) -> LabelsCounted:
@@ -159,7 +163,7 @@ class LabelJob:
             joined_by=joined_by(table.place_column, matched),
             n_earlier=matched.height - n_before - new.height,
             has_rows=rows is not None,
-            is_last_run=self._job is not None,
+            is_known_run=self._job is not None,
         )
 
     def match(self) -> tuple[LabelTable, pl.DataFrame]:
@@ -232,11 +236,16 @@ class LabelJob:
         }
 
     def _find_predictions(self) -> str:
-        request, job = self._request, self.table_model.job
+        request = self._request
         if request.predictions is not None:
             return request.predictions
+        job = last_run_with_rows(self.table_model.job, self.table_model.earlier_runs)
         if job is None:
             raise DataError(f"{request.model} has predicted nothing yet: run accous adapt first.")
+        if not job.n_rows:
+            raise DataError(
+                "The last run has predicted no rows: name what an earlier one has written with --predictions."
+            )
         if job.spec.output == STDIN:
             raise ParameterError("The last run wrote its predictions to stdout: name their file with --predictions.")
         if not Path(job.spec.output).is_file():
@@ -258,8 +267,15 @@ class LabelJob:
             raise DataError(
                 f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
                 f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
-                "--predictions."
+                f"--predictions{self._other_runs()}."
             )
+
+    def _other_runs(self) -> str:
+        """Name what other runs have written, the latest first."""
+        runs = [*self.table_model.earlier_runs, *filter(None, [self.table_model.job])]
+        others = [run.spec.output for run in reversed(runs) if run.n_rows and run is not self._job]
+        shown = [each for each in others if Path(each).is_file()][:_MOST_NAMED]
+        return f"; other runs have written {', '.join(shown)}" if shown else ""
 
     def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
         """Return numbers that rows are remembered by, whatever they were joined by."""
@@ -288,6 +304,7 @@ class LabelJob:
             estimated=self.table_model.estimates_at(new["round"]),
             intervals=None if kind.names else written_intervals(new),
         )
+        self.table_model.note_late_labels(new)
 
 
 def _kept(job: Job) -> list[str]:

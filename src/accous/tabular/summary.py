@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 13
+_VERSION = 14
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
 def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
     """Return what late labels have measured, ready for JSON; null where that is not known."""
     if measured is None:
-        names = ("measured_error", "measured_error_low", "measured_error_high", "measured_error_fixed")
+        names = tuple(f"measured_error{end}" for end in ("", "_low", "_high", "_plain", "_plain_rows", "_fixed"))
         words = ("labels_contradict", "labels_inside", "labels_off", "labels_outdated", "concept_changed")
         unknown = dict.fromkeys((*names, "labels_estimate_known", *words))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
@@ -77,6 +77,8 @@ def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
         "measured_error": measured.error,
         "measured_error_low": measured.error_low,
         "measured_error_high": measured.error_high,
+        "measured_error_plain": _finite(measured.error_plain),
+        "measured_error_plain_rows": measured.n_plain,
         "measured_error_fixed": _finite(measured.error_fixed),
         "labels_estimate_known": None if _finite(measured.estimated) is None else measured.is_estimate_known,
         "labels_contradict": _contradiction(measured),
@@ -186,7 +188,7 @@ def _trust_of(subject: Subject) -> dict[str, Any]:
         "trust_inputs": trust.inputs.answer,
         "trust_adaptation": trust.adaptation.answer,
         "trust_predictions": trust.predictions.answer,
-        "sentences": {name: getattr(trust, name).sentence for name in ("inputs", "adaptation", "predictions")},
+        "sentences": trust.sentences,
         "guard": guard.name,
         "guard_reason": guard.sentence,
         "share_outside": _finite(coverage.share_outside),

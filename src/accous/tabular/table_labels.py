@@ -15,6 +15,7 @@ from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks
 from accous.tabular.frame_labels import LabelledRows, labels_of_frame, match_frame, times_in_order
 from accous.tabular.frames import to_polars
+from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import written_intervals
@@ -38,6 +39,7 @@ class TableLabels:
     counted_labels: NDArray[np.uint64]
     joined_rows: NDArray[np.uint64]
     watch: TableWatch
+    history: History
 
     if TYPE_CHECKING:
 
@@ -115,7 +117,20 @@ class TableLabels:
             estimated=self.estimates_at(new["round"]),
             intervals=None if self.kind.names else written_intervals(new),
         )
+        self.note_late_labels(new)
         self.counted_labels = remember(self.counted_labels, numbers)
+
+    def note_late_labels(self, new: pl.DataFrame) -> None:
+        """Note in the history what late labels measured of the rounds that predicted their rows.
+
+        Parameters
+        ----------
+        new : polars.DataFrame
+            The columns ``round``, ``prediction`` and ``label``, the last two as text.
+        """
+        truths, answers = (self.kind.true_answers(new[column]) for column in ("label", "prediction"))
+        losses = np.asarray(self.kind.losses(self.model, truths, answers), dtype=np.float64)
+        self.history.add_labels(new["round"].to_numpy().astype(np.float64), losses)
 
     def extend(
         self,

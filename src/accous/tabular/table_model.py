@@ -64,6 +64,8 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
     history : History
     job : Job, optional
         The last run of ``accous adapt``.
+    earlier_runs : tuple of Job
+        Runs before it that have predicted rows, oldest first.
     seasons : SeasonWatch, optional
         What each hour of the day did before; None until rows with times have been seen.
     counted_labels : array of uint64
@@ -83,6 +85,7 @@ class TableModel(TableReadings, TableLabels, TakesTurns):
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
+    earlier_runs: tuple[Job, ...] = ()
     seasons: SeasonWatch | None = None
     counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
