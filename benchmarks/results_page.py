@@ -37,6 +37,13 @@ _INTRODUCTION = (
     "streams and under the same protocol (protocols.md), the paper's numbers beside ours. The page is generated from "
     "measurements; only the sentences of the first two sections are written by hand, from the tables below."
 )
+_NAMES = (
+    "FIX is fitted once and never adapts. LR, KMM, KLIEP and uLSIF estimate the ratio from the latest batch alone, "
+    "OLRE from all batches with one online learner; DANN trains a network whose features hide which population a "
+    "row is from. The oracle knows the true ratio. N_t is the number of rows in a batch. Lin, Squ, Sin and Ber are "
+    "the shifts: the mixture of the populations moves on a line, jumps with a period, follows a sine, or jumps at "
+    "random."
+)
 
 
 def write_page(paths: Sequence[Path], docs: Path = DOCS) -> list[Path]:
@@ -79,6 +86,7 @@ def results_blocks(aggregates: Aggregates, figures: Figures | None, paths: Seque
     opening: list[Block] = [
         title,
         Paragraph(_INTRODUCTION),
+        Paragraph(_NAMES),
         *_section("In five sentences", summary),
         *_section("The figures behind them", figures_behind),
         Heading("How it was made", 2),

@@ -232,11 +232,14 @@ def test_the_record_has_what_the_conditions_read(capsys):
 
 
 @pytest.mark.parametrize(("covered", "text"), [(True, "between 10 and 40"), (False, "does not cover the inputs")])
-def test_an_error_of_numbers_has_no_interval_where_the_reference_has_no_rows(covered, text):
-    ends = {"estimated_error": 20.0, "estimated_error_low": 10.0, "estimated_error_high": 40.0}
-    record = {"classes": [], "loss": "absolute", "estimated_error_known": False, **ends}
+@pytest.mark.parametrize("loss", ["absolute", "error"])
+def test_an_error_has_no_interval_where_the_reference_has_no_rows(covered, text, loss):
+    one = 1.0 if loss == "absolute" else 0.01
+    ends = {"estimated_error": 20.0 * one, "estimated_error_low": 10.0 * one, "estimated_error_high": 40.0 * one}
+    record = {"classes": [] if loss == "absolute" else ["a", "b"], "loss": loss, "estimated_error_known": False, **ends}
     record |= {"estimated_error_covered": covered, "contradicted_by": "labels"}
     record |= {"labels_contradict": True, "labels_inside": True}
+    text = text if loss == "absolute" or not covered else "between 10% and 40%"
     assert text in _estimate(record)
     assert "contradicted" not in _estimate(record)
     # The interval is all that is shown: labels outside contradict it.

@@ -80,4 +80,7 @@ def test_a_risk_prints_in_its_own_unit_and_says_whether_it_is_known() -> None:
     outside = replace(estimate(3.0, 5.5), is_covered=False)
     assert not outside.is_known
     assert not outside.is_fixed_known
-    assert replace(outside, adapted=0.2, adapted_low=0.1, adapted_high=0.3, loss="error").is_known
+    error = {"adapted": 0.2, "adapted_low": 0.1, "adapted_high": 0.3, "loss": "error"}
+    assert replace(estimate(3.0, 5.5), **error).is_known
+    assert not replace(outside, **error).is_known
+    assert str(replace(outside, **error)).startswith("The error is not known: the reference does not cover the inputs.")

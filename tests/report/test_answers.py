@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous import AdaptiveRegressor
+from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.diagnostics.answers import Answer
 from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
@@ -202,6 +202,34 @@ def test_an_error_of_numbers_that_is_not_known_is_so_everywhere() -> None:
     assert model.measured_.concept_changed == "not known"
     assert judge_in_words(subject).headline == "The inputs are new to the reference"
     assert model.trust_.predictions.answer == "not known"
+
+
+def test_an_error_of_classes_that_is_not_known_is_so_everywhere() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    model = AdaptiveClassifier().fit(X, X[:, 0] + X[:, 2] > 0)
+    late = random.normal(size=(200, 4)) + np.array([0.0, 20.0, 0.0, 0.0])
+    model.adapt(late)
+    subject = Subject("classes", model, History(), ["a", "b", "c", "d"])
+    tiles = {name: (value, note) for name, value, note in tile_rows(subject)}
+    assert model.trust_.inputs.answer == "no"
+    assert not model.risk_.is_known
+    assert tiles["estimated error now"] == ("not known", "the reference does not cover the inputs")
+    assert tiles["estimated error, fixed model"][0] == "not known"
+    assert "not known: the reference does not cover the inputs" in model._repr_html_()
+    # Labels still contradict what the reference makes likely, but no estimate is shown as if it had been one.
+    measured = model.observe(late, late[:, 0] + late[:, 2] < 0).measured_
+    assert measured.contradicts
+    assert not measured.is_estimate_known
+    assert "the estimate for these rows is not known: the reference does not cover the inputs" in measured.sentence
+
+
+def test_an_error_is_not_known_where_the_weights_show_no_overlap() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(6, 2))
+    model = AdaptiveClassifier().fit(X, [0, 1, 0, 1, 0, 1]).adapt(X)
+    assert model.trust_.inputs.answer == "no"
+    assert not model.risk_.is_covered
 
 
 def test_labels_that_agree_make_the_estimate_believable() -> None:

@@ -14,6 +14,7 @@ from accous.tabular.order import find_order
 N_ROWS = 60
 RANDOM = np.random.default_rng(0)
 DAYS = [str(np.datetime64("2024-03-01") + day) for day in range(N_ROWS)]
+SHUFFLED_DAYS = [DAYS[7 * day % N_ROWS] for day in range(N_ROWS)]
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +155,19 @@ def test_a_class_that_comes_late_is_an_error_until_it_has_been_seen():
 def test_too_few_rows_in_order_cannot_be_cross_validated():
     frame = pl.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": ["a", "b", "a", "b"]})
     assert cross_validate(read(frame, is_ordered=True), make_model, seed=0) is None
+
+
+@pytest.mark.parametrize(
+    ("days", "columns"),
+    [(DAYS, []), (DAYS[::-1], ["day"]), ([DAYS[7 * day % N_ROWS] for day in range(N_ROWS)], ["day"])],
+)
+def test_dates_that_are_not_in_order_are_told_where_the_rows_are_said_to_be(days, columns):
+    remarks = [remark for remark in read(table(day=days), is_ordered=True).remarks if remark.kind == "order"]
+    assert [remark.column for remark in remarks] == columns
+    assert all("the dates in 'day' are not in order" in remark.text for remark in remarks)
+    assert all(remark.kind != "order" for remark in read(table(day=days), is_ordered=False).remarks)
+
+
+def test_another_date_may_have_any_order_beside_one_that_rises():
+    frame = table(day=DAYS, born=DAYS[::-1])
+    assert all(remark.kind != "order" for remark in read(frame, is_ordered=True).remarks)

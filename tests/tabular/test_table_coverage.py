@@ -104,6 +104,21 @@ def test_the_report_says_that_only_fit_learns_new_categories(model):
     assert "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them." in advice
 
 
+def test_the_report_says_that_only_fit_uses_a_column_that_was_constant(tmp_path):
+    rows(400, 0).with_columns(fee=pl.lit(1.0)).write_csv(tmp_path / "reference.csv")
+    fit = ["fit", str(tmp_path / "reference.csv"), "--label", "y", "--unordered", "--estimator", "linear", "--quiet"]
+    assert main([*fit, "-o", str(tmp_path / "model")]) == 0
+    model = accous.load(tmp_path / "model")
+
+    def advice():
+        return " ".join(judge_in_words(subject_of_pipeline(model, "model")).advice)
+
+    model.step(rows(200, 1).drop("y").with_columns(fee=pl.lit(1.0)))
+    assert "run accous fit again" not in advice()
+    model.step(rows(200, 2).drop("y").with_columns(fee=pl.lit(2.5)))
+    assert "To use 'fee', run accous fit again on rows in which the values differ: the model leaves it out" in advice()
+
+
 def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(model):
     def shown():
         metrics = Metrics()

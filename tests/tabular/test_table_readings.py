@@ -1,5 +1,6 @@
 """What a table model reports: conditioned on the season, from one round, and the verdict that its history keeps."""
 
+import shutil
 import threading
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -152,3 +153,27 @@ def test_the_verdict_in_the_history_is_that_of_the_table(tmp_path: Path) -> None
         model.step(batch)
     assert model.trust_.verdict == "no overlap" != model.model.trust_.verdict
     assert np.nanmax(model.history.column("verdict")) == VERDICTS.index("no overlap")
+
+
+# --- the order of the stream, and the rounds --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_a_stream_that_is_not_in_order_of_time_is_told_once(
+    folder: Path, tmp_path: Path, capsys: Any, is_shuffled: bool
+):
+    times = [MONDAY + timedelta(days=20, hours=number) for number in range(100)]
+    stream = rows(np.random.default_rng(1), times)
+    stream = stream.sample(fraction=1.0, shuffle=True, seed=0) if is_shuffled else stream
+    stream.write_parquet(tmp_path / "stream.parquet")
+    shutil.copytree(folder / "model", tmp_path / "model")
+    adapt = ["adapt", str(tmp_path / "model"), str(tmp_path / "stream.parquet"), "--batch-size", "10"]
+    assert main([*adapt, "-o", str(tmp_path / "predictions.csv")]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("The times in 'when' go back and forth") == is_shuffled
+
+
+def test_the_rounds_of_a_table_model_are_a_frame_as_those_of_a_classifier(after_a_cycle: Any):
+    found = after_a_cycle.history_
+    assert len(found) == after_a_cycle.model.n_rounds_
+    assert found.equals(after_a_cycle.model.history_)

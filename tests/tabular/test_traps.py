@@ -29,6 +29,47 @@ def read(columns: dict, labels=LABELS, *, is_ordered: bool | None = None, **choi
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "kind", "text"),
+    [
+        ("when", np.where(X > 0, "July", "August"), "calendar", "2 of the 12 months (August, July)"),
+        ("Month", np.where(X > 0, "Feb", "Mar"), "calendar", "2 of the 12 months"),
+        ("on", np.where(X > 0, "mon", "tue"), "calendar", "2 of the 7 weekdays"),
+        ("time_of_year", np.where(X > 0, "Spring", "Summer"), "calendar", "2 of the 4 seasons"),
+        ("season", 1 + SHUFFLED % 2, "calendar", "2 of the 4 seasons (1, 2)"),
+        ("day_of_week", SHUFFLED % 3, "calendar", "3 of the 7 weekdays"),
+        ("month_no", 1 + SHUFFLED % 5, "calendar", "5 of the 12 months (1, 2, 3, 4, ...)"),
+        ("week_number", 20 + SHUFFLED % 9, "calendar", "9 of the 53 weeks"),
+        ("agent", SHUFFLED % 40, "code", "--categorical agent or --drop agent"),
+        ("StoreCode", 7 * (SHUFFLED % 40), "code", "40 different whole numbers"),
+    ],
+)
+def test_parts_of_a_calendar_and_codes_stay_with_a_remark(name, values, kind, text):
+    reference = read({name: values})
+    assert [(remark.kind, remark.column) for remark in reference.remarks] == [(kind, name)]
+    assert text in reference.remarks[0].text
+    assert name in reference.encoder.used_columns
+    assert not read({name: values}, keep=(name,)).remarks
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("month", 1 + SHUFFLED % 12),
+        ("weekday", SHUFFLED % 5),
+        ("on", np.array(["mon", "tue", "wed", "thu", "fri"])[SHUFFLED % 5]),
+        ("verb", np.where(X > 0, "may", "must")),
+        ("stays_in_week_nights", SHUFFLED % 9),
+        ("ProductRelated", SHUFFLED % 40),
+        ("age_of_user", 20 + SHUFFLED % 40),
+        ("agent", SHUFFLED % 5),
+        ("season", 2010 + SHUFFLED % 3),
+    ],
+)
+def test_whole_calendars_and_amounts_get_no_remark(name, values):
+    assert not read({name: values}).remarks
+
+
+@pytest.mark.parametrize(
     ("name", "values", "kind"),
     [
         ("step", ROWS, "counter"),
@@ -65,7 +106,7 @@ def test_ids_counters_and_times_are_left_out_with_a_remark(name, values, kind):
         ("model_year", 1990 + SHUFFLED % 30),
         ("altitude", 1900 + SHUFFLED % 150),
         ("price", np.where(SHUFFLED % 2 == 0, 7e8, 8e8)),
-        ("code", 20241301 + SHUFFLED % 60),
+        ("reading", 20241301 + SHUFFLED % 60),
     ],
 )
 def test_measurements_stay_features(name, values):
@@ -124,7 +165,7 @@ def test_a_class_with_few_rows_is_named():
 SORTED = {
     "price": np.sort(np.exp(X)).round(6),
     "height": np.sort(170.0 + 10.0 * X).round(6)[::-1],
-    "month": 4 + ROWS // 70,
+    "stage": 4 + ROWS // 70,
 }
 
 

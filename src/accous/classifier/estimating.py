@@ -17,7 +17,6 @@ from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.task import Task
 from accous.classifier.time_halves import TimeHalves
-from accous.diagnostics.answers import is_outside
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.loss_scale import LossScale
@@ -45,6 +44,8 @@ class Estimating:
 
         def _coverage(self, state: Any) -> Coverage: ...
 
+        def _is_covered(self, state: Any, coverage: Coverage) -> bool: ...
+
     @property
     def risk_(self) -> RiskEstimate:
         """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
@@ -61,7 +62,8 @@ class Estimating:
         ----------
         coverage : Coverage
         """
-        return replace(self._risk(self.state_), is_covered=not is_outside(coverage))
+        state = self.state_
+        return replace(self._risk(state), is_covered=self._is_covered(state, coverage))
 
     def _risk(self, state: Any) -> RiskEstimate:
         if "wide_risk" not in state.cache:
@@ -90,7 +92,7 @@ class Estimating:
             fixed_high=fixed[2],
             loss=risk.loss,
             age=risk.age,
-            is_covered=not is_outside(coverage),
+            is_covered=self._is_covered(state, coverage),
         )
 
     @property

@@ -13,7 +13,6 @@ from accous.arrays import BoolArray, FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
-from accous.diagnostics.answers import is_outside
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.interval_counts import inside_of
@@ -46,6 +45,8 @@ class LateLabelling:
         def _risk(self, state: Any) -> RiskEstimate: ...
 
         def _coverage(self, state: Any) -> Coverage: ...
+
+        def _is_covered(self, state: Any, coverage: Coverage) -> bool: ...
 
         def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
             ...
@@ -178,7 +179,7 @@ class LateLabelling:
             n_stream=state.n_rows,
             audit=state.cache["audit"],
             scale=self._scale,
-            is_covered=not is_outside(coverage),
+            is_covered=self._is_covered(state, coverage),
         )
 
     def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous.diagnostics.answers import is_outside
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge
+from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge, no_overlap
 
 __all__ = ["Monitoring"]
 
@@ -69,9 +70,8 @@ class Monitoring:
 
     def _trust(self, state: Any, coverage: Coverage) -> Trust:
         risk = self._risk(state)
-        ratios = np.asarray(state.ratio.estimated_ratios(), dtype=np.float64)
         return judge(
-            WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio)),
+            self._weight_evidence(state),
             share_out_of_bound=self._share_out_of_bound(state),
             exponent=self._exponent_in_use(state),
             is_vetoed=state.fallback.veto.is_held,
@@ -87,6 +87,17 @@ class Monitoring:
                 since_joining=_since_joining(state),
             ),
         )
+
+    def _weight_evidence(self, state: Any) -> WeightEvidence:
+        ratios = np.asarray(state.ratio.estimated_ratios(), dtype=np.float64)
+        return WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio))
+
+    def _is_covered(self, state: Any, coverage: Coverage) -> bool:
+        """Whether the answer about the inputs is not "no"; it takes less time than the answers."""
+        if is_outside(coverage):
+            return False
+        n_rounds, _ = _since_joining(state) or (None, None)
+        return no_overlap(self._weight_evidence(state), self._share_out_of_bound(state), n_rounds) is None
 
     def _share_out_of_bound(self, state: Any) -> float:
         """Share of recent rows out of bound; 0 once rows that joined the reference lie there too.

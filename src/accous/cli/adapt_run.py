@@ -104,6 +104,9 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     doubt = job.table_model.intervals_in_words() if record.n_rounds else ""
     if doubt:
         remarks.print(doubt, markup=False, soft_wrap=True)
+    backwards = job.table_model.backwards_in_words(record.n_rounds)
+    if backwards:
+        remarks.print(backwards, markup=False, soft_wrap=True)
     if record.n_unknown:
         from accous.tabular.unknown_counts import unknown_in_words
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["compile_with_notice"]
 
 # Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
-_NOTICE = "Compiling inner loops that this machine uses for the first time: a few seconds"
+_NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
 
 
 class _Notice(Listener):

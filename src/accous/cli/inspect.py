@@ -33,6 +33,7 @@ _OFF = "far from the estimate, though inside its interval"
 _ALARMED = "the latest predictions were far worse than estimated"
 _OUTSIDE = "outside the interval of the estimate, which is too wide to be shown, so rely on this"
 _NO_ESTIMATE = "the estimate is too wide to be shown, so rely on this"
+_NOT_COVERED = "far from what the reference makes likely, which does not cover the inputs, so rely on this"
 _CONTRADICTED_BY = {
     "labels": "labels contradict the error estimated without them, so rely on the measured one",
     "the backtest": "the backtest contradicts the estimated error, so rely on no estimate before labels arrive",
@@ -189,7 +190,7 @@ def _estimate(record: dict[str, Any]) -> str:
     if not record["estimated_error_known"]:
         by = by if record["labels_contradict"] and not record["labels_inside"] else ""
         if not record["estimated_error_covered"]:
-            # Numbers have no upper limit: the error of rows that the reference does not have may be any.
+            # The error of rows that the reference does not have may be any.
             return "not known: the reference does not cover the inputs"
         if record["classes"]:
             return f"not known: anywhere between {low:.0%} and {high:.0%}{by}"
@@ -227,6 +228,8 @@ def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _contradiction(record: dict[str, Any]) -> str:
     """Say how labels contradict the estimate; nothing that is not shown is called contradicted."""
+    if not record["estimated_error_covered"]:
+        return _NOT_COVERED
     if not record["labels_estimate_known"]:
         return _NO_ESTIMATE if record["labels_inside"] else _OUTSIDE
     if not record["labels_inside"]:

@@ -193,8 +193,8 @@ def _predictions_by_backtest(
     """
     estimate, low, high = interval
     numbers = {"estimate": estimate, "low": low, "high": high}
-    # Losses of numbers have no upper limit, so nothing bounds them where the reference has no rows.
-    is_known = (scale.is_of_classes or inputs != "no") and is_telling(estimate, low, high, scale.loss)
+    # Where the reference has no rows, nothing shows how the model does.
+    is_known = inputs != "no" and is_telling(estimate, low, high, scale.loss)
     if evidence.fixed.shift >= LARGEST_SHIFT:
         # The mean, as the sentences of the backtest have it, in the unit of the backtest.
         one = scale.one if evidence.one is None else evidence.one

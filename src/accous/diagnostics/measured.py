@@ -132,8 +132,8 @@ class MeasuredError:
 
     @property
     def is_estimate_known(self) -> bool:
-        """Whether the estimate says something: its interval is not too wide."""
-        return is_telling(self.estimated, self.estimated_low, self.estimated_high, self.scale.loss)
+        """Whether the estimate says something: the reference covers the inputs, and the interval is not too wide."""
+        return self.is_covered and is_telling(self.estimated, self.estimated_low, self.estimated_high, self.scale.loss)
 
     @property
     def concept_sentence(self) -> str:

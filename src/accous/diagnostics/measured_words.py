@@ -77,7 +77,7 @@ def interval_in_words(low: float, high: float, scale: LossScale) -> str:
 
 def estimate_in_words(found: MeasuredError) -> str:
     """Return the estimate for the labelled rows, with its interval."""
-    if not found.is_covered and math.isnan(found.estimated):
+    if not found.is_covered:
         return f"not known: {NOT_COVERED}"
     if math.isnan(found.estimated):
         return "unknown"
@@ -100,13 +100,16 @@ def comparison_in_words(found: MeasuredError) -> str:
     if found.is_alarmed:
         likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
         return f"the latest predictions were far worse than {likely}: rely on the measured error."
-    return "they do not contradict each other."
+    return "they do not contradict each other." if found.is_covered else "rely on the measured error."
 
 
 def _apart(found: MeasuredError) -> str:
     """Say that labels contradict the estimate; where it is too wide to be shown, that its interval fails."""
     if found.is_estimate_known:
         return "they contradict each other"
+    if not found.is_covered:
+        interval = interval_in_words(found.estimated_low, found.estimated_high, found.scale)
+        return f"labels contradict the {interval} {_LIKELY}"
     return "labels contradict even the interval of the estimate, wide as it is"
 
 
@@ -116,10 +119,8 @@ def _far_inside(found: MeasuredError) -> str:
     if found.is_estimate_known:
         return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
     side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
-    return (
-        f"labels contradict the {likely} {_LIKELY} ({size} {side} it), though not the interval, which is too wide to "
-        "show an estimate"
-    )
+    wide = ", though not the interval, which is too wide to show an estimate" if found.is_covered else ""
+    return f"labels contradict the {likely} {_LIKELY} ({size} {side} it){wide}"
 
 
 def sentence_of(found: MeasuredError) -> str:

@@ -51,7 +51,8 @@ class RiskEstimate:
         How many rounds ago the predictor was fitted that the estimate is about; 0 if it is the one in use. With a
         built-in predictor it always is. The weights are those of the last round in any case.
     is_covered : bool
-        Whether the reference covers the recent rows; where it does not, nothing bounds a loss of numbers.
+        Whether the reference covers the recent rows, as the answer about the inputs says. Where it does not, nothing
+        shows how the predictors do on them.
     """
 
     adapted: float
@@ -70,18 +71,14 @@ class RiskEstimate:
         """Whether the estimate of the predictor in use says something.
 
         On average its interval reaches at most 25 points either side of an error, or half of the estimate of another
-        risk. Of a loss of numbers, the reference has to cover the inputs as well.
+        risk. The reference has to cover the inputs as well.
         """
-        return self._is_bounded and is_telling(self.adapted, self.adapted_low, self.adapted_high, self.loss)
+        return self.is_covered and is_telling(self.adapted, self.adapted_low, self.adapted_high, self.loss)
 
     @property
     def is_fixed_known(self) -> bool:
         """Whether the estimate of the fixed predictor says something, by the same rule."""
-        return self._is_bounded and is_telling(self.fixed, self.fixed_low, self.fixed_high, self.loss)
-
-    @property
-    def _is_bounded(self) -> bool:
-        return self.is_covered or self.loss == ERROR
+        return self.is_covered and is_telling(self.fixed, self.fixed_low, self.fixed_high, self.loss)
 
     def __str__(self) -> str:
         """Return both estimates in sentences."""
@@ -89,14 +86,16 @@ class RiskEstimate:
         in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high, style)
         fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high, style)
         name = ERROR if self.loss == ERROR else f"{self.loss} loss"
-        return (
-            f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
-            f"Nominal coverage of the intervals: {self.level:.0%}."
-            + (
-                f" The predictor in use has changed since: the estimate is {count(self.age, 'round')} old."
-                if self.age
-                else ""
+        found = f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
+        if not self.is_covered:
+            found = (
+                f"The {name} is not known: the reference does not cover the inputs. Its rows alone would make "
+                f"{in_use} likely for the predictor in use, and {fixed} for the fixed model. "
             )
+        return f"{found}Nominal coverage of the intervals: {self.level:.0%}." + (
+            f" The predictor in use has changed since: the estimate is {count(self.age, 'round')} old."
+            if self.age
+            else ""
         )
 
 

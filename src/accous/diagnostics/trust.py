@@ -27,6 +27,7 @@ __all__ = [
     "Trust",
     "WeightEvidence",
     "judge",
+    "no_overlap",
 ]
 
 # From best to worst.
@@ -204,8 +205,7 @@ def judge(
     "good": all answers are "yes".
     """
     n_rounds, n_rows = checks.since_joining or (None, None)
-    no_overlap = _no_overlap(evidence, share_out_of_bound, n_rounds)
-    inputs = answer_inputs(checks.coverage, no_overlap, n_rows)
+    inputs = answer_inputs(checks.coverage, no_overlap(evidence, share_out_of_bound, n_rounds), n_rows)
     adaptation = answer_adaptation(
         excess=excess,
         exponent=exponent,
@@ -247,7 +247,7 @@ def _is_settled(n_rounds: int | None) -> bool:
     return n_rounds is None or n_rounds >= ROUNDS_TO_SETTLE
 
 
-def _no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: int | None) -> str | None:
+def no_overlap(evidence: WeightEvidence, share_out_of_bound: float, n_rounds: int | None) -> str | None:
     """Return why the reference does not overlap with the recent rows, or None if the weights do not show that.
 
     For ``ROUNDS_TO_SETTLE`` rounds after rows joined the reference, the mean of the ratio says nothing: it was learned

@@ -78,10 +78,9 @@ def _estimates(subject: Subject, intervals: Intervals, name: str) -> _Estimates:
     columns = [intervals.means(subject.history.column(f"{name}{end}")) for end in ("", "_low", "_high")]
     ends = zip(*(column.tolist() for column in columns), strict=True)
     is_known = [*(is_telling(risk, low, high, loss) for risk, low, high in ends), of_now[3]]
-    if not subject.scale.is_of_classes:
-        # Losses of numbers are not known where the reference has no rows.
-        verdicts = intervals.means(subject.history.column("verdict"))
-        is_known[:-1] = [is_one and each < _NO_OVERLAP for is_one, each in zip(is_known, verdicts, strict=False)]
+    # Errors are not known where the reference has no rows.
+    verdicts = intervals.means(subject.history.column("verdict"))
+    is_known[:-1] = [is_one and not each >= _NO_OVERLAP for is_one, each in zip(is_known, verdicts, strict=False)]
     risk, low, high = (
         subject.in_unit(np.append(column, last)) for column, last in zip(columns, of_now[:3], strict=True)
     )

@@ -282,6 +282,6 @@ def _estimate(
     shown = _shown(scale)
     if math.isnan(low):
         return shown(error), f"too few rows{' of a class' if scale.is_of_classes else ''}"
-    if not (is_covered or scale.is_of_classes):
+    if not is_covered:
         return "not known", NOT_COVERED
     return shown(error) if is_known else "not known", f"between {shown(low)} and {shown(high)}"

@@ -12,7 +12,7 @@ from accous.diagnostics.trust import Trust
 from accous.parameters import listed
 from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
-from accous.tabular.columns.marks import CATEGORIES
+from accous.tabular.columns.marks import CATEGORIES, NEW_VALUES
 from accous.wording import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
@@ -173,14 +173,24 @@ def _how_far(subject: Subject) -> str:
     return f"The inputs have moved {'somewhat' if moved < _SOMEWHAT else 'far'}{over}: {weights}."
 
 
-def _about_categories(subject: Subject) -> list[str]:
-    """Return how new categories are learned: rows that join the reference do not teach them."""
-    columns = [each.column for each in subject.coverage.columns if each.kind == CATEGORIES]
-    if not columns:
-        return []
-    return [
-        f"To learn the new categories of {listed(columns)}, run accous fit again: accous extend does not teach them."
-    ]
+def _about_fitting_again(subject: Subject) -> list[str]:
+    """Return what only a new fit learns: rows that join the reference keep the features that its columns became."""
+
+    def columns(kind: str) -> list[str]:
+        return [each.column for each in subject.coverage.columns if each.kind == kind]
+
+    advice = []
+    if of_categories := columns(CATEGORIES):
+        advice.append(
+            f"To learn the new categories of {listed(of_categories)}, run accous fit again: accous extend does not "
+            "teach them."
+        )
+    if left_out := columns(NEW_VALUES):
+        advice.append(
+            f"To use {listed(left_out)}, run accous fit again on rows in which the values differ: the model leaves "
+            f"{'it' if len(left_out) == 1 else 'them'} out, and accous extend does not change that."
+        )
+    return advice
 
 
 def _about_errors(trust: Trust, measured: MeasuredError | None) -> list[str]:
@@ -215,7 +225,7 @@ def _advice(subject: Subject) -> list[str]:
     advice += [concept] if concept else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
-    advice += _about_categories(subject)
+    advice += _about_fitting_again(subject)
     if subject.model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

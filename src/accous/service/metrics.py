@@ -11,6 +11,7 @@ from accous.diagnostics.trust import VERDICTS
 __all__ = ["Metrics"]
 
 _FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_BOUNDS = ("", "_low", "_high")
 _ANSWERS = ("yes", "no", "not known")
 
 
@@ -43,7 +44,11 @@ class Metrics:
         self.rows = gauge("rows", "Rows of all rounds.")
         self.queue = gauge("queue_depth", "Batches that wait for the learner.")
         self.streams = gauge("event_streams", "Open streams of events.")
-        self._error = gauge("estimated_error", "Error estimated without labels.", "bound")
+        self._error = gauge(
+            "estimated_error",
+            "Error estimated without labels; NaN for inputs that the reference lacks.",
+            "bound",
+        )
         self._measured = gauge("measured_error", "Error measured by late labels.", "bound")
         self._effective = gauge("effective_rows", "Reference rows that carry the weight.")
         self._verdict = gauge("verdict", "1 for the verdict that holds now.", "verdict")
@@ -55,10 +60,8 @@ class Metrics:
         self.rounds.set(state["rounds"])
         self.rows.set(n_rows)
         self._effective.set(state["effective_sample_size"])
-        for gauge, name in ((self._error, "estimated_error"), (self._measured, "measured_error")):
-            is_past = gauge is self._measured and bool(state["labels_outdated"])
-            for bound, ending in (("value", ""), ("low", "_low"), ("high", "_high")):
-                _set(gauge.labels(bound), None if is_past else state.get(f"{name}{ending}"))
+        _show(self._measured, state, "measured_error", hidden=_BOUNDS if state["labels_outdated"] else ())
+        _show(self._error, state, "estimated_error", hidden=() if state["estimated_error_covered"] else _BOUNDS)
         for verdict in VERDICTS:
             self._verdict.labels(verdict).set(float(verdict == state["trust"]))
         for question in ("inputs", "adaptation", "predictions"):
@@ -70,6 +73,11 @@ class Metrics:
         """Return everything in the text format of Prometheus."""
         found: bytes = generate_latest(self._registry)
         return found
+
+
+def _show(gauge: Any, state: dict[str, Any], name: str, hidden: tuple[str, ...]) -> None:
+    for ending in _BOUNDS:
+        _set(gauge.labels(ending[1:] or "value"), None if ending in hidden else state.get(f"{name}{ending}"))
 
 
 def _set(gauge: Any, value: float | None) -> None:

@@ -24,6 +24,7 @@ _DRAIN_SECONDS = 30
 _SECONDS_BETWEEN_ACTIVITY = 2.0
 _SHOWN = (
     *("rounds", "trust", "estimated_error", "estimated_error_low", "estimated_error_high"),
+    "estimated_error_known",
     *("effective_sample_size", "measured_error", "labelled_rows"),
 )
 

@@ -16,12 +16,13 @@ from accous.classifier.backtest import CUTS, Backtest, backtest
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.no_shift import NoShift
+from accous.tabular.calendar_traps import remarks_on_used
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, no_such_column, require_usable
 from accous.tabular.formats.values import exactly, to_texts
 from accous.tabular.label_task import CLASSES, REGRESSION, LabelTask, find_task
-from accous.tabular.order import RowOrder, find_order, put_in_order
+from accous.tabular.order import RowOrder, find_order, not_in_order, put_in_order, unsorted_dates
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
 __all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay", "time_blocks"]
@@ -117,8 +118,18 @@ def read_reference(
     rows = ordered.rows[is_good[ordered.rows]]
     y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
-    remarks += remarks_on_texts(frame, encoder.plans) + remarks_on_labels(frame, encoder.plans, y, found_task.kind)
-    return ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
+    found = ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
+    return replace(found, remarks=remarks + _remarks(found))
+
+
+def _remarks(table: ReferenceTable) -> list[Remark]:
+    """Return what you should know about the order, about columns that are used, and about texts that are not."""
+    frame, plans, choices = table.frame, table.encoder.plans, table.choices
+    dates = unsorted_dates(frame, choices) if table.order.by == "rows" else []
+    found = [Remark("order", name, not_in_order(name)) for name in dates]
+    found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
+    told = [str(remark.column) for remark in table.remarks]
+    return found + remarks_on_used(frame, plans, {*choices.keep, *told})
 
 
 MakeModel = Callable[[ColumnEncoder], Any]

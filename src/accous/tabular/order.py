@@ -13,7 +13,16 @@ from accous.exceptions import DataError
 from accous.tabular.columns.learning import Choices, date_form
 from accous.tabular.formats.values import to_numbers, to_texts, to_times
 
-__all__ = ["NO_ORDER", "OrderedRows", "RowOrder", "find_order", "put_in_order"]
+__all__ = [
+    "NO_ORDER",
+    "OrderedRows",
+    "RowOrder",
+    "find_order",
+    "not_in_order",
+    "put_in_order",
+    "rises",
+    "unsorted_dates",
+]
 
 _SHARE_OF_KIND = 0.9
 _SAMPLE = 1000  # rows that tell whether a column of texts may hold dates
@@ -102,12 +111,35 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
         return RowOrder("rows") if is_ordered else NO_ORDER
     chosen = {*choices.drop, *choices.categorical}
     dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
-    rising = [name for name in dates if _rises(_times(frame[name])[0])]
+    rising = [name for name in dates if rises(_times(frame[name])[0])]
     # Of several that rise, the one with the finest steps.
     candidates = sorted(rising, key=lambda name: -frame[name].n_unique()) or dates
     if not rising and (len(dates) != 1 or frame[dates[0]].n_unique() < 2):
         return NO_ORDER
     return RowOrder("time", candidates[0], is_found=True)
+
+
+def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
+    """Return the date columns if the rows are in the order of none of them.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Rows that are said to be in order of time.
+    choices : Choices
+    """
+    chosen = {*choices.drop, *choices.categorical}
+    dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
+    dates = [name for name in dates if frame[name].n_unique() > 1]
+    return [] if any(rises(_times(frame[name])[0]) for name in dates) else dates
+
+
+def not_in_order(column: str) -> str:
+    """Say that rows which are said to be in order of time are not in the order of a date column."""
+    return (
+        f"The rows are taken as they come (--ordered), but the dates in {column!r} are not in order: if they are the "
+        f"times of the rows, use --time {column}."
+    )
 
 
 def put_in_order(frame: pl.DataFrame, order: RowOrder) -> OrderedRows:
@@ -152,7 +184,7 @@ def _times(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return np.where(is_bad, np.nan, values), is_bad
 
 
-def _rises(times: NDArray[np.float64]) -> bool:
+def rises(times: NDArray[np.float64]) -> bool:
     """Whether times are nearly in order: few steps lead back, or the ranks follow the rows."""
     known = times[~np.isnan(times)]
     steps = np.diff(known)

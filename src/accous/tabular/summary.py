@@ -163,7 +163,7 @@ def _rounds_of(subject: Subject) -> dict[str, Any]:
         "estimated_error_low": _finite(risk.adapted_low),
         "estimated_error_high": _finite(risk.adapted_high),
         "estimated_error_known": risk.is_known,
-        "estimated_error_covered": risk.is_covered or risk.loss == "error",
+        "estimated_error_covered": risk.is_covered,
         "estimated_error_age": risk.age,
         "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
         "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),

@@ -22,14 +22,18 @@ from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.seasons import SeasonWatch
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.encoder import ColumnEncoder
+from accous.tabular.order import rises
 from accous.tabular.table_watch import TableWatch, number_findings
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from accous.tabular.history import History
+    from accous.tabular.time_column import TimeColumn
 
 __all__ = ["TableReadings"]
+
+_FEWEST_TIMES = 5
 
 
 class TableReadings:
@@ -42,6 +46,9 @@ class TableReadings:
 
     if TYPE_CHECKING:
         history: History
+
+        @property
+        def time_column(self) -> TimeColumn | None: ...  # noqa: D102
 
         def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
             ...
@@ -142,9 +149,31 @@ class TableReadings:
         return self.at_one_round()._seasonal_events()
 
     @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
+        return self.at_one_round().model.history_
+
+    @property
     def regimes_(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, told apart by the table's own columns."""
         return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
+
+    def backwards_in_words(self, n_rounds: int) -> str:
+        """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
+
+        Parameters
+        ----------
+        n_rounds : int
+        """
+        history = self.history
+        times = history.column("time")[history.rounds > self.model.n_rounds_ - n_rounds]
+        times = times[np.isfinite(times)]
+        if self.time_column is None or len(times) < _FEWEST_TIMES or (times == times[0]).all() or rises(times):
+            return ""
+        return (
+            f"The times in {self.time_column.name!r} go back and forth from round to round: accous takes rows as they "
+            "come, so sort the stream by time."
+        )
 
     def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns that features, which the classifier calls x0, x1 and so on, were made from."""

@@ -42,7 +42,8 @@ class Remark:
     Attributes
     ----------
     kind : str
-        ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"`` or ``"order"``.
+        ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"`` or
+        ``"code"``.
     column : str, optional
     text : str
         One sentence.

@@ -30,7 +30,7 @@ def overall_findings(panels: Iterable[Panel]) -> list[str]:
     sentences = _gains(gains) if gains else []
     cells = [cell for panel in panels for cell in panel.cells.values()]
     gaps = [gap for cell in cells if (gap := gap_closed(cell, OURS, all_seeds=True)) is not None]
-    return sentences + (_overall_gap(gaps) if gaps else [])
+    return sentences + (_overall_gap(gaps, len(gains)) if gaps else [])
 
 
 def _place(panel: Panel, shift: str) -> str:
@@ -53,7 +53,7 @@ def _gains(gains: dict[str, float]) -> list[str]:
     return sentences
 
 
-def _overall_gap(gaps: list[Gap]) -> list[str]:
+def _overall_gap(gaps: list[Gap], n_cells: int) -> list[str]:
     sentences = []
     wide = [gap for gap in gaps if gap.share is not None]
     if wide:
@@ -65,6 +65,8 @@ def _overall_gap(gaps: list[Gap]) -> list[str]:
         )
     if len(gaps) > len(wide):
         sentences.append(f"In {count(len(gaps) - len(wide), 'cell')}, even the {ORACLE} gains less than that.")
+    if n_cells > len(gaps):
+        sentences.append(f"In {count(n_cells - len(gaps), 'cell')}, nobody knows the true ratio: there is no {ORACLE}.")
     return sentences
 
 

@@ -111,6 +111,14 @@ def test_overall() -> None:
     assert "gains 7.0 points on average in the 1 cell" in text
     assert "Accous gets 71 % of that" in text
     assert "In 1 cell, even the oracle gains less than that." in text
+    assert "nobody knows" not in text
+
+
+def test_cells_without_an_oracle_are_counted_too() -> None:
+    without = {name: error for name, error in HURT.items() if name != "oracle"}
+    text = " ".join(overall_findings(panels_of({"Squ": HELPED, "none": without})))
+    assert "in the 1 cell where" in text
+    assert "In 1 cell, nobody knows the true ratio: there is no oracle." in text
 
 
 def test_nothing_to_say_without_ours() -> None:
