@@ -94,6 +94,7 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert measured.contradicts
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
+        assert headline.endswith(" estimated for the same rows")
         assert f"<h2>{headline}</h2>" in page
         assert badge_of(page).startswith("contradicted by labels: ")
         assert "Do not rely on estimates without labels" in page
