@@ -38,6 +38,12 @@ def _escape(_app: Sphinx, _what: str, _name: str, _thing: Any, _options: Any, li
 # What the other packages of accous call, and nobody else.
 _INNER = {
     "add_judged_rows",
+    "backwards_in_words",
+    "can_learn",
+    "is_before_joining",
+    "measured_given",
+    "restore_task",
+    "risk_given",
     "state_from_plain",
     "state_to_plain",
     "trust_given",

@@ -95,6 +95,7 @@ def test_labels_that_contradict_are_the_headline(case) -> None:
         assert measured.contradicts
         assert headline.startswith("The labels contradict the estimate: ")
         assert f"{measured.error:.1%} measured" in headline
+        assert headline.endswith(" estimated for the same rows")
         assert f"<h2>{headline}</h2>" in page
         tile = next(note for name, _, note in tile_rows(subject) if name == "estimated error now")
         assert tile.endswith("; contradicted by labels") == subject.model.risk_.is_known

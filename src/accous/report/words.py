@@ -103,16 +103,16 @@ def _headline_of_labels(measured: MeasuredError) -> str:
     """Say how labels contradict the estimate: its interval may hold nevertheless."""
     found, estimated = measured.scale.shown(measured.error), measured.scale.shown(measured.estimated)
     if not measured.is_inside and measured.is_estimate_known:
-        return f"The labels contradict the estimate: {found} measured, {estimated} estimated"
+        return f"The labels contradict the estimate: {found} measured, {estimated} estimated for the same rows"
     if not measured.is_inside:
         interval = interval_in_words(measured.estimated_low, measured.estimated_high, measured.scale)
         return f"The labels say {found}, outside the interval of the estimate ({interval})"
     if not measured.is_estimate_known:
         return f"The labels say {found}; the reference makes {estimated} likely"
     if not (measured.is_exact and measured.is_off):
-        return f"The latest predictions were far worse than estimated: {found} measured, {estimated} estimated"
+        return f"The latest predictions were far worse than estimated: {found} measured, {estimated} estimated for them"
     size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
-    return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated"
+    return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated for the same rows"
 
 
 def _headline_of_inputs(subject: Subject) -> str:
