@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -89,25 +90,29 @@ def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is
     else:
         text += f" {_who_predicts(job, numbers)}"
     console.print(text, markup=False, soft_wrap=True)
+    for sentence in _remarks(job, request):
+        remarks.print(sentence, markup=False, soft_wrap=True)
+
+
+def _remarks(job: AdaptJob, request: AdaptRequest) -> Iterator[str]:
+    """Yield what the reader should know about the rows that were read."""
+    record, model = job.record, job.table_model
     if record.n_rejected:
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
-        remarks.print(f"{count(record.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
-    measured = job.table_model.measured_ if record.n_scored else None
+        yield f"{count(record.n_rejected, 'bad row')} set aside{where}."
+    measured = model.measured_ if record.n_scored else None
     if measured is not None and measured.unseen_classes:
-        names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
-        remarks.print(
-            f"Labels that the reference does not have count as errors: {names}.", markup=False, soft_wrap=True
-        )
+        names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in measured.unseen_classes.items())
+        yield f"Labels that the reference does not have count as errors: {names}."
     if job.repeated_key is not None:
-        text = f"Several rows have {request.key} = {job.repeated_key}: late labels cannot be joined by this key."
-        remarks.print(text, markup=False, soft_wrap=True)
-    doubt = job.table_model.intervals_in_words() if record.n_rounds else ""
+        yield f"Several rows have {request.key} = {job.repeated_key}: late labels cannot be joined by this key."
+    doubt = model.intervals_in_words() if record.n_rounds else ""
     if doubt:
-        remarks.print(doubt, markup=False, soft_wrap=True)
-    backwards = job.table_model.backwards_in_words(record.n_rounds)
+        yield doubt
+    backwards = model.backwards_in_words(record.n_rounds)
     if backwards:
-        remarks.print(backwards, markup=False, soft_wrap=True)
+        yield backwards
     if record.n_unknown:
         from accous.tabular.unknown_counts import unknown_in_words
 
-        remarks.print(unknown_in_words(record.n_unknown, record.unknown_in), markup=False, soft_wrap=True)
+        yield unknown_in_words(record.n_unknown, record.unknown_in)
