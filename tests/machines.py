@@ -48,6 +48,7 @@ RACING = (
 PRINTED = (
     "tests/cli/test_fit.py", "tests/cli/test_adapt.py", "tests/cli/test_adapt_resuming.py",
     "tests/cli/test_backtest.py", "tests/cli/test_bad_rows.py", "tests/cli/test_counts.py", "tests/cli/test_demo.py",
+    "tests/cli/test_earlier_runs.py",
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
     "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
     "tests/cli/test_numbers.py", "tests/cli/test_predict.py",
@@ -74,6 +75,7 @@ EXEMPT = {
     "tests/test_benchmarks.py": "benchmarks start; what they measure is what the other tests test",
     "tests/test_budgets.py": "chooses among tests, as every machine does",
     "tests/test_contract.py": "scikit-learn's own checks, on numbers that are far from any edge",
+    "tests/test_docs_claims.py": "about files of the documentation",
     "tests/test_docs_paths.py": "about files of the documentation",
     "tests/test_embeddings.py": "reads kept arrays",
     "tests/test_examples.py": "examples run to their end; their numbers are not compared",

@@ -45,8 +45,11 @@ def test_table3_is_the_papers() -> None:
 def test_the_published_geometry_has_the_contenders_of_table3() -> None:
     published, table3 = (read_spec(find_spec(name)) for name in ("gaussian_published", "table3"))
     assert published.datasets == ("gaussian_published",)
-    for key in ("contenders", "shifts", "batch_sizes", "seeds"):
+    for key in ("shifts", "batch_sizes", "seeds"):
         assert getattr(published, key) == getattr(table3, key)
+    # Those of unit width are there to compare the reconstruction with the paper's table.
+    by_the_paper = ("KMM (unit width)", "KLIEP (unit width)", "uLSIF (unit width)", "LR (weak penalty)")
+    assert published.contenders == tuple(name for name in table3.contenders if name not in by_the_paper)
     assert published.parameters["Accous (literal)"]["ratio__horizon"] == published.rounds[0]
 
 

@@ -131,7 +131,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in text
     assert main(["bench", "list", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["specs"]["table3"]["runs"] == 4 * 2 * 16 * 5
+    assert record["specs"]["table3"]["runs"] == 4 * 2 * 20 * 5
     assert record["datasets"]["gas_sensor"] == ["natural"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("prometheus_client")
+pytest.importorskip("prometheus_client", reason="needs prometheus_client: pip install 'accous[serve]'")
 
 from accous.service.metrics import Metrics
 

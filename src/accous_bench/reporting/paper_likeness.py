@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -37,7 +37,7 @@ class _Likeness:
 def likeness_words(panel: Panel) -> str:
     """Describe the mean distance to the paper's numbers and the rank correlation with its order.
 
-    If one-step contenders also ran with kernels of unit width, a second sentence compares these.
+    If one-step contenders also ran with kernels of unit width, a second sentence is about these.
     """
     usual = _likeness(panel, {})
     if not usual.distances:
@@ -46,30 +46,39 @@ def likeness_words(panel: Panel) -> str:
     words = f"The mean distance to the paper's {count(len(usual.distances), 'number')} is {distance}"
     if usual.correlations:
         words += f"; the contenders' order has a rank correlation of {usual.correlation} with the paper's"
-    unit = _likeness(panel, UNIT_WIDTH)
-    if not all(_are_complete(cell) for _, cell in _comparable(panel)) or not unit.correlations:
-        return words + "."
-    return (
-        f"{words}. With kernels of unit width and a weak penalty in place of {', '.join(UNIT_WIDTH)}, the distance is "
-        f"{fmean(unit.distances):.1f} points and the rank correlation {unit.correlation}."
+    return f"{words}.{_words_on_unit_width(panel)}"
+
+
+def _words_on_unit_width(panel: Panel) -> str:
+    """Say how much nearer kernels of unit width are, of the one-step contenders and of the order of all but DANN."""
+    if not all(cell.is_complete(name) for _, cell in _comparable(panel) for name in UNIT_WIDTH.values()):
+        return ""
+    others = [name for name in PAPER_CONTENDERS if name != "DANN"]
+    (far, near), (before, after) = (
+        [_likeness(panel, stand_ins, names) for stand_ins in ({}, UNIT_WIDTH)] for names in ([*UNIT_WIDTH], others)
     )
+    if not far.distances:
+        return ""
+    words = (
+        f" With kernels of unit width and a weak penalty, {', '.join(UNIT_WIDTH)} are {fmean(near.distances):.1f} "
+        f"points from the paper's numbers instead of {fmean(far.distances):.1f}"
+    )
+    if before.correlations and after.correlations:
+        words += f", and the rank correlation without DANN is {after.correlation} instead of {before.correlation}"
+    return words + "."
 
 
 def _comparable(panel: Panel) -> Iterator[tuple[str, Cell]]:
     return ((shift, cell) for shift, cell in panel.cells.items() if is_papers_length(cell.n_rounds))
 
 
-def _are_complete(cell: Cell) -> bool:
-    return all(cell.is_complete(name) for name in UNIT_WIDTH.values())
-
-
-def _likeness(panel: Panel, stand_ins: Mapping[str, str]) -> _Likeness:
+def _likeness(panel: Panel, stand_ins: Mapping[str, str], names: Sequence[str] = PAPER_CONTENDERS) -> _Likeness:
     found = _Likeness()
     for shift, cell in _comparable(panel):
         # The method as published represents the paper's method, if it took part.
         ours = {OURS: ENSEMBLE} if cell.is_complete(ENSEMBLE) else {}
         pairs = []
-        for paper_name in PAPER_CONTENDERS:
+        for paper_name in names:
             name = {**ours, **stand_ins}.get(paper_name, paper_name)
             entry = cell.entries.get(name)
             published = paper_result(panel.dataset, shift, panel.batch_size, paper_name)

@@ -75,7 +75,10 @@ def test_contenders_of_unit_width_are_compared_with_the_paper_in_a_sentence_of_t
     stand_ins = {unit: paper[name] + 0.01 for name, unit in UNIT_WIDTH.items()}
     (panel,) = panels_of({"Squ": upside_down | stand_ins | {n: paper[n] for n in ("FIX", "DANN", "OLRE", "Accous")}})
     text = likeness_words(panel)
-    assert "in place of KMM, KLIEP, uLSIF, LR, the distance is 0.5 points and the rank correlation 1.00." in text
+    assert "KMM, KLIEP, uLSIF, LR are 1.0 points from the paper's numbers instead of " in text
+    assert "and the rank correlation without DANN is 1.00 instead of " in text
+    (panel,) = panels_of({"Squ": stand_ins | {"FIX": 0.33}})  # nothing to compare them with
+    assert "unit width" not in likeness_words(panel)
     some = {name: error for name, error in stand_ins.items() if name != "KMM (unit width)"}
     (panel,) = panels_of({"Squ": paper | some})
     assert "unit width" not in likeness_words(panel)
