@@ -1,5 +1,7 @@
 """Late labels after later runs: the model remembers which run wrote what, and an empty run changes nothing."""
 
+import os
+import time
 from pathlib import Path
 
 import polars as pl
@@ -61,6 +63,22 @@ def test_a_stream_that_was_followed_before_is_remarked_on_unless_its_rows_are_ot
     stream = pl.read_csv("stream.csv")
     stream.with_columns(pl.col("x0") + 0.5).write_csv("stream.csv")
     assert "followed this stream" not in remarks_of(capsys, "stream.csv", "-o", "others.csv")
+
+
+@pytest.mark.usefixtures("predicted_folder")
+def test_rows_of_a_parquet_file_that_was_replaced_are_not_taken_for_those_of_the_day_before(capsys):
+    stream = pl.read_csv("stream.csv")
+    for day, moved in enumerate((0.0, 5.0)):
+        stream.with_columns(pl.col("x0") + moved).write_parquet("today.parquet")
+        os.utime("today.parquet", ns=(time.time_ns(), time.time_ns()))
+        remarks = remarks_of(capsys, "today.parquet", "-o", f"day{day}.csv", "--keep", "id")
+        assert "followed this stream" not in remarks
+    assert "followed this stream" in remarks_of(capsys, "today.parquet", "-o", "again.csv", "--keep", "id")
+    before = len(load_table_model(Path("model")).model.task_)
+    write(labels())
+    assert main(["extend", "model", "labels.csv", "--key", "id", "--predictions", "day0.csv"]) != 0
+    assert main(["extend", "model", "labels.csv", "--key", "id", "--predictions", "day1.csv", "--quiet"]) == 0
+    assert len(load_table_model(Path("model")).model.task_) == before + N_ROWS
 
 
 @pytest.mark.usefixtures("predicted_folder")

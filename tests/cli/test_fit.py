@@ -61,6 +61,18 @@ def test_a_model_that_is_no_better_than_the_most_frequent_class_is_called_so(cap
     assert said in capsys.readouterr().out.splitlines()
 
 
+def test_an_error_that_equals_that_of_the_most_frequent_class_is_no_better(capsys):
+    labels = np.where(np.arange(300) % 10 == 0, "a", "b")  # 1 - (1 - 0.1) lies below 0.1
+    frame = pl.read_csv("reference.csv").select(
+        pl.lit(1.0).alias("x") + pl.int_range(300) % 2, pl.Series("label", labels)
+    )
+    frame.write_csv("reference.csv")
+    assert main(["fit", "reference.csv", "--label", "label", "-o", "model", "--force", "--estimator", "linear"]) == 0
+    printed = capsys.readouterr().out
+    assert "10.0% (always the most frequent class: 10.0%)" in printed
+    assert "The model is no better than always predicting the most frequent class." in printed
+
+
 def test_the_accuracy_of_labels_by_chance_is_that_of_chance(capsys):
     labels = np.where(np.random.default_rng(0).random(300) < 0.5, "a", "b")
     pl.read_csv("reference.csv").with_columns(pl.Series("label", labels)).write_csv("reference.csv")

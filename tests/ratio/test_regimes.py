@@ -1,5 +1,6 @@
 """OnlineDensityRatio remembers regimes, recognises them when they come back, and forgets those that do not."""
 
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,3 +179,10 @@ def test_the_ratio_of_a_batch_before_its_round_is_what_predict_ratio_gave(settin
         assert ratio.partial_fit(batch).batch_ratio().tolist() == before.tolist()
     assert (ratio.pool_.hold > 0.0) == (shift > 5.0)
     assert before.tolist() != ratio.predict_ratio(batch).tolist()
+
+
+def test_a_large_batch_is_not_part_of_a_pickle() -> None:
+    rng = np.random.default_rng(1)
+    ratio = OnlineDensityRatio().fit(rng.normal(size=(200, 4)))
+    small = len(pickle.dumps(ratio.partial_fit(rng.normal(size=(3, 4)))))
+    assert len(pickle.dumps(ratio.partial_fit(rng.normal(size=(20_000, 4))))) < small + 20_000

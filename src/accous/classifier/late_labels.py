@@ -13,6 +13,7 @@ from accous.arrays import BoolArray, FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
+from accous.diagnostics.answers import RECENT_ROWS
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.interval_counts import inside_of
@@ -174,12 +175,14 @@ class LateLabelling:
         if "audit" not in state.cache:
             with one_blas_thread():
                 state.cache["audit"] = self._audit_kept(state)
+        # Coverage is about the latest rows: older labels are about rows that it says nothing of.
+        is_older = state.n_rows - state.late_labels.last_row > RECENT_ROWS
         return measure(
             state.late_labels,
             n_stream=state.n_rows,
             audit=state.cache["audit"],
             scale=self._scale,
-            is_covered=self._is_covered(state, coverage),
+            is_covered=is_older or self._is_covered(state, coverage),
         )
 
     def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:

@@ -67,11 +67,16 @@ def _scale(job: AdaptJob) -> LossScale:
 
 def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
     """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
+    from accous.classifier.round_log import MAX_ROUNDS
+
     n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
     state = job.table_model.model.state_
     if state.fallback.veto.is_held:
-        share = state.rounds.share_adapted(numbers["rounds"]) if numbers["rounds"] else 0.0
-        other = f"; the adapted model predicted {share:.0%} of the rounds" if share else ""
+        n_rounds = min(numbers["rounds"], MAX_ROUNDS)  # the log keeps no more
+        share = state.rounds.share_adapted(n_rounds) if n_rounds else 0.0
+        which = "rounds" if n_rounds == numbers["rounds"] else f"last {n_rounds:,} rounds"
+        part = f"{share:.0%}" if share >= 0.005 else "less than 1%"
+        other = f"; the adapted model predicted {part} of the {which}" if share else ""
         return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
     return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
 

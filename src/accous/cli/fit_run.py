@@ -195,5 +195,5 @@ def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: 
     text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
     of_which = " of those rows" if reference.order.is_known else ""
     console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
-    if error is not None and error >= of_constant:
+    if error is not None and error >= round(of_constant, 12):
         console.print(f"The model is no better than always predicting the {constant}.", soft_wrap=True)

@@ -95,15 +95,20 @@ class KLIEP(MixtureRatio):
 
         def losses(kept: IntArray, held_out: IntArray, widths: tuple[float, ...]) -> FloatArray:
             if is_shared:
-                logs = of_all(widths)[:, :, kept]
-            else:
-                centers = self._choose_centers(batch[kept])
-                to_reference = squared_distances(self.rows_, centers, self.row_norms_)
-                logs = _log_likelihoods(to_reference, squared_distances(batch, centers), widths)
-            shares = self._maximise(logs[:, kept])
-            return np.asarray(-_log_mixture(logs[:, held_out], shares).mean(axis=1))
+                return self._losses(of_all(widths)[:, :, kept], kept, held_out)
+            centers = self._choose_centers(batch[kept])
+            to_reference = squared_distances(self.rows_, centers, self.row_norms_)
+            to_batch = squared_distances(batch, centers)
+            # One width at a time: all widths of a large batch would need several times the memory.
+            of_each = (_log_likelihoods(to_reference, to_batch, (width,)) for width in widths)
+            return np.concatenate([self._losses(logs, kept, held_out) for logs in of_each])
 
         return losses
+
+    def _losses(self, log_likelihoods: FloatArray, kept: IntArray, held_out: IntArray) -> FloatArray:
+        """Return the negative mean log ratio of held-out rows for each width, fitted to the rows that are kept."""
+        shares = self._maximise(log_likelihoods[:, kept])
+        return np.asarray(-_log_mixture(log_likelihoods[:, held_out], shares).mean(axis=1))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

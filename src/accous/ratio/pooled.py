@@ -166,10 +166,18 @@ class PooledRatio(LinearRatio):
         self.in_use_ = PoolInUse(pool, given)
 
     def batch_ratio(self) -> FloatArray:
-        """Return what ``predict_ratio`` would have returned for the batch of the last round, before that round."""
+        """Return what ``predict_ratio`` would have returned for the batch of the last round, before that round.
+
+        It can be asked for once: a large batch need not stay in memory.
+        """
         assert self.pooling_ is not None
         assert self._seen_batch is not None
-        return self.pooling_.mixed(self._seen_batch)
+        seen, self._seen_batch = self._seen_batch, None
+        return self.pooling_.mixed(seen)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"_seen_batch": None} if "_seen_batch" in state else state
 
     def _uncut_ratios(self) -> FloatArray:
         return self.whole_reference_.ratios(self.state_.coef, UNCUT)

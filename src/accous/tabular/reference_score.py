@@ -31,4 +31,5 @@ def reference_error(settings: dict[str, Any]) -> float | None:
         error: float | None = settings["error"]
         return error
     accuracy = settings["accuracy"]
-    return None if accuracy is None else 1.0 - accuracy
+    # Rounded: 1 - (1 - 0.1) lies below 0.1, and an error that equals a constant's must not look smaller.
+    return None if accuracy is None else round(1.0 - accuracy, 12)

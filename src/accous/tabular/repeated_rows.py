@@ -58,4 +58,5 @@ def followed_before(table_model: TableModel, before: Job | None, stream: str) ->
     """
     runs = [*table_model.earlier_runs, *([] if before is None else [before])]
     same = [run for run in runs if run.n_rows and run.spec.stream == stream != STDIN]
-    return next((run.spec.output for run in reversed(same) if is_unchanged(table_model, run)), None)
+    # Only the last of them: each takes a pass over the stream, and a file that was replaced daily has many.
+    return same[-1].spec.output if same and is_unchanged(table_model, same[-1]) else None

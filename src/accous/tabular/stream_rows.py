@@ -100,7 +100,7 @@ def is_unchanged(table_model: TableModel, job: Job) -> bool:
     try:
         table.read_if_simple(table.columns[:1])
         chunks = table.chunks(table.columns[:1], Position())
-        return any(_is_end_of(chunk, job.position) for chunk in chunks if chunk is not None)
+        return any(_is_end_of(chunk, job) for chunk in chunks if chunk is not None)
     except DataError:
         return False
     finally:
@@ -129,7 +129,7 @@ def _find(
         pieces.append(features)
         lines.append(chunk.lines[rows])
         found.append(here[rows])
-        is_same = is_same or _is_end_of(chunk, job.position)
+        is_same = is_same or _is_end_of(chunk, job)
         if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
             break
     if not (is_same and found and pl.concat(found).to_list() == sought):
@@ -145,9 +145,22 @@ def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:
     return pl.Series(chunk.lines).cast(pl.String) if place_column == LINE else place_texts(chunk.frame[place_column])
 
 
-def _is_end_of(chunk: Chunk, position: Position) -> bool:
+def _is_end_of(chunk: Chunk, job: Job) -> bool:
     """Whether the last row that the run has read is in this chunk, and is still the same."""
-    rows = np.flatnonzero(chunk.ends == position.end)
+    rows = np.flatnonzero(chunk.ends == job.position.end)
     if not len(rows):
         return False
-    return not position.tail_digest or digest_of(chunk.row_bytes(int(rows[0]))) == position.tail_digest
+    if not job.position.tail_digest:
+        return _is_older(job.spec.stream, job.spec.output)
+    return digest_of(chunk.row_bytes(int(rows[0]))) == job.position.tail_digest
+
+
+def _is_older(stream: str, output: str) -> bool:
+    """Whether a stream was last written before a run wrote about it: a Parquet file that was replaced later was not.
+
+    Rows of such files have no digest, and the file of another day has as many rows as that of today.
+    """
+    try:
+        return Path(stream).stat().st_mtime_ns <= Path(output).stat().st_mtime_ns
+    except OSError:
+        return False
