@@ -6,7 +6,7 @@
   rises or falls; or the tables: one split or one for each seed, a reference of one part or of both,
 - the protocol,
 - the predictor: three penalties, and inputs that are scaled or not,
-- the estimators: ours; kernels of width 1, the default of several libraries, and LR with a weak penalty; or KMM and LR
+- the estimators: ours; kernels of width 1 whatever the data, and LR with a weak penalty; or KMM and LR
   without regularisation, or Accous with the paper's own step and radius as well.
 
 It writes the errors to ``benchmarks/results/readings.json`` after every data set; `benchmarks.readings_page` compares

@@ -142,7 +142,7 @@ _CONTENDERS |= {
         Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True, every=_SLOW),
         Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True, every=_SLOW),
         Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
-        # Common defaults of libraries: a kernel of width 1 whatever the data, no ridge, hardly a penalty.
+        # A guess at settings that the paper does not give: a width of 1 whatever the data, no ridge, a weak penalty.
         Contender(
             "KMM (unit width)",
             _weighted_by(KMM, width=1.0, ridge=0, max_ratio=1000.0),
