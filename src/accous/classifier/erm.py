@@ -128,7 +128,8 @@ class LinearPredictor:
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return scores: one per row for two classes, otherwise one per row and class."""
         # The limit is large enough to change no answer and small enough that sums do not overflow.
-        scores = np.minimum(np.maximum(X, -1e100), 1e100) @ self.coef_.T + self.intercept_
+        limited = np.maximum(X, -1e100)
+        scores = np.minimum(limited, 1e100, out=limited) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: FloatArray) -> FloatArray:
