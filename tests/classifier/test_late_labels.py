@@ -192,3 +192,14 @@ def test_a_ratio_without_features_keeps_the_rows_themselves():
     model, X, y = make_model(10, ratio=NoShift())
     assert np.array_equal(model.observe(X, y).state_.late_labels.audit_rows.features, X)
     assert model.measured_.concept_changed in {"yes", "no"}
+
+
+@pytest.mark.parametrize(("n_later", "answer"), [(100, "not known"), (600, "yes")])
+def test_labels_are_judged_by_the_coverage_of_their_own_time(n_later, answer):
+    model, X, y = make_model(70)
+    model.observe(X, 1 - y)
+    assert model.measured_.concept_changed == "yes"
+    for _ in range(n_later // 10):  # rows that the reference does not cover say nothing of older labels
+        model.adapt(X[:10] + 1000.0)
+    assert model.trust_.inputs.answer == "no"
+    assert model.measured_.concept_changed == answer

@@ -12,6 +12,7 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.cli.adapt_run import _share_adapted
 from accous.diagnostics.trust import VERDICTS
 from accous.tabular.adapt_job import AdaptJob
 from accous.tabular.adapt_request import AdaptRequest
@@ -366,3 +367,16 @@ def test_inspect_shows_the_state(capsys):
     assert "What is done with each column" in shown
     assert main(["inspect", "model", "--quiet"]) == 0
     assert "What is done with each column" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("share", "n_counted", "n_rounds", "text"),
+    [
+        (0.0, 30, 30, ""),
+        (0.25, 40, 40, "; the adapted model predicted 25% of the rounds"),
+        (0.0049, 10_000, 10_000, "; the adapted model predicted less than 1% of the rounds"),
+        (0.5, 10_000, 12_000, "; the adapted model predicted 50% of the last 10,000 rounds"),
+    ],
+)
+def test_the_share_of_rounds_names_the_rounds_that_it_counts(share, n_counted, n_rounds, text):
+    assert _share_adapted(share, n_counted, n_rounds) == text

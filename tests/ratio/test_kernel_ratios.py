@@ -1,6 +1,7 @@
 """ULSIF, RULSIF and KLIEP: the sum of kernels that they fit, its coefficients, and the choice of width and ridge."""
 
 import math
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -265,6 +266,16 @@ def test_the_width_of_kliep_is_that_of_the_likeliest_held_out_rows(max_centers: 
         chosen = int(np.argmin(np.abs(np.array(widths) - estimator.width_)))
         assert widths[chosen] == pytest.approx(estimator.width_, rel=1e-12)
         assert scores[chosen] >= max(scores) - 1e-6
+
+
+def test_kliep_tries_the_widths_of_a_large_batch_one_by_one() -> None:
+    estimator = KLIEP("identity", width="cv", random_state=0).fit(normal_rows(200, 2))
+    batch = normal_rows(4_000, 2, seed=1)
+    tracemalloc.start()
+    estimator.partial_fit(batch)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * (8 * 4_000 * 100)  # 6 times the distances to 100 centres; 31 times with all widths at once
 
 
 def test_one_row_cannot_be_cross_validated() -> None:

@@ -69,16 +69,23 @@ def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
     """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
     from accous.classifier.round_log import MAX_ROUNDS
 
-    n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
     state = job.table_model.model.state_
     if state.fallback.veto.is_held:
         n_rounds = min(numbers["rounds"], MAX_ROUNDS)  # the log keeps no more
         share = state.rounds.share_adapted(n_rounds) if n_rounds else 0.0
-        which = "rounds" if n_rounds == numbers["rounds"] else f"last {n_rounds:,} rounds"
-        part = f"{share:.0%}" if share >= 0.005 else "less than 1%"
-        other = f"; the adapted model predicted {part} of the {which}" if share else ""
+        other = _share_adapted(share, n_rounds, numbers["rounds"])
         return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
+    n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
     return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
+
+
+def _share_adapted(share: float, n_counted: int, n_rounds: int) -> str:
+    """Say in how many rounds the adapted model predicted; nothing if in none."""
+    if not share:
+        return ""
+    which = "rounds" if n_counted == n_rounds else f"last {n_counted:,} rounds"
+    part = f"{share:.0%}" if share >= 0.005 else "less than 1%"
+    return f"; the adapted model predicted {part} of the {which}"
 
 
 def _print_summary(job: AdaptJob, request: AdaptRequest, remarks: Console, *, is_finished: bool) -> None:
