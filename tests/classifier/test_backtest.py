@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,7 @@ def test_it_says_on_how_many_rows_its_models_were_fitted(found: Any) -> None:
     assert "on the first 40%, 60% and 80% of the rows, " in found.how
     X, y = exchangeable()
     assert "on the first 50% of the rows, " in backtest(AdaptiveClassifier(), X, y, cuts=(0.5,)).how
+    assert replace(found, looks=(), evidence=None).how == ""
 
 
 def test_labels_that_turn_round_are_seen() -> None:

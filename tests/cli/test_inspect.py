@@ -244,3 +244,16 @@ def test_an_error_has_no_interval_where_the_reference_has_no_rows(covered, text,
     assert "contradicted" not in _estimate(record)
     # The interval is all that is shown: labels outside contradict it.
     assert _estimate(record | {"labels_inside": False}).endswith("; contradicted by labels") == covered
+
+
+def test_labels_contradict_an_error_of_which_only_the_least_is_known():
+    ends = {"estimated_error": 20.0, "estimated_error_low": 10.0, "estimated_error_high": None}
+    record = {
+        "classes": [],
+        "loss": "absolute",
+        "estimated_error_known": False,
+        "estimated_error_covered": True,
+        **ends,
+    }
+    record |= {"contradicted_by": "labels", "labels_contradict": True, "labels_inside": False}
+    assert _estimate(record) == "not known: at least 10; contradicted by labels"

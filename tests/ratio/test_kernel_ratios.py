@@ -200,6 +200,8 @@ def test_a_ridge_too_small_for_rows_that_are_alike_is_named(width: float | str) 
     estimator = ULSIF(width=width, ridge=1e-30).fit(normal_rows(60))
     with pytest.raises(ParameterError, match="ridge is too small"):
         estimator.partial_fit(np.repeat(normal_rows(3, seed=1), 4, axis=0))
+    with pytest.raises(ParameterError, match="ridge is too small"):  # and no warning before it
+        ULSIF(width="cv", ridge=1e-300).fit(normal_rows(200, 2)).partial_fit(normal_rows(20, 2, seed=1))
 
 
 # --- KLIEP ----------------------------------------------------------------------------------------------------

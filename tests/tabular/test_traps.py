@@ -33,6 +33,7 @@ def read(columns: dict, labels=LABELS, *, is_ordered: bool | None = None, **choi
     [
         ("when", np.where(X > 0, "July", "August"), "calendar", "2 of the 12 months (August, July)"),
         ("Month", np.where(X > 0, "Feb", "Mar"), "calendar", "2 of the 12 months"),
+        ("Month", np.array(["FEB", "Feb.", "mar"])[SHUFFLED % 3], "calendar", "2 of the 12 months (FEB, mar)"),
         ("on", np.where(X > 0, "mon", "tue"), "calendar", "2 of the 7 weekdays"),
         ("time_of_year", np.where(X > 0, "Spring", "Summer"), "calendar", "2 of the 4 seasons"),
         ("season", 1 + SHUFFLED % 2, "calendar", "2 of the 4 seasons (1, 2)"),

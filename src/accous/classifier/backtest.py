@@ -100,7 +100,9 @@ class Backtest:
 
     @property
     def how(self) -> str:
-        """How the errors were measured, in a sentence."""
+        """How the errors were measured, in a sentence; empty if nothing could be measured."""
+        if not self.looks:
+            return ""
         shares = [f"{n_rows / self.n_reference:.0%}" for n_rows in sorted({look.n_reference for look in self.looks})]
         first = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else "".join(shares)
         return (

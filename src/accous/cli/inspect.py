@@ -194,9 +194,8 @@ def _estimate(record: dict[str, Any]) -> str:
             return "not known: the reference does not cover the inputs"
         if record["classes"]:
             return f"not known: anywhere between {low:.0%} and {high:.0%}{by}"
-        return "not known: " + (
-            f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}{by}"
-        )
+        between = f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
+        return f"not known: {between}{by}"
     age = f", {count(record['estimated_error_age'], 'round')} old" if record["estimated_error_age"] else ""
     return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}{by}"
 

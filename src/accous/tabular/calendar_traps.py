@@ -134,10 +134,10 @@ def _whole_numbers(column: pl.Series) -> list[int] | None:
 def _named_part(column: pl.Series) -> tuple[_Cycle, list[str]] | None:
     """Return the calendar that the words of a column are a part of."""
     texts = to_texts(column).drop_nulls().str.strip_chars().unique().sort().to_list()
-    found = {text.lower().rstrip(".") for text in texts}
+    found = {text.lower().rstrip("."): text for text in reversed(texts)}  # of several spellings, the first
     for cycle in _CYCLES:
-        if len(found) > 1 and any(found <= words for words in cycle.words):
-            return (cycle, texts) if cycle.is_part(found) else None
+        if len(found) > 1 and any(found.keys() <= words for words in cycle.words):
+            return (cycle, sorted(found.values())) if cycle.is_part(found) else None
     return None
 
 

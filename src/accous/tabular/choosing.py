@@ -112,9 +112,7 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice, ready for JSON."""
-        compared = {
-            trial.name: dict(zip(("error_fixed", "error_adapted"), trial.errors, strict=True)) for trial in self.trials
-        }
+        compared = {trial.name: {"error": trial.error, "adapted_minus_fixed": trial.gain} for trial in self.trials}
         return {"reason": self.reason, "compared": compared}
 
 
