@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 
 from accous.blas import one_blas_thread
-from accous.tabular.fit_job import FitJob, FitRequest
+from accous.tabular.fit_job import FitJob
+from accous.tabular.fit_request import FitRequest
 from accous.tabular.table_model import TableModel
 
 __all__ = ["STREAMS", "SeasonalStream", "count_events", "main"]

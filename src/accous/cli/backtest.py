@@ -91,7 +91,8 @@ def backtest(
     if plot is not None:
         _require_picture(plot, may_replace=force)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.fit_job import FitJob, FitRequest
+    from accous.tabular.fit_job import FitJob
+    from accous.tabular.fit_request import FitRequest
 
     request = FitRequest(
         reference=reference,

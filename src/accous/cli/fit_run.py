@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.diagnostics.loss_scale import LossScale
-    from accous.tabular.fit_job import FitJob, FitRequest
+    from accous.tabular.fit_job import FitJob
+    from accous.tabular.fit_request import FitRequest
     from accous.tabular.fitting import ReferenceTable
 
 __all__ = ["run_fit"]
