@@ -47,7 +47,7 @@ class Measures:
         Whether to record the excess of the expected loss, on new rows from the reference's distribution.
     one_step_every : int
         Contenders that keep nothing from one round to the next play one round of every so many, drawn at random, and
-        slow ones fewer still (`Run.plays_one_of`); all of these are scored.
+        slow ones fewer still (`Run.plays_one_of`); as many of these are scored as ``score_every`` asks for, or all.
     """
 
     score_every: int
@@ -190,10 +190,14 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
 def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which rounds are played, and which of them are scored."""
     measures, seed = run.measures, run.setting.seed
+    is_played = np.ones(n_rounds, dtype=bool)
     if run.plays_one_of > 1:
         is_played = scored_rounds(n_rounds, run.plays_one_of, seed)
-        return is_played, is_played
-    return np.ones(n_rounds, dtype=bool), scored_rounds(n_rounds, measures.score_every, seed)
+    # One that plays few rounds is scored in no more of them than the others: a score may cost more than a round.
+    every = max(1, measures.score_every // run.plays_one_of)
+    is_scored = np.zeros(n_rounds, dtype=bool)
+    is_scored[is_played] = scored_rounds(int(is_played.sum()), every, seed)
+    return is_played, is_scored
 
 
 class _Scorer:

@@ -22,7 +22,7 @@ from accous_bench.contenders import Contender, get_contender
 from accous_bench.oracle import Oracle
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.protocols import PROTOCOLS
-from accous_bench.run import Measures, Run, play
+from accous_bench.run import Measures, Run, _chosen_rounds, play
 from accous_bench.scores import RoundScores, expected_excess_loss, observed_loss, scored_rounds
 from tests.budgets import rest_slow
 from tests.needs import needs_data
@@ -142,6 +142,14 @@ def test_what_forgets_has_the_same_risk_in_the_rounds_that_it_plays() -> None:
     whole, part = (play(make_run("uLSIF", n_rounds=200, score_every=5, one_step_every=k)) for k in (1, 5))
     assert part["risk"] == pytest.approx(whole["risk"], rel=1e-6)
     assert play(make_run("Accous", one_step_every=5))["n_predicted"] == 40
+
+
+@pytest.mark.parametrize(("score_every", "n_scored"), [(1, 40), (5, 40), (10, 20), (20, 10)])
+def test_what_plays_few_rounds_is_scored_in_no_more_of_them_than_asked(score_every: int, n_scored: int) -> None:
+    run = make_run("uLSIF", n_rounds=200, score_every=score_every, one_step_every=5)
+    is_played, is_scored = _chosen_rounds(run, 200)
+    assert (is_played.sum(), is_scored.sum()) == (40, n_scored)
+    assert not (is_scored & ~is_played).any()
 
 
 def test_slow_contenders_play_fewer_of_the_rounds_and_none_is_left_out_without_need():

@@ -1,11 +1,14 @@
 """Which predictor `--estimator auto` takes, given what both did on the reference."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from accous.classifier.backtest import Backtest
 from accous.diagnostics.evidence import Evidence, Residuals
-from accous.tabular.choosing import Trial, choose, is_worth_comparing
+from accous.tabular.choosing import Trial, choose, is_worth_comparing, n_rows_to_compare
+from accous.tabular.fit_job import FitJob
+from accous.tabular.fit_request import FitRequest
 
 
 def make_trial(name: str, errors: list[int], gain: float = 0.0, drift: float = 0.01) -> Trial:
@@ -71,5 +74,33 @@ def test_without_an_order_boosting_has_to_be_clearly_better(n_better, chosen):
 def test_too_few_rows_are_not_compared():
     assert choose(Trial("linear", None, True, None), Trial("boosting", None, True, None)).name == "linear"
     assert "fewer than 500 rows" in is_worth_comparing(499, 5, 2)
-    assert "too large" in is_worth_comparing(100_000, 100, 2)
-    assert is_worth_comparing(5_000, 20, 2) == ""
+    assert "too many features and classes" in is_worth_comparing(100_000, 5_000, 10)
+    assert is_worth_comparing(5_000, 20, 2) == is_worth_comparing(5_000_000, 20, 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_rows"),
+    [((5_000, 20, 2), 5_000), ((50_000, 50, 2), 50_000), ((50_001, 50, 2), 10_000), ((600, 3_000, 3), 500)],
+)
+def test_of_a_large_reference_some_thousand_rows_are_compared(shape, n_rows):
+    assert n_rows_to_compare(*shape) == n_rows
+
+
+@pytest.mark.parametrize(("is_ordered", "which"), [(True, "the latest 500"), (False, "a sample of 500")])
+def test_a_part_of_a_large_reference_decides_and_the_model_has_all_rows(is_ordered, which, monkeypatch, tmp_path):
+    monkeypatch.setattr("accous.tabular.choosing.MOST_NUMBERS", 2_300)
+    monkeypatch.setattr("accous.tabular.choosing.ENOUGH_NUMBERS", 2_000)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(600, 2))
+    # A rule that no line has, in the latest rows only.
+    y = np.where(np.arange(600) < 100, generator.random(600) < 0.5, x[:, 0] * x[:, 1] > 0)
+    pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y.astype(int)}).write_csv(tmp_path / "reference.csv")
+    options = {"label": "y", "estimator": "auto", "is_ordered": is_ordered, "folder": tmp_path / "m"}
+    job = FitJob(FitRequest(reference=str(tmp_path / "reference.csv"), **options))
+    part = job.reference.part(500, seed=0)
+    assert len(part.y) == len(part.X) == part.frame.height == 500
+    assert np.array_equal(part.frame["a"].cast(pl.Float64), x[100:, 0]) == is_ordered
+    model = job.fit_and_save()
+    assert job.choice.name == "boosting"
+    assert f"The two were compared on {which} of 600 rows" in job.choice.reason
+    assert len(model.model.reference_) == 600

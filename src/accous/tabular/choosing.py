@@ -21,15 +21,15 @@ from accous.classifier.backtest import Backtest
 from accous.classifier.guard import LENIENT, choose_guard
 from accous.tabular.named_estimators import BOOSTING, LINEAR
 
-__all__ = ["AUTO", "CANDIDATES", "Choice", "Trial", "choose", "is_worth_comparing"]
+__all__ = ["AUTO", "CANDIDATES", "Choice", "Trial", "choose", "is_worth_comparing", "n_rows_to_compare"]
 
 AUTO = "auto"
 CANDIDATES = (LINEAR, BOOSTING)
 FEWEST_ROWS = 500
 _N_BLOCKS = 4
 _CLEAR_LEAD = 1.5  # standard errors
-# Rows times features times classes: with more, fitting both a dozen times takes too long.
-MOST_NUMBERS = 5_000_000
+# Rows times features times classes: with more, fitting both a dozen times takes too long, and a part has to do.
+MOST_NUMBERS, ENOUGH_NUMBERS = 5_000_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,20 @@ class Choice:
         return {"reason": self.reason, "compared": compared}
 
 
+def n_rows_to_compare(n_rows: int, n_features: int, n_classes: int) -> int:
+    """Return on how many rows of a reference predictors are compared: on all, or on some thousands of a large one."""
+    n_numbers = n_features * n_classes
+    if n_rows * n_numbers <= MOST_NUMBERS:
+        return n_rows
+    return min(n_rows, max(FEWEST_ROWS, ENOUGH_NUMBERS // n_numbers))
+
+
 def is_worth_comparing(n_rows: int, n_features: int, n_classes: int) -> str:
-    """Return why a reference is too small or too large to compare predictors on it; empty if it is not."""
+    """Return why a reference is too small or too wide to compare predictors on it; empty if it is not."""
     if n_rows < FEWEST_ROWS:
         return f"The reference has fewer than {FEWEST_ROWS} rows, too few to compare predictors."
-    if n_rows * n_features * n_classes > MOST_NUMBERS:
-        return "The reference is too large to compare predictors in reasonable time."
+    if FEWEST_ROWS * n_features * n_classes > MOST_NUMBERS:
+        return "The reference has too many features and classes to compare predictors in reasonable time."
     return ""
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,15 @@ from accous.classifier.backtest import Backtest
 from accous.classifier.foreign_erm import last_step, require_sample_weight
 from accous.classifier.regression import AdaptiveRegressor
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
-from accous.tabular.choosing import AUTO, CANDIDATES, Choice, Trial, choose, is_worth_comparing
+from accous.tabular.choosing import (
+    AUTO,
+    CANDIDATES,
+    Choice,
+    Trial,
+    choose,
+    is_worth_comparing,
+    n_rows_to_compare,
+)
 from accous.tabular.chosen_columns import chosen_columns
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
@@ -123,20 +132,33 @@ class FitJob:
         given = [name for name, value in (("--C", self.request.C), ("--alpha", self.request.alpha)) if value != 1.0]
         reason = f"{given[0]} is given, which is for this predictor." if given else ""
         n_classes = 1 if reference.task.kind == "regressor" else len(np.unique(reference.y))
-        reason = reason or is_worth_comparing(len(reference.X), reference.X.shape[1], n_classes)
-        if reason:
-            self.choice = Choice(LINEAR, reason)
-        else:
-            linear, boosting = (self._try(name) for name in CANDIDATES)
-            self.choice = choose(linear, boosting)
+        shape = (*reference.X.shape, n_classes)
+        reason = reason or is_worth_comparing(*shape)
+        self.choice = Choice(LINEAR, reason) if reason else self._compare(n_rows_to_compare(*shape))
+
+    def _compare(self, n_rows: int) -> Choice:
+        """Choose by trials on so many rows."""
+        n_all = len(self.reference.y)
+        if n_rows == n_all:
+            linear, boosting = map(self._try, CANDIDATES)
+            return choose(linear, boosting)
+        part = self.reference.part(n_rows, self.request.seed)
+        linear, boosting = (self._trial(name, part) for name in CANDIDATES)
+        which = "the latest" if self.is_ordered else "a sample of"
+        where = f" The two were compared on {which} {n_rows:,} of {n_all:,} rows, because all would take too long."
+        found = choose(linear, boosting)
+        return replace(found, reason=found.reason + where)
 
     def _try(self, name: str) -> Trial:
         """Cross-validate a predictor and replay the reference with it, once."""
         if name not in self._trials:
-            with _without_warnings():
-                losses = cross_validate(self.reference, self._maker(name), seed=self.request.seed)
-            self._trials[name] = Trial(name, losses, self.is_ordered, self._replay(name))
+            self._trials[name] = self._trial(name, self.reference)
         return self._trials[name]
+
+    def _trial(self, name: str, reference: ReferenceTable) -> Trial:
+        with _without_warnings():
+            losses = cross_validate(reference, self._maker(name), seed=self.request.seed)
+        return Trial(name, losses, self.is_ordered, self._replay(name, reference))
 
     def fit_and_save(self) -> TableModel:
         """Fit on the whole reference and save the model."""
@@ -175,7 +197,8 @@ class FitJob:
         tried = self._trials.get(self.estimator)
         if tried is not None and tried.backtest is not None and batch_size == _BATCH_SIZE:
             return tried.backtest  # from the comparison of predictors
-        return self._replay_with(self.estimator, batch_size, on_progress)
+        with _without_warnings():
+            return replay(self.reference, self._maker(self.estimator), batch_size=batch_size, on_progress=on_progress)
 
     def require_order(self) -> None:
         """Raise a ParameterError if the rows have no order in time."""
@@ -185,16 +208,13 @@ class FitJob:
                 "are in order already."
             )
 
-    def _replay_with(self, name: str, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
-        with _without_warnings():
-            return replay(self.reference, self._maker(name), batch_size=batch_size, on_progress=on_progress)
-
-    def _replay(self, name: str) -> Backtest | None:
-        """Replay the reference if it has an order and enough rows."""
+    def _replay(self, name: str, reference: ReferenceTable) -> Backtest | None:
+        """Replay rows of the reference if they have an order and are enough."""
         if not self.is_ordered:
             return None
         try:
-            return self._replay_with(name, _BATCH_SIZE, lambda _: None)
+            with _without_warnings():
+                return replay(reference, self._maker(name), batch_size=_BATCH_SIZE, on_progress=lambda _: None)
         except DataError:
             # Too few rows, or a part without a usable column: nothing is verified then.
             return None

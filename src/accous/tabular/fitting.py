@@ -64,6 +64,23 @@ class ReferenceTable:
     remarks: list[Remark]
     task: LabelTask = CLASSES
 
+    def part(self, n_rows: int, seed: int) -> ReferenceTable:
+        """Return its latest rows, or rows drawn at random if it has no order in time.
+
+        Parameters
+        ----------
+        n_rows : int
+        seed : int
+            For the draw.
+        """
+        n_all = len(self.y)
+        if n_rows == n_all:
+            return self
+        rows = np.arange(n_all - n_rows, n_all)
+        if not self.order.is_known:
+            rows = np.sort(np.random.default_rng(seed).permutation(n_all)[:n_rows])
+        return replace(self, frame=self.frame[rows], y=self.y[rows], X=self.X[rows])
+
 
 def read_reference(
     table: TableReader,
