@@ -217,7 +217,7 @@ def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
 def test_the_tuned_rows_of_the_paper_are_those_of_the_frozen_spec_but_for_data_sets_and_rounds():
     frozen, tuned = (read_spec(find_spec(name)) for name in ("images", "images_tuned"))
     assert tuned.datasets == tuple(f"{name}_tuned" for name in frozen.datasets)
-    assert tuned.one_step_every == 2 * frozen.one_step_every
+    assert tuned.one_step_every == 4 * frozen.one_step_every
     other = ("name", "title", "description", "datasets", "one_step_every")
     assert replace(tuned, **{part: getattr(frozen, part) for part in other}) == frozen
 
