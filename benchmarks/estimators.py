@@ -41,7 +41,7 @@ from accous.tabular.traps import leave_out_traps
 from benchmarks.real_stream_tables import STREAMS, read_stream
 from benchmarks.record import origin
 
-__all__ = ["main", "play"]
+__all__ = ["main", "maker_of", "play"]
 
 NAMES = (LINEAR, BOOSTING)
 BATCH_SIZE = 10
@@ -63,11 +63,11 @@ def play(
         encoder = ColumnEncoder.learn(frame[:n], choices)
         X = encoder.encode(frame).X
         reference = ReferenceTable(frame[:n], y[:n], encoder, X[:n], [], RowOrder("rows"), choices, [])
-        losses = cross_validate(reference, _maker(name), seed=0)
+        losses = cross_validate(reference, maker_of(name), seed=0)
         found = None
         if adapts:
-            found = replay(reference, _maker(name), batch_size=BATCH_SIZE, on_progress=lambda _: None)
-        model = _maker(name)(encoder)
+            found = replay(reference, maker_of(name), batch_size=BATCH_SIZE, on_progress=lambda _: None)
+        model = maker_of(name)(encoder)
         model = model.fit(X[:n], y[:n], order=found) if adapts else model.set_params(ratio=NoShift()).fit(X[:n], y[:n])
         seconds_to_fit = time.process_time() - begin
         fixed = model.predict_fixed(X[n:])
@@ -95,7 +95,7 @@ def play(
     }
 
 
-def _maker(name: str) -> Callable[[ColumnEncoder], AdaptiveClassifier]:
+def maker_of(name: str) -> Callable[[ColumnEncoder], AdaptiveClassifier]:
     """Return what makes the model that ``accous fit --estimator`` makes."""
 
     def make_model(encoder: ColumnEncoder) -> AdaptiveClassifier:
