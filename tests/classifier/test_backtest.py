@@ -260,6 +260,19 @@ def test_it_says_on_how_many_rows_its_models_were_fitted(found: Any) -> None:
     assert replace(found, looks=(), evidence=None).how == ""
 
 
+def test_it_names_classes_that_came_later(tmp_path: Any) -> None:
+    X, y = exchangeable()
+    labels = np.where(np.arange(len(y)) < 0.7 * len(y), y, y + 2)
+    found = backtest(AdaptiveClassifier(), X, labels)
+    assert found.later_classes == ("2", "3")
+    assert "Rows of classes that were new to them count as errors ('2', '3')" in found.how
+    assert "'4', ...)" in replace(found, later_classes=tuple("01234567")).how
+    model = AdaptiveClassifier().fit(X, labels, order=True)
+    accous.save(model, tmp_path)
+    assert accous.load(tmp_path).backtest_.later_classes == model.backtest_.later_classes == ("2", "3")
+    assert backtest(AdaptiveRegressor(), X, y + X[:, 0]).later_classes == ()
+
+
 def test_labels_that_turn_round_are_seen() -> None:
     found = backtest(AdaptiveClassifier(), *turned_round())
     assert found.verdict == "contradicted"

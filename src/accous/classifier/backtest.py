@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import column_or_1d
 
@@ -34,6 +34,7 @@ CUTS = (0.4, 0.6, 0.8)
 QUICK_CUTS = (0.5,)
 FEWEST_ROWS = 100
 _SMALLEST_BLOCK = 100
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ class Backtest:
         That of the model, which decides with the evidence whether to adapt.
     scale : LossScale
         The loss of the looks, and what counts as a point of it.
+    later_classes : tuple of str
+        Classes of replayed rows that a model was not fitted on, because they came later.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Backtest:
     evidence: Evidence | None
     caution: str = "normal"
     scale: LossScale = ERRORS
+    later_classes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -105,9 +109,16 @@ class Backtest:
             return ""
         shares = [f"{n_rows / self.n_reference:.0%}" for n_rows in sorted({look.n_reference for look in self.looks})]
         first = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else "".join(shares)
+        how = (
+            f"Its models were fitted once, on the first {first} of the rows, and predicted the rest without new labels"
+        )
+        if not self.later_classes:
+            return f"{how}, as on a stream."
+        shown = list(map(repr, self.later_classes[:_MOST_NAMED]))
+        shown += ["..."] if len(self.later_classes) > _MOST_NAMED else []
         return (
-            f"Its models were fitted once, on the first {first} of the rows, and predicted the rest without new "
-            "labels, as on a stream."
+            f"{how}, as on a stream. Rows of classes that were new to them count as errors ({', '.join(shown)}): the "
+            "model that is fitted on all rows knows these classes."
         )
 
     def summary(self) -> dict[str, Any]:
@@ -182,6 +193,7 @@ def backtest(
     X, labels, weights = _read_history(X, y, sample_weight, order)
     n_rows = len(labels)
     looks: list[Look] = []
+    later: set[str] = set()
     scales = [ERRORS]
     with one_blas_thread():
         for number, cut in enumerate(cuts):
@@ -189,6 +201,7 @@ def backtest(
             if first < n_rows and model.can_learn(labels[:first]):
                 part = _safe_indexing(X, np.arange(first))
                 features = X if prepare is None else prepare(part)(X)
+                later |= _later_classes(model, labels, first)
                 for look, scale in _replay(model, _History(features, labels, weights), first, batch_size):
                     looks.append(look)
                     scales.append(scale)
@@ -196,7 +209,19 @@ def backtest(
     on_progress(1.0)
     # On the scale of the longest reference.
     evidence = measure_evidence(looks, n_rows, scales[-1])
-    return Backtest(n_reference=n_rows, looks=tuple(looks), evidence=evidence, caution=model.caution, scale=scales[-1])
+    return Backtest(
+        n_reference=n_rows,
+        looks=tuple(looks),
+        evidence=evidence,
+        caution=model.caution,
+        scale=scales[-1],
+        later_classes=tuple(sorted(later)),
+    )
+
+
+def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
+    """Return the classes that none of the first rows has; nothing for numbers."""
+    return set(map(str, np.setdiff1d(labels[first:], labels[:first]).tolist())) if is_classifier(model) else set()
 
 
 def read_order(order: Any, n_rows: int) -> IntArray:

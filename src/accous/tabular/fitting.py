@@ -245,6 +245,7 @@ def replay(
         Called with the share of the work that is done.
     """
     looks: list[Look] = []
+    later: set[str] = set()
     for number, cut in enumerate(CUTS):
         encoder = ColumnEncoder.learn(reference.frame[: round(cut * len(reference.y))], reference.choices)
         model = make_model(encoder)
@@ -257,7 +258,9 @@ def replay(
             on_progress=lambda share, done=number: on_progress((done + share) / len(CUTS)),  # type: ignore[misc]
         )
         looks += found.looks
-    return replace(found, looks=tuple(looks), evidence=measure_evidence(looks, len(reference.y), found.scale))
+        later.update(found.later_classes)
+    evidence = measure_evidence(looks, len(reference.y), found.scale)
+    return replace(found, looks=tuple(looks), evidence=evidence, later_classes=tuple(sorted(later)))
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
