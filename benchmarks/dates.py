@@ -29,7 +29,7 @@ PAGES = {
     "cli_throughput": "../cli.md",
     "dann_steps": "../benchmark.md",
     **dict.fromkeys(("cross_fit", "embedding"), "../deep.md"),
-    "estimators": "../defaults.md",
+    **dict.fromkeys(("estimators", "large_choices"), "../defaults.md"),
     "gallery": "../gallery/index.md",
     **dict.fromkeys(("limit", "pool"), "../pool.md"),
     "refits": "../python.md",
