@@ -116,7 +116,8 @@ def _wrong_form(error: str, kind: type) -> str:
     """Say what is wrong with a body, and what is allowed where msgspec does not."""
     if kind is RowsBody and (unknown := _WRONG_WORD.match(error)):
         return _wrong_word(unknown[1])
-    where = {LabelsBody: Label}.get(kind) if " - at " in error else kind
+    inner = Label if kind is LabelsBody else None
+    where = inner if " - at " in error else kind
     fields = getattr(where, "__struct_fields__", ()) if error.startswith(_WRONG_FIELD) else ()
     allowed = f"; use {', '.join(fields)}" if fields else ""
     return f"The request does not have the right form: {error}{allowed}."
