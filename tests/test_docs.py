@@ -1,12 +1,15 @@
 """Documentation that goes stale fails here: its code runs, its links lead somewhere, its commands exist."""
 
+import contextlib
+import io
 import re
 import textwrap
 
 import pytest
 
 from accous_bench import contenders
-from tests.docs_pages import CODE_SPAN, DOCS, FENCE, GUIDES, PAGES, ROOT, name_of
+from tests.docs_pages import CODE_SPAN, DOCS, FENCE, GUIDES, PAGES, ROOT, SESSIONS, name_of
+from tests.docs_sessions import assert_prints
 
 PAPER_MAP = DOCS / "paper_map.md"
 
@@ -18,13 +21,18 @@ NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch"}
 NAMES_OF_PYTHON = {"py", "py3", "python", "python3", "pycon", "ipython"}
 
 
-def python_blocks(text: str) -> list[str]:
-    """The blocks to run, each after as many newlines as there are lines above it, for true tracebacks."""
+def python_blocks(text: str) -> list[tuple[str, str]]:
+    """The blocks to run, each after as many newlines as there are lines above it, for true tracebacks; what they print.
+
+    The second is empty if the page does not show it.
+    """
     blocks = []
     for fence in FENCE.finditer(text):
-        if fence["language"] == "python" and not fence["note"]:
+        if fence["word"] == "output":
+            blocks[-1] = blocks[-1][0], fence["code"]
+        elif fence["language"] == "python" and not fence["note"]:
             lines_above = text.count("\n", 0, fence.start("code"))
-            blocks.append("\n" * lines_above + textwrap.dedent(fence["code"]))
+            blocks.append(("\n" * lines_above + textwrap.dedent(fence["code"]), ""))
     return blocks
 
 
@@ -54,8 +62,12 @@ def test_python_blocks_run(path, tmp_path, monkeypatch):
     monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))  # a block may register one
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
-    for block in python_blocks(path.read_text(encoding="utf-8")):
-        exec(compile(block, str(path), "exec"), namespace)
+    for block, shown in python_blocks(path.read_text(encoding="utf-8")):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, str(path), "exec"), namespace)
+        if shown:
+            assert_prints(printed.getvalue(), shown)
 
 
 def test_python_is_always_fenced_under_the_name_that_runs():
@@ -72,6 +84,13 @@ def test_relative_links_point_to_files_of_the_project():
             if not (file.exists() and file.is_relative_to(ROOT)):
                 broken.append((name_of(path), target))
     assert not broken
+
+
+@pytest.mark.parametrize("path", [*GUIDES, *SESSIONS], ids=name_of)
+def test_links_to_pages_are_called_by_titles(path):
+    """A file's name says little to a reader of the site."""
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    assert re.findall(r"\[[\w/]+\.md\]\([^)]*\)", prose) == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

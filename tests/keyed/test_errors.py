@@ -1,10 +1,12 @@
 """What a step refuses, in one sentence, with nothing lost."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from accous import ULSIF, AdaptiveClassifier, OnlineDensityRatio
+from accous import ULSIF, AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
 from accous.keyed import KeyedAdapter
 from tests.keyed.conftest import drifting, labelled
@@ -44,6 +46,12 @@ def test_wrong_rows(adapter):
         adapter.step_many({}, [["a"]], None, drifting(1, 0))
 
 
+@pytest.mark.parametrize("states", [None, [b""]])
+def test_states_that_are_no_dict(adapter, states):
+    with pytest.raises(DataError, match=f"states must be a dict of key to bytes, got {type(states).__name__}: begin"):
+        adapter.step_many(states, ["a"], None, drifting(1, 0))
+
+
 def test_an_error_in_one_key_loses_no_other(adapter):
     """The caller's states are as they were, and the same call without the fault gives what it would have given."""
     states = adapter.step_many({}, ["a", "b"] * 20, None, drifting(40, 0))[0]
@@ -59,7 +67,9 @@ def test_models_that_keys_cannot_share():
     X, y = labelled(120, 0)
     for model, message in (
         (AdaptiveClassifier(), "must be fitted"),
-        (DecisionTreeClassifier(), "takes a fitted AdaptiveClassifier, got DecisionTreeClassifier"),
+        (DecisionTreeClassifier(), "takes a fitted AdaptiveClassifier, got DecisionTreeClassifier.$"),
+        (SimpleNamespace(model=AdaptiveClassifier()), "got SimpleNamespace: pass its attribute `model`, and the rows"),
+        (AdaptiveRegressor(), "^Keys predict classes only: .* got an AdaptiveRegressor.$"),
         (AdaptiveClassifier(DecisionTreeClassifier()).fit(X, y), "fit a model with estimator=None"),
         (AdaptiveClassifier(ratio=ULSIF()).fit(X, y), "fit a model with ratio=None"),
         (

@@ -43,6 +43,13 @@ def test_worst_first_with_columns_and_times(readings):
     assert (found["young"].rounds, found["young"].rows) == (0, 0)
 
 
+def test_the_reason_is_that_a_key_keeps_no_rows_and_not_that_it_had_few(adapter):
+    state, _, _ = adapter.step(None, drifting(750, 5, 0.0))
+    (reading,) = fleet({"k": state}, adapter)
+    assert (reading.rows, reading.verdict) == (750, "not verified")
+    assert reading.reason == "A key keeps no recent rows, so it is not known whether the reference covers them."
+
+
 def test_a_key_is_judged_as_the_classifier_would_be(adapter, model, readings):
     """The estimate is that of `AdaptiveClassifier`, from the same weights."""
     from accous import AdaptiveClassifier

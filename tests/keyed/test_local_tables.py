@@ -1,12 +1,15 @@
 """A folder of Parquet files on one machine: the same step, the same bytes, resumed where it stopped."""
 
 import numpy as np
+import polars as pl
 import pytest
 
-from accous.exceptions import CheckpointError, DataError
+from accous import AdaptiveClassifier
+from accous.cli import main
+from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.keyed import adapt_folder, newest_states
 from accous.keyed.pages import hash_key, pack_page, unpack_page
-from tests.keyed.conftest import drifting
+from tests.keyed.conftest import drifting, labelled
 from tests.needs import PYARROW
 
 pa = pytest.importorskip("pyarrow", reason=PYARROW)
@@ -134,3 +137,28 @@ def test_pages():
     assert hash_key("7") != hash_key(7)
     with pytest.raises(DataError, match="type float cannot be stored"):
         pack_page({1.5: b""})
+
+
+def test_a_model_that_was_fitted_on_a_frame_finds_its_columns(tmp_path, model, table):
+    """In any order, and without a warning, which would be an error here."""
+    pandas = pytest.importorskip("pandas", reason="needs pandas: pip install pandas")
+    X, y = labelled(300, 0)
+    named = AdaptiveClassifier().fit(pandas.DataFrame(X, columns=["x0", "x1", "x2", "x3"]), y)
+    for order in (["x0", "x1", "x2", "x3"], ["x3", "x0", "x2", "x1"]):
+        pq.write_table(table.select(["shop", *order]), tmp_path / "rows.parquet")
+        adapt_folder(tmp_path / "rows.parquet", named, tmp_path / "out", key="shop", buckets=2)
+        adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "expected", key="shop", buckets=2)
+        assert states_in(tmp_path / "out") == states_in(tmp_path / "expected")
+    assert named.feature_names_in_.tolist() == ["x0", "x1", "x2", "x3"]
+
+
+def test_a_model_of_numbers_is_refused_before_anything_is_removed(tmp_path, model, table):
+    numbers = pl.DataFrame({f"x{column}": drifting(N_ROWS, column)[:, 0] for column in range(4)})
+    numbers.with_columns(minutes=numbers["x0"] + numbers["x1"]).write_csv(tmp_path / "reference.csv")
+    fit = ["fit", str(tmp_path / "reference.csv"), "--target", "minutes", "--estimator", "linear", "--quiet"]
+    assert main([*fit, "-o", str(tmp_path / "numbers")]) == 0
+    pq.write_table(table, tmp_path / "rows.parquet")
+    adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop")
+    with pytest.raises(ParameterError, match="Keys predict classes only, but this model predicts numbers: fit one"):
+        adapt_folder(tmp_path / "rows.parquet", tmp_path / "numbers", tmp_path / "out", key="shop")
+    assert len(states_in(tmp_path / "out")) == 7

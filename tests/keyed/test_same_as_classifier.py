@@ -102,3 +102,18 @@ def test_one_call_of_the_kernel_plays_a_round_of_many_keys(adapter, monkeypatch)
     keys = np.repeat(np.arange(128), 10)
     adapter.step_many({}, keys, None, drifting(len(keys), 2))
     assert played == [64, 64, 64, 64]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_columns_of_a_frame_are_found_by_name(library):
+    make_frame = pytest.importorskip(library, reason=f"needs {library}: pip install {library}").DataFrame
+    names = ["a", "b", "c", "d"]
+    X, y = labelled(300, 0)
+    adapter = KeyedAdapter(AdaptiveClassifier().fit(make_frame(dict(zip(names, X.T, strict=True))), y), round_size=5)
+    columns = dict(zip(names, drifting(40, 0).T, strict=True))
+    straight = make_frame(columns)
+    for order in (["d", "b", "a", "c"], ["d", "other", "b", "a", "c"]):
+        crooked = make_frame({name: columns.get(name, columns["a"]) for name in order})
+        assert adapter.step(None, crooked)[0] == adapter.step(None, straight)[0]
+        keys = ["k", "l"] * 20
+        assert adapter.step_many({}, keys, None, crooked)[0] == adapter.step_many({}, keys, None, straight)[0]

@@ -354,3 +354,53 @@ def test_back_pressure_asks_clients_to_come_back(forks, numbers, tmp_path):
         assert set(codes) == {(200, None), (429, "1")}
         n_learned = sum(code == 200 for code, _ in codes)
         wait_for(lambda: server.client.get("/readyz").json()["rounds"] == n_learned, "rounds")
+
+
+CSV = {"content-type": "text/csv"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "advice"),
+    [
+        ("/v1/predict?inlude=ratio", CSV, "'inlude': use include, alpha, key."),
+        ("/v1/step?inlude=ratio", CSV, "'inlude': use include, alpha, key."),
+        ("/v1/adapt?x=", CSV, "'x': use include, alpha, key."),
+        ("/v1/predict?include=ratio", JSON, "'include': with JSON, put include, alpha and key beside the rows."),
+        ("/v1/labels?key=order", JSON, "'key': this address takes none."),
+    ],
+)
+def test_parameters_of_an_address_that_are_not_known(server, path, headers, advice):
+    """They would be left out silently, and the answer would lack what was asked for."""
+    answer = server.client.post(path, content=b'{"rows": []}', headers=headers)
+    assert error_of(answer) == "invalid"
+    assert answer.json()["error"]["message"] == f"The address has the parameter {advice}"
+
+
+@pytest.mark.parametrize("path", ["/v1/history?form=3", "/v1/state?round=1", "/v1/trust?round=1"])
+def test_parameters_of_what_is_looked_at(server, path):
+    answer = server.client.get(path)
+    assert error_of(answer) == "invalid"
+    assert answer.json()["error"]["message"].endswith("use since." if "history" in path else "takes none.")
+
+
+def test_json_is_told_what_is_allowed_as_csv_is(server, mixed):
+    sent = json.dumps({"rows": mixed.rows[:1], "include": ["ids", "rato"]})
+    by_json = server.client.post("/v1/predict", content=sent, headers=JSON).json()["error"]
+    table = pl.DataFrame(mixed.rows[:1]).write_csv()
+    by_csv = server.client.post("/v1/predict?include=ids,rato", content=table, headers=CSV).json()["error"]
+    assert by_json == by_csv
+    assert by_json["message"] == "include has 'rato': use words of ids, probabilities, ratio, sets."
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "fields"),
+    [
+        ("/v1/predict", {"rows": [], "inlude": []}, "`inlude`; use rows, key, include, alpha."),
+        ("/v1/labels", {"labels": [], "x": 1}, "`x`; use labels."),
+        ("/v1/labels", {"labels": [{"labl": "yes"}]}, "use label, id, key, row."),
+    ],
+)
+def test_fields_that_are_not_known(server, path, content, fields):
+    answer = server.client.post(path, content=json.dumps(content), headers=JSON)
+    assert error_of(answer) == "invalid"
+    assert answer.json()["error"]["message"].endswith(fields)

@@ -176,6 +176,9 @@ def test_labels_that_the_reference_does_not_have_are_named(server, numbers):
     labels = [{"id": one, "label": label} for one, label in zip(ids, ["yes", "Yse", None], strict=True)]
     counted = server.post("/v1/labels", {"labels": labels}).json()
     assert (counted["counted"], counted["unknown_labels"]) == (2, {"Yse": 1})
+    # Where no prediction is found, nothing counts as an error.
+    counted = server.post("/v1/labels", {"labels": [{"id": "p0.0.0", "label": "Yse"}]}).json()
+    assert (counted["unmatched"], counted["unknown_labels"]) == (1, {})
 
 
 def test_predict_keeps_nothing_and_says_so(server, numbers):

@@ -38,6 +38,7 @@ COVERED, NOT_COVERED = 0.15, 0.3
 KNOWN_MISSING = 0.05
 NARROW = 0.08
 LARGEST_SHIFT = 0.08
+_NO_RECENT_ROWS = "A key keeps no recent rows, so it is not known whether the reference covers them."
 _BEFORE_JOINING = (
     "These rows came before the last ones joined the reference: adapt to new rows (accous adapt) to see whether it "
     "covers those."
@@ -81,7 +82,7 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     Parameters
     ----------
     coverage : Coverage or None
-        What recent rows look like beside the reference; None if there are none.
+        What recent rows look like beside the reference; None for a key (`accous.keyed`), which keeps none.
     no_overlap : str, optional
         Why the weights show that the reference hardly overlaps with the recent rows, if they do.
     n_since_joining : int, optional
@@ -98,7 +99,8 @@ def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
     """Answer by the recent rows, whenever they came."""
     if coverage is None or coverage.n_rows < FEWEST_RECENT_ROWS:
         few = f"There are fewer than {FEWEST_RECENT_ROWS} recent rows to judge by."
-        return Answer("not known", few) if no_overlap is None else Answer("no", no_overlap)
+        sentence = _NO_RECENT_ROWS if coverage is None else few
+        return Answer("not known", sentence) if no_overlap is None else Answer("no", no_overlap)
     share = coverage.share_outside
     evidence = {"share_outside": share, "drift_strength": coverage.drift_strength}
     far = f"{share:.0%} of the recent rows lie unusually far from the reference (5% would be normal)."

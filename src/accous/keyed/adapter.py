@@ -18,6 +18,7 @@ from accous.keyed.readings import KeyReading, read_key
 from accous.keyed.row_keys import read_keys, read_numbers, read_times
 from accous.keyed.shared_model import SharedModel
 from accous.keyed.state_format import StateFormat
+from accous.named_columns import select_columns
 from accous.validation import read_rows
 
 __all__ = ["KeyedAdapter"]
@@ -102,7 +103,7 @@ class KeyedAdapter:
         state : bytes or None
             What the last call for this key returned; None before the first.
         X : array or frame of shape (n_rows, n_features)
-            In any number; no rows are allowed too.
+            In any number; no rows are allowed too. The columns of a frame are found by their names.
         times : array of shape (n_rows,), optional
             When each row happened: numbers or datetimes (read as seconds). Rows of a call are taken in their order.
         numbers : array of int, optional
@@ -156,6 +157,8 @@ class KeyedAdapter:
         predictions : Predictions
         events : list of KeyEvent
         """
+        if not isinstance(states, Mapping):
+            raise DataError(f"states must be a dict of key to bytes, got {type(states).__name__}: begin with {{}}.")
         rows = self._read(X, times, numbers)
         given = rows.times
         names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
@@ -207,7 +210,7 @@ class KeyedAdapter:
         return found
 
     def _read(self, X: Any, times: Any, numbers: Any) -> Rows:
-        rows = read_rows(self.shared.model, X, reset=False, min_rows=0)
+        rows = read_rows(self.shared.model, select_columns(self.shared.model, X), reset=False, min_rows=0)
         n_rows = len(rows)
         if times is None and self._planner.needs_times:
             raise DataError("KeyedAdapter needs times for round_time, lateness or late: pass times, one per row.")

@@ -80,6 +80,7 @@ def adapt_folder(
     step = BucketStep(
         ShippedModel(model, settings), key, time, number, trust_every, "all", is_batch=True, is_last=is_last
     )
+    step.shipped.unpack()  # a model that keys cannot share is refused before anything is removed
     states = {} if resume is None else _states(datasets, resume, key)
     folder = _clean(Path(output))
     parts = _split(rows.column(key).to_pylist(), buckets)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from accous.classifier.adaptation import AdaptiveClassifier
+from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.erm import LinearPredictor
+from accous.classifier.regression import AdaptiveRegressor
 from accous.classifier.round import RoundRules
 from accous.core.fast.ensemble import NarrowReference
 from accous.core.fast.kernels_keys import sample_shares
@@ -113,12 +115,18 @@ def _sample_of(n_reference: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.sort(np.random.default_rng(0).choice(n_reference, _N_SAMPLE, replace=False))
 
 
+def _not_a_classifier(model: Any) -> str:
+    if isinstance(model, AdaptiveRegressor):
+        return "Keys predict classes only: a KeyedAdapter takes a fitted AdaptiveClassifier, got an AdaptiveRegressor."
+    sentence = f"A KeyedAdapter takes a fitted AdaptiveClassifier, got {type(model).__name__}"
+    if isinstance(getattr(model, "model", None), AdaptiveModel):
+        return f"{sentence}: pass its attribute `model`, and the rows as its method `prepare` encodes them."
+    return f"{sentence}."
+
+
 def _require_supported(model: Any) -> None:
     if not isinstance(model, AdaptiveClassifier):
-        raise ParameterError(
-            f"A KeyedAdapter takes a fitted AdaptiveClassifier, got {type(model).__name__}; of a model that "
-            "`accous fit` made, pass the attribute `model`."
-        )
+        raise ParameterError(_not_a_classifier(model))
     if "state_" not in vars(model):
         raise ParameterError("The model of a KeyedAdapter must be fitted: call fit with a reference first.")
     if model.estimator is not None:

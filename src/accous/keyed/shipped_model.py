@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from accous.classifier.regression import AdaptiveRegressor
 from accous.exceptions import ParameterError
 from accous.keyed.adapter import KeyedAdapter
 from accous.model_folders import load, save
@@ -61,8 +63,24 @@ class ShippedModel:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(content)
                 model = load(folder)
-            _ADAPTERS[name] = model, KeyedAdapter(getattr(model, "model", model), **self.settings)
+            _ADAPTERS[name] = model, KeyedAdapter(_shareable(model), **self.settings)
         return _ADAPTERS[name]
+
+
+def _shareable(model: Any) -> Any:
+    """Return what keys share of a model; refuse a table's model that predicts numbers."""
+    shared = getattr(model, "model", model)
+    if shared is not model and isinstance(shared, AdaptiveRegressor):
+        raise ParameterError(
+            "Keys predict classes only, but this model predicts numbers: fit one with a label of classes "
+            "(`accous fit --estimator linear`)."
+        )
+    if "feature_names_in_" not in vars(shared):
+        return shared
+    # The step finds the columns by their names and passes arrays; scikit-learn would warn that these have no names.
+    shared = copy(shared)
+    del shared.feature_names_in_
+    return shared
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:

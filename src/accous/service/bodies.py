@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence, Sized
 from typing import Any, Literal, TypeVar
 
@@ -15,6 +16,7 @@ from accous.service.refusals import Refusal
 from accous.service.sizes import require_columns, require_csv_size, require_json_size, require_rows
 
 __all__ = [
+    "CHOICES",
     "CONTENT_TYPES",
     "Label",
     "LabelsBody",
@@ -35,8 +37,14 @@ CONTENT_TYPES = (
     "application/vnd.apache.arrow.stream",
     "application/vnd.apache.arrow.file",
 )
+CHOICES = ("include", "alpha", "key")
 _INCLUDED: tuple[Include, ...] = ("ids",)
 _WORDS = ("ids", "probabilities", "ratio", "sets")
+# What msgspec says.
+_WRONG_WORD, _WRONG_FIELD = (
+    re.compile(r"Invalid enum value '(.*)' - at `\$\.include", re.DOTALL),
+    "Object contains unknown field",
+)
 T = TypeVar("T")
 
 
@@ -98,10 +106,25 @@ def decode_json(body: bytes, kind: type[T], limits: Limits, *, most_objects: int
         found: T = decoder.decode(body)
         return found
     except msgspec.ValidationError as error:
-        raise Refusal(422, "invalid", f"The request does not have the right form: {error}.") from None
+        raise Refusal(422, "invalid", _wrong_form(str(error), kind)) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refusal(400, "malformed_json", f"The body is not valid JSON: {reason}.") from None
+
+
+def _wrong_form(error: str, kind: type) -> str:
+    """Say what is wrong with a body, and what is allowed where msgspec does not."""
+    if kind is RowsBody and (unknown := _WRONG_WORD.match(error)):
+        return _wrong_word(unknown[1])
+    inner = Label if kind is LabelsBody else None
+    where = inner if " - at " in error else kind
+    fields = getattr(where, "__struct_fields__", ()) if error.startswith(_WRONG_FIELD) else ()
+    allowed = f"; use {', '.join(fields)}" if fields else ""
+    return f"The request does not have the right form: {error}{allowed}."
+
+
+def _wrong_word(word: str) -> str:
+    return f"include has {word[:40]!r}: use words of {', '.join(_WORDS)}."
 
 
 def media_type(content_type: str) -> str:
@@ -141,7 +164,7 @@ def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], fl
     include = tuple(filter(None, options.get("include", "ids").split(",")))
     unknown = next((word for word in include if word not in _WORDS), None)
     if unknown is not None:
-        raise Refusal(422, "invalid", f"include has {unknown[:40]!r}: use words of {', '.join(_WORDS)}.")
+        raise Refusal(422, "invalid", _wrong_word(unknown))
     try:
         alpha = float(options.get("alpha", "0.1"))
     except ValueError:

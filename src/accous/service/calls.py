@@ -59,16 +59,29 @@ class Call:
             self._headers = dict(self.scope["headers"])
         return self._headers.get(name, b"").decode("latin-1")
 
-    def options(self) -> dict[str, str]:
-        """Return what the address says after the question mark."""
+    def options(self, *allowed: str, otherwise: str = "this address takes none") -> dict[str, str]:
+        """Return what the address says after the question mark; refuse what is not allowed there.
+
+        Parameters
+        ----------
+        *allowed : str
+            The names that may be there.
+        otherwise : str
+            What the refusal says if none may be.
+        """
         query = self.scope["query_string"]
         if not query:
             return {}
         try:
             text = query.decode("ascii")
-            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_OPTIONS, errors="strict"))
+            found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_OPTIONS, errors="strict"))
         except ValueError:
             raise Refusal(400, "malformed_query", "What follows the question mark cannot be read.") from None
+        unknown = next((name for name in found if name not in allowed), None)
+        if unknown is not None:
+            advice = f"use {', '.join(allowed)}" if allowed else otherwise
+            raise Refusal(422, "invalid", f"The address has the parameter {unknown[:40]!r}: {advice}.")
+        return found
 
     async def body(self) -> bytes:
         """Return the body, unpacked; refuse one that is too long or takes too long, as soon as that shows."""

@@ -98,16 +98,17 @@ class Executor:
     # --- late labels ---
 
     def _count(self, labels: list[Label]) -> Answer:
-        before, n_matched, n_earlier = self._n_labelled(), 0, 0
+        before, n_earlier = self._n_labelled(), 0
+        all_matched: list[Label] = []
         for column, wanted in ((_ID, True), (_KEY, False)):
             found = [(each, self._find(each)) for each in labels if (each.id is not None) is wanted]
             matched = [(each, made) for each, made in found if made is not None]
             if matched:
                 self._observe(column, matched)
-            n_matched += len(matched)
+            all_matched += [each for each, _ in matched]
             rounds = [made.round for each, made in matched if each.label is not None]
             n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
-        counted = self._n_labelled() - before
+        counted, n_matched = self._n_labelled() - before, len(all_matched)
         n_labelled = len([each for each in labels if each.label is not None])
         return json_answer(
             {
@@ -119,12 +120,15 @@ class Executor:
                 "without_label": len(labels) - n_labelled,
                 "unmatched": len(labels) - n_matched,
                 "labelled_rows": self._n_labelled(),
-                "unknown_labels": self._unknown(labels),
+                "unknown_labels": self._unknown(all_matched),
             }
         )
 
     def _unknown(self, labels: list[Label]) -> dict[str, int]:
-        """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt."""
+        """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt.
+
+        A label that matches no prediction is counted nowhere, so it is not asked about.
+        """
         texts = pl.Series([_label_text(each.label) for each in labels], dtype=pl.String).drop_nulls()
         counts = Counter(texts.filter(~self._table_model.kind.is_possible(texts)).to_list())
         return dict(counts.most_common(_MOST_UNKNOWN))

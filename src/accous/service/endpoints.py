@@ -9,6 +9,7 @@ from collections.abc import Callable
 from accous.service.answers import Answer, json_answer
 from accous.service.batch_log import Record
 from accous.service.batches import Batch
+from accous.service.bodies import CHOICES
 from accous.service.calls import Call
 from accous.service.carrying_out import Parsed
 from accous.service.event_stream import EVENT_STREAM
@@ -36,7 +37,7 @@ class Endpoints:
 
     async def predict(self, call: Call) -> Answer:
         """Predict rows; nothing is learned."""
-        body, content_type, options = await call.body(), call.header(b"content-type"), call.options()
+        body, content_type, options = await call.body(), call.header(b"content-type"), _choices(call)
         return await read_aside(len(body), self._predict, body, content_type, options)
 
     def predict_at_once(self, call: Call, body: bytes, _reply: Reply) -> Answer:
@@ -103,7 +104,7 @@ class Endpoints:
             self._service.metrics.learned_rows.inc(len(parsed.X))
 
     def _record(self, kind: str, body: bytes, call: Call) -> Record:
-        content_type, options = call.header(b"content-type"), call.options()
+        content_type, options = call.header(b"content-type"), call.options() if kind == "labels" else _choices(call)
         key = call.header(b"idempotency-key") or None
         if key is None:
             return Record(kind, content_type, body, options, self._service.learns_first)
@@ -115,17 +116,19 @@ class Endpoints:
 
     # --- looking ---
 
-    async def state(self, _call: Call) -> Answer:
+    async def state(self, call: Call) -> Answer:
         """What ``accous inspect --json`` prints."""
+        call.options()
         return json_answer(self._service.require_readings().latest.state)
 
-    async def trust(self, _call: Call) -> Answer:
+    async def trust(self, call: Call) -> Answer:
         """The three answers and the verdict."""
+        call.options()
         return json_answer(self._service.require_readings().latest.trust())
 
     async def history(self, call: Call) -> Answer:
         """The rounds so far, in a bounded number of points."""
-        since = call.options().get("since", "0")
+        since = call.options("since").get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 19):
             raise Refusal(422, "invalid", "since must be the number of a round, such as 0 or 1200.")
         return json_answer(self._service.require_readings().latest.history(int(since)))
@@ -152,3 +155,10 @@ class Endpoints:
         if service.is_ready and (service.learner is None or service.learner.is_alive):
             return json_answer({"status": "ready", "rounds": int(service.served().table_model.model.n_rounds_)})
         raise Refusal(503, "not_ready", "The service is starting or stopping.", headers=((b"retry-after", b"1"),))
+
+
+def _choices(call: Call) -> dict[str, str]:
+    """Return what the address says about the answer; a body of JSON has a place of its own for it."""
+    if call.header(b"content-type").partition(";")[0].strip().lower() == "application/json":
+        return call.options(otherwise=f"with JSON, put {', '.join(CHOICES[:-1])} and {CHOICES[-1]} beside the rows")
+    return call.options(*CHOICES)
