@@ -83,6 +83,10 @@ class Extending:
         counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
         predictions then have these classes too.
 
+        It is not possible with `OnlineDensityRatio` or `SingleLearnerRatio` and a transformer as ``feature_map``: a
+        loaded model fits the transformer on the whole reference, and theta belongs to the features of the first one.
+        Fit a new model on the old rows and the new ones together, or transform the columns before they reach the model.
+
         A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
         of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
         model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
