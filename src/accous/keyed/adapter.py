@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.keyed.arrivals import RoundPlanner, Rows
 from accous.keyed.chunk_plans import ChunkPlanner
 from accous.keyed.playing import KeyPlayer, Played
@@ -156,6 +156,10 @@ class KeyedAdapter:
         predictions : Predictions
         events : list of KeyEvent
         """
+        if not isinstance(states, Mapping):
+            raise ParameterError(
+                f"states must be a mapping of keys to states, got a {type(states).__name__}: start with {{}}."
+            )
         rows = self._read(X, times, numbers)
         given = rows.times
         names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
