@@ -181,6 +181,18 @@ def test_a_ratio_without_methods_of_its_own_is_not_saved(fit: Any, ratio: Any, t
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("fit", [fit_ratio, fit_classifier])
+def test_methods_that_take_other_arguments_are_found_when_it_is_saved(fit: Any, tmp_path: Path) -> None:
+    class WithoutReference(SavedMeanRatio):
+        def state_from_plain(self, plain: dict[str, Any]) -> None:  # type: ignore[override]
+            self.shift_ = plain["shift"]
+
+    message = r"WithoutReference.state_from_plain does not take .*: define it as state_from_plain\(self, plain, X\)"
+    with pytest.raises(CheckpointError, match=message):
+        accous.save(fit(WithoutReference()), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_state_that_cannot_be_stored_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="model/shift is a object"):
         accous.save(fit_ratio(Unstorable()), tmp_path)

@@ -117,8 +117,10 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("")
     with pytest.raises(CheckpointError, match="model is a file: give a folder"):
         accous.save(NoShift().fit(REFERENCE), tmp_path / "model")
-    with pytest.raises(CheckpointError, match="holds no saved model"):
+    with pytest.raises(CheckpointError, match=r"holds no saved model \(it is a file\): give the folder"):
         accous.load(tmp_path / "model")
+    with pytest.raises(CheckpointError, match=r"holds no saved model \(there is no such folder\): give the folder"):
+        accous.load(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="Cannot write to"):
         accous.save(NoShift().fit(REFERENCE), tmp_path / "model" / "inside")
 

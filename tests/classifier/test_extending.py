@@ -216,9 +216,19 @@ def test_wrong_input_is_refused_and_changes_nothing(y, options, error, message):
 
 def test_a_transformer_of_the_users_is_refused():
     model, X, y = make_model(5, ratio=OnlineDensityRatio(StandardScaler()))
-    with pytest.raises(ParameterError, match="transformer"):
+    with pytest.raises(
+        ParameterError, match=r"transformer.* fit a new model on the old rows and the new ones together"
+    ):
         model.extend(X[:5], y[:5])
     assert len(model.reference_) == 300
+
+
+def test_columns_that_are_transformed_before_they_reach_the_model_can_join():
+    (X, y), batches = make_stream(5)
+    scaler = StandardScaler().fit(X)
+    model = AdaptiveClassifier().fit(scaler.transform(X), y)
+    model.extend(scaler.transform(batches[0].X), batches[0].y)
+    assert len(model.reference_) == 310
 
 
 @pytest.mark.parametrize("of_fit", [list, np.array, lambda names: np.array(names, dtype=object)])

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from accous import AdaptiveClassifier
+from accous import KMM, AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.classifier.guard import VETO_STANDARD_ERRORS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
+from accous.exceptions import ParameterError
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream
 
@@ -88,3 +89,55 @@ def test_only_a_ratio_with_a_record_is_compared_with_the_fixed_model():
     assert veto.standard_error > 0.0
     assert veto.is_held == (veto.excess > VETO_STANDARD_ERRORS * veto.standard_error)
     assert follow(0.0, ratio=ForgetfulRatio())[0].state_.fallback.veto.n_rounds == 0
+
+
+class GivenRatio(RatioEstimator):
+    """Returns what it was given, for the reference and for batches."""
+
+    keeps_record: ClassVar[bool] = True
+
+    def __init__(self, of_reference=None, of_batch=None):
+        self.of_reference = of_reference
+        self.of_batch = of_batch
+
+    def _start(self, X):
+        pass
+
+    def _play(self, X):
+        pass
+
+    def _ratio(self, X):
+        return np.ones(len(X)) if self.of_batch is None else np.array(self.of_batch)
+
+    @property
+    def reference_ratio_(self):
+        return np.ones(len(self.reference_)) if self.of_reference is None else np.array(self.of_reference)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"of_reference": [1.0, np.nan, 1.0, -1.0]},
+            "GivenRatio returned the ratio nan for row 1 of the reference, .* ",
+        ),
+        ({"of_reference": [1.0, 1.0, 1.0, -1.0]}, "the ratio -1.0 for row 3 of the reference, counted from 0: return"),
+        ({"of_reference": [1.0, np.inf, 1.0, 1.0]}, "the ratio inf for row 1 of the reference"),
+        ({"of_reference": [1.0, 1.0, 1.0]}, r"GivenRatio returned an array of shape \(3,\) for the 4 rows of the ref"),
+        ({"of_reference": 1.0}, r"an array of shape \(\) for the 4 rows of the reference"),
+        ({"of_reference": ["a", "b", "c", "d"]}, "GivenRatio returned values that are not numbers for the reference"),
+        ({"of_batch": [1.0, np.nan]}, "the ratio nan for row 1 of the batch, .* from _ratio"),
+        ({"of_batch": [1.0, 2.0, 3.0]}, r"an array of shape \(3,\) for the 2 rows of the batch"),
+    ],
+)
+def test_its_ratios_are_checked_in_each_round(options, message):
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    model = AdaptiveClassifier(ratio=GivenRatio(**options)).fit(X, [0, 0, 1, 1])
+    with pytest.raises(ParameterError, match=message):
+        model.adapt(X[:2])
+    assert model.n_rounds_ == 0
+
+
+def test_only_the_ratios_of_classes_outside_the_package_are_checked():
+    assert GivenRatio.is_foreign
+    assert not any(each.is_foreign for each in (OnlineDensityRatio, KMM, NoShift))

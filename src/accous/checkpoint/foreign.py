@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from inspect import signature
 from typing import Any
 
 from sklearn import config_context
@@ -17,7 +18,8 @@ from accous.ratio.base import RatioEstimator
 
 __all__ = ["describe_foreign", "name_of", "require_foreign", "require_state_methods"]
 
-_STATE_METHODS = ("state_to_plain", "state_from_plain")
+# What accous calls each method with, to compare with what it takes.
+_STATE_METHODS: dict[str, tuple[str, ...]] = {"state_to_plain": (), "state_from_plain": ("plain", "X")}
 
 
 def describe_foreign(value: Any) -> dict[str, str]:
@@ -41,15 +43,24 @@ def _text(value: Any) -> str:
 def require_state_methods(ratio: RatioEstimator) -> None:
     """Check that a ratio estimator of the user's has methods of its own to save and load what it learned.
 
-    Methods inherited from a class of accous do not count: they know nothing about what a subclass adds.
+    Methods inherited from a class of accous do not count: they know nothing about what a subclass adds. A method that
+    takes other arguments than accous passes is found here, so that it fails when the model is saved, not when it is
+    loaded.
     """
-    for method in _STATE_METHODS:
+    for method, arguments in _STATE_METHODS.items():
         home: str = getattr(type(ratio), method).__module__
         if home.partition(".")[0] == "accous":
             raise CheckpointError(
                 f"A {name_of(ratio)} cannot be saved or loaded: it has no {method} of its own. Define "
                 f"{' and '.join(_STATE_METHODS)} in {name_of(ratio)}."
             )
+        try:
+            signature(getattr(ratio, method)).bind(*arguments)
+        except TypeError as error:
+            raise CheckpointError(
+                f"{name_of(ratio)}.{method} does not take what accous passes ({error}): define it as "
+                f"{method}({', '.join(('self', *arguments))})."
+            ) from error
 
 
 def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) -> None:

@@ -31,6 +31,9 @@ def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
         If there is no saved model, or it cannot be read.
     """
     try:
+        if not folder.is_dir():
+            why = "it is a file" if folder.exists() else "there is no such folder"
+            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
         if not (folder / MANIFEST_NAME).is_file():
             raise CheckpointError(
                 f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "

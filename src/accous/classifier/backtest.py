@@ -187,6 +187,9 @@ def backtest(
     -------
     Backtest
     """
+    if isinstance(model, type) or not hasattr(model, "can_learn"):
+        given = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ParameterError(f"model must be AdaptiveClassifier() or AdaptiveRegressor(), got {given}: pass a model.")
     require_integer("batch_size", batch_size, at_least=1)
     if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
         raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
@@ -227,6 +230,8 @@ def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
 def read_order(order: Any, n_rows: int) -> IntArray:
     """Return the rows in order of time, oldest first; rows of the same time keep their order."""
     times = np.asarray(order)
+    if isinstance(order, str):
+        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
     if times.shape != (n_rows,):
         raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
     try:

@@ -21,6 +21,7 @@ from accous.classifier.task import Task
 from accous.named_columns import select_columns
 from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
+from accous.ratio.checking import ratios_of_reference
 from accous.validation import append_rows, count_rows, own_copy
 
 __all__ = ["Extending", "rows_to_keep"]
@@ -83,6 +84,10 @@ class Extending:
         counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
         predictions then have these classes too.
 
+        It is not possible with `OnlineDensityRatio` or `SingleLearnerRatio` and a transformer as ``feature_map``: a
+        loaded model fits the transformer on the whole reference, and theta belongs to the features of the first one.
+        Fit a new model on the old rows and the new ones together, or transform the columns before they reach the model.
+
         A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
         of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
         model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
@@ -122,7 +127,7 @@ class Extending:
             of_ratio = append_rows(ratio.reference_, ratio.read(X))
             ages = np.arange(len(task), dtype=np.float64)
             if drop == "least weight":
-                ages = base * np.asarray(ratio.on_reference(of_ratio).reference_ratio_, dtype=np.float64)
+                ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
             kept = rows_to_keep(task.strata, ages, limit)
             self._extend_order(len(task), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
@@ -141,7 +146,7 @@ class Extending:
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
         self.rules_ = rules = self._make_rules(ratio)
         tempered = before.fallback.tempered
-        ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+        ratios = ratios_of_reference(ratio)
         if rules.has_fallback and ratio.keeps_record and not ratio.is_pooled:
             tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
         weights = weigh(rules, ratios, self.base_weight_)

@@ -27,6 +27,7 @@ from accous.core.fast.kernels_weights import normalise_weights, total_variation
 from accous.core.pool.tempered import Tempered
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
+from accous.ratio.checking import checked_ratios, ratios_of_reference
 
 __all__ = ["SMALLEST_SHIFT", "RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
 
@@ -114,7 +115,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
     read = rows if rules.shares_rows else ratio.read(X_batch)
     batch_ratios = ratio.play(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
-    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios)
+    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows)
     weights = weigh(rules, ratios, before.weights)
     share = share_in_use(rules, ratio, tempered, weights)
     fit, check = _fit_and_check(rules, before, this_round, share, weights)
@@ -167,12 +168,14 @@ def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArr
 
 
 def hold_back(
-    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray
+    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int
 ) -> tuple[Tempered, FloatArray]:
     """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
-    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+    ratios = ratios_of_reference(ratio)
     if ratio.is_pooled or not (ratio.keeps_record and rules.has_fallback):
         return tempered, ratios
+    if ratio.is_foreign:
+        batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
     return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
 
 

@@ -119,6 +119,13 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
 
+    is_foreign: ClassVar[bool] = False
+    """Whether the class is not of this package, so that its ratios are checked in each round."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.is_foreign = not cls.__module__.startswith("accous.")
+
     # --- what a subclass implements ---------------------------------------------------------------------------
 
     @abstractmethod

@@ -203,8 +203,8 @@ class LinearRatio(RatioEstimator):
         """Return an estimator that goes on with another reference: same theta, same learners, same scaling."""
         if not self.reads_numbers:
             raise ParameterError(
-                "The reference cannot grow with a transformer as feature_map, which is fitted again on the reference "
-                "when a model is loaded: use one of the built-in feature maps."
+                "The reference cannot grow with a transformer as feature_map, which load fits again on the whole "
+                "reference: fit a new model on the old rows and the new ones together."
             )
         other = copy(self)
         with one_blas_thread():
