@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.naive_bayes import GaussianNB
 
@@ -40,6 +43,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "of others": {"ratio": LinearTilt()},
 }
 each_kind = pytest.mark.parametrize("parameters", KINDS.values(), ids=KINDS)
+
+
+class LeastProbable(GaussianNB):
+    """Predicts another class than the most probable one, as estimators with rules of their own may."""
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[np.argmin(self.predict_proba(X), axis=1)]
 
 
 def model_of(n_rounds: int = 40, n_classes: int = 2, **parameters: Any) -> AdaptiveClassifier:
@@ -199,6 +209,23 @@ def test_smaller_alpha_gives_larger_sets() -> None:
     assert np.all(sets[0] >= sets[1])
     assert np.all(sets[1] >= sets[2])
     assert sets[0].sum() > sets[2].sum()
+
+
+SURE = {"default": None, "trees": HistGradientBoostingClassifier(max_iter=8), "by another rule": LeastProbable()}
+
+
+@pytest.mark.parametrize("n_classes", rest_slow([3, 2]))
+@pytest.mark.parametrize("estimator", SURE.values(), ids=SURE)
+@given(n_rounds=st.integers(0, 12), alpha=st.floats(0.01, 0.99), seed=st.integers(0, 5))
+@settings(max_examples=5)
+def test_a_set_has_the_predicted_class(estimator: Any, n_classes: int, n_rounds: int, alpha: float, seed: int) -> None:
+    """Where a model is right more often than asked for, the quantile alone leaves sets empty."""
+    X, _ = labelled_rows(n_rows=150, seed=seed)
+    y = np.digitize(X[:, 0], [0.0, 1.0][: n_classes - 1])
+    model = play(AdaptiveClassifier(estimator).fit(X, y + 5), drifting_batches(n_rounds, seed=seed))
+    sets, predicted = model.predict_set(PROBE, alpha=alpha), model.predict(PROBE)
+    assert np.all(sets[model.classes_ == predicted[:, None]])
+    assert sets.any(axis=1).all()
 
 
 def test_history_is_the_mean_interval_length() -> None:

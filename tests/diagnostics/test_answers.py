@@ -246,7 +246,7 @@ def test_losses_of_numbers_have_no_interval_where_the_reference_has_no_rows() ->
 
 
 def test_a_contradicted_estimate_that_is_not_shown_says_what_tells_the_error() -> None:
-    minutes, shown = LossScale("absolute", one=100.0), "No number is shown now: only labels"
+    minutes, shown = LossScale("absolute", one=100.0), "The mean absolute error is not known now: only labels"
     narrow, wide = (20.0, 15.0, 25.0), (20.0, 10.0, 60.0)
     missed = shifted(LARGEST_SHIFT)
     assert shown not in predictions(narrow, scale=minutes, evidence=missed).sentence

@@ -83,4 +83,14 @@ def test_a_risk_prints_in_its_own_unit_and_says_whether_it_is_known() -> None:
     error = {"adapted": 0.2, "adapted_low": 0.1, "adapted_high": 0.3, "loss": "error"}
     assert replace(estimate(3.0, 5.5), **error).is_known
     assert not replace(outside, **error).is_known
-    assert str(replace(outside, **error)).startswith("The error is not known: the reference does not cover the inputs.")
+    assert str(replace(outside, **error)) == (
+        "The error of the predictor in use is not known: the reference does not cover the inputs."
+    )
+
+
+def test_a_risk_that_is_not_known_prints_its_interval_and_no_number() -> None:
+    assert str(estimate(0.0, 8.1)) == (
+        "The estimated squared loss of the predictor in use is not known: anywhere between 0 and 8.1. That of the "
+        "fixed model is 10 (between 9 and 12.3). Nominal coverage of the intervals: 90%."
+    )
+    assert "is not known: at least 2. That" in str(estimate(2.0, math.inf))

@@ -1,5 +1,7 @@
 """The weighted error: by hand, its range, and what it estimates under known ratios."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,5 +63,11 @@ def test_an_estimate_prints_as_sentences_and_says_what_is_not_known() -> None:
     assert str(risk) == (
         "The estimated error of the predictor in use is 10.0% (between 5.0% and 20.0%). That of the fixed model is not "
         "known. Nominal coverage of the intervals: 90%."
+    )
+    wide = replace(risk, adapted=0.048, adapted_low=0.0, adapted_high=1.0, fixed=0.3, fixed_low=0.2, fixed_high=0.4)
+    assert not wide.is_known
+    assert str(wide) == (
+        "The estimated error of the predictor in use is not known: anywhere between 0% and 100%. That of the fixed "
+        "model is 30.0% (between 20.0% and 40.0%). Nominal coverage of the intervals: 90%."
     )
     assert repr(risk).startswith("RiskEstimate(adapted=0.1, ")

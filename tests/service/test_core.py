@@ -48,6 +48,7 @@ def test_predictions_are_those_of_the_model_and_nothing_is_learned(server, numbe
         assert answer["ratio"] == expected["ratio"].to_list()
         sets = alone.model.predict_set(alone.prepare(pl.DataFrame(rows)).X, alpha=0.2)
         assert [len(each) for each in answer["sets"]] == sets.sum(axis=1).tolist()
+    assert all(found in each for found, each in zip(answer["predictions"], answer["sets"], strict=True))
     assert answer["classes"] == ["no", "yes"]
     assert len(set(answer["ids"])) == 7
     assert server.client.get("/readyz").json()["rounds"] == before

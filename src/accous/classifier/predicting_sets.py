@@ -46,6 +46,10 @@ class PredictingSets:
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
         """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
 
+        The probability holds over all rows of the current inputs, as long as the estimated ratio is right and
+        P(y | x) stays: on real streams sets may hold fewer true classes than that. A set always has the class that
+        ``predict`` returns, so none is empty.
+
         The sets are conformal sets, weighted by the current ratios. They use leave-one-out scores of the reference, or
         cross-fitted scores if you passed an ``estimator``, which must have ``predict_proba``.
 
@@ -74,7 +78,12 @@ class PredictingSets:
             scores = self._reference_scores(state)
             with one_openmp_thread_if_few(count_rows(rows)):
                 row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-            return conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
+                predicted = self.task_.answers(predictor.predict(rows))
+            sets = conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
+        # Where the model is right more often than asked for, the limit may exclude every class. A set without any
+        # answers nothing, and one class more can only raise the coverage.
+        sets[np.arange(len(sets)), predicted] = True
+        return sets
 
     def _reference_scores(self, state: Any) -> FloatArray:
         """One minus the probability of each reference row's own label, from a fit without the row.

@@ -182,6 +182,9 @@ def _verdict(record: dict[str, Any]) -> str:
 
 def _estimate(record: dict[str, Any]) -> str:
     """Return the label-free error in words, or why it is not known."""
+    from accous.diagnostics.measured_words import NOT_COVERED
+    from accous.diagnostics.risk import unknown_in_words
+
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:
         return "unknown: the reference has too few rows of some class"
@@ -190,12 +193,9 @@ def _estimate(record: dict[str, Any]) -> str:
     if not record["estimated_error_known"]:
         by = by if record["labels_contradict"] and not record["labels_inside"] else ""
         if not record["estimated_error_covered"]:
-            # The error of rows that the reference does not have may be any.
-            return "not known: the reference does not cover the inputs"
-        if record["classes"]:
-            return f"not known: anywhere between {low:.0%} and {high:.0%}{by}"
-        between = f"at least {shown(low)}" if high is None else f"anywhere between {shown(low)} and {shown(high)}"
-        return f"not known: {between}{by}"
+            return f"not known: {NOT_COVERED}"
+        ends = "{:.0%}".format if record["classes"] else shown
+        return unknown_in_words(ends(low), None if high is None else ends(high)) + by
     age = f", {count(record['estimated_error_age'], 'round')} old" if record["estimated_error_age"] else ""
     return f"{shown(error)}, between {shown(low)} and {shown(high)}, without labels{age}{by}"
 

@@ -201,7 +201,7 @@ def _predictions_by_backtest(
         # The mean, as the sentences of the backtest have it, in the unit of the backtest.
         one = scale.one if evidence.one is None else evidence.one
         size = scale.difference(evidence.fixed.mean * one, digits=0)
-        shown = "" if is_known else " No number is shown now: only labels of recent rows can tell the error."
+        shown = "" if is_known else f" The {scale.name} is not known now: only labels of recent rows can tell it."
         return Answer("no", f"In the backtest the {scale.name} was {size} above the estimate.{shown}", numbers)
     if is_covered and is_known and max(high - estimate, estimate - low) <= NARROW * scale.one:
         return Answer("yes", "In the backtest such estimates were close to the truth.", numbers)

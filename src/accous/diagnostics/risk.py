@@ -11,6 +11,7 @@ from statistics import NormalDist
 
 from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERROR
+from accous.diagnostics.measured_words import NOT_COVERED
 from accous.diagnostics.weights import effective_sample_size
 from accous.wording import count
 
@@ -22,6 +23,7 @@ __all__ = [
     "loss_difference",
     "loss_interval",
     "mean_and_error",
+    "unknown_in_words",
     "weighted_loss",
 ]
 
@@ -82,21 +84,18 @@ class RiskEstimate:
 
     def __str__(self) -> str:
         """Return both estimates in sentences."""
-        style = ".1%" if self.loss == ERROR else ".3g"
-        in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high, style)
-        fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high, style)
         name = ERROR if self.loss == ERROR else f"{self.loss} loss"
-        found = f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}. "
         if not self.is_covered:
-            found = (
-                f"The {name} is not known: the reference does not cover the inputs. Its rows alone would make "
-                f"{in_use} likely for the predictor in use, and {fixed} for the fixed model. "
-            )
-        return f"{found}Nominal coverage of the intervals: {self.level:.0%}." + (
-            f" The predictor in use has changed since: the estimate is {count(self.age, 'round')} old."
-            if self.age
-            else ""
-        )
+            # The error of rows that the reference does not have may be any.
+            return f"The {name} of the predictor in use is not known: {NOT_COVERED}."
+        in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high, self.loss)
+        fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high, self.loss)
+        found = f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}."
+        if not math.isnan(self.adapted_low):
+            found += f" Nominal coverage of the intervals: {self.level:.0%}."
+        if self.age:
+            found += f" The predictor in use has changed since: the estimate is {count(self.age, 'round')} old."
+        return found
 
 
 def is_telling(estimate: float, low: float, high: float, loss: str) -> bool:
@@ -182,10 +181,35 @@ def loss_interval(
     return estimate, max(0.0, estimate - half_width), estimate + half_width
 
 
-def _in_words(risk: float, low: float, high: float, style: str) -> str:
+def unknown_in_words(low: str, high: str | None) -> str:
+    """Return what can be said of an estimate whose interval is too wide: its ends, given in words.
+
+    Parameters
+    ----------
+    low : str
+    high : str, optional
+        None if there is no upper end.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.risk import unknown_in_words
+    >>> unknown_in_words("0%", "64%"), unknown_in_words("12.1", None)
+    ('not known: anywhere between 0% and 64%', 'not known: at least 12.1')
+    """
+    return f"not known: at least {low}" if high is None else f"not known: anywhere between {low} and {high}"
+
+
+def _in_words(risk: float, low: float, high: float, loss: str) -> str:
+    style = ".1%" if loss == ERROR else ".3g"
     if math.isnan(risk):
         return "not known"
-    return format(risk, style) + ("" if math.isnan(low) else f" (between {low:{style}} and {high:{style}})")
+    if math.isnan(low):
+        return format(risk, style)
+    if is_telling(risk, low, high, loss):
+        return f"{risk:{style}} (between {low:{style}} and {high:{style}})"
+    # Whole points: more digits of such ends say nothing.
+    ends = ".0%" if loss == ERROR else style
+    return unknown_in_words(f"{low:{ends}}", f"{high:{ends}}" if math.isfinite(high) else None)
 
 
 def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
