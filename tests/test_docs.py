@@ -142,9 +142,9 @@ x = [1](2)
 
 
 def test_reader_of_python_blocks():
-    assert [block.strip() for block in python_blocks(PAGE)] == ["x = [1](2)", "y = 1"]
+    assert [code.strip() for code, _ in python_blocks(PAGE)] == ["x = [1](2)", "y = 1"]
     first_line = PAGE.splitlines().index("x = [1](2)")
-    assert python_blocks(PAGE)[0] == "\n" * first_line + "x = [1](2)\n"
+    assert python_blocks(PAGE)[0] == ("\n" * first_line + "x = [1](2)\n", "")
 
 
 def test_reader_of_links():
