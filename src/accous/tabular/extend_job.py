@@ -294,7 +294,7 @@ class ExtendJob:
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
             bad_rows=[],
-            joined_by=joined_by(table.place_column, matched),
+            joined_by=joined_by(table.place_column, matched) + job.label_column_in_words(table),
         )
 
     def _require_classes(self, labels: pl.Series) -> None:
@@ -303,5 +303,6 @@ class ExtendJob:
         stranger = self.table_model.kind.stranger(labels)
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.rows} {stranger}: is this the file, and --label its column?"
+                f"None of the labels in {self._request.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
+                "and --label its column?"
             )
