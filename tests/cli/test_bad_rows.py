@@ -46,7 +46,7 @@ BAD = {
     "too many fields": ("30,1200,a,no,more", "", "the row has 5 fields, but the header has 4"),
     "text for a number": ("30,lots,a,", "income", "'lots' is not a number"),
     "infinity": ("inf,1200,a,", "age", "'inf' is not a number"),
-    "decimal comma": ('"30,5",1200,a,', "age", "'30,5' is not a number"),
+    "decimal comma": ('"30,5",1200,a,', "age", "'30,5' is not a number: decimal commas are not read"),
     "not UTF-8": ("30,1200,\udce4,", "", "the text is not UTF-8"),
     "long text": (f"30,{'9' * 20 + 'x' * 80},a,", "income", f"'{'9' * 20}{'x' * 17}...' is not a number"),
 }
@@ -150,16 +150,29 @@ def test_unknown_categories_can_be_bad_rows(capsys):
     assert "stream.csv, line 23, column 'plan': 'z' is a category that the reference does not have" in error
 
 
-def test_a_missing_column_is_named(capsys):
+def test_a_missing_column_is_named_with_what_to_do(capsys):
     Path("stream.csv").write_text("age,plan\n30,a\n")
     assert main(ADAPT) == 1
-    assert "stream.csv has no column 'income', which the model was fitted with" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "stream.csv has no column 'income', which the model was fitted with" in error
+    assert (
+        "Add it, empty where its values are not known, or fit a model without it (accous fit --drop income)." in error
+    )
+
+
+def test_a_decimal_comma_is_not_a_reason_to_set_rows_aside(capsys):
+    write_stream('"1.030,5",1200,a,')
+    assert main(ADAPT) == 1
+    error = capsys.readouterr().err
+    assert "is not a number: decimal commas are not read; write numbers with a decimal point." in error
+    assert "--on-bad-row" not in error
 
 
 @pytest.mark.parametrize(("content", "n_rows"), [(HEADER, 0), (f"{HEADER}\n", 0), (f"{HEADER}\n30,1200,a,", 1)])
-def test_short_streams_end_well(content, n_rows):
+def test_short_streams_end_well_and_a_remark_says_that_there_are_no_rows(content, n_rows, capsys):
     Path("stream.csv").write_text(content)
     assert main(ADAPT) == 0
+    assert ("stream.csv has no rows: nothing was predicted." in capsys.readouterr().err) == (n_rows == 0)
     assert load_table_model("model").job.n_rows == n_rows
     assert load_table_model("model").job.is_finished
 

@@ -59,7 +59,10 @@ def remarks_of(capsys, *arguments: str) -> str:
 @pytest.mark.usefixtures("predicted_folder")
 def test_a_stream_that_was_followed_before_is_remarked_on_unless_its_rows_are_others(capsys):
     remarks = remarks_of(capsys, "stream.csv", "-o", "again.csv")
-    assert "predictions.csv, followed this stream: the model learns it again." in remarks
+    assert (
+        "predictions.csv, followed this stream: the model learns it again. To only predict, use accous predict."
+        in remarks
+    )
     stream = pl.read_csv("stream.csv")
     stream.with_columns(pl.col("x0") + 0.5).write_csv("stream.csv")
     assert "followed this stream" not in remarks_of(capsys, "stream.csv", "-o", "others.csv")

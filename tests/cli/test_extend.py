@@ -382,3 +382,9 @@ def test_lines_of_rows_that_a_key_names_are_answered_with_the_key(capsys):
     assert "has no column 'line'" in error
     assert "join by its column, with --key COL" in error
     assert "--key line" not in error
+
+
+def test_a_column_that_the_model_predicts_from_is_not_taken_for_the_labels(capsys):
+    write(stream()[200:].with_columns(colour=pl.col("label")))
+    error = run(capsys, "labelled.csv", "--label", "colour", code=2)
+    assert "--label colour: the model uses column 'colour' as a feature, so it cannot be the label." in error

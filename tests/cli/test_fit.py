@@ -11,6 +11,8 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.report.subject import subject_of_pipeline
+from accous.report.words import judge_in_words
 from accous.tabular.folder import load_table_model
 from tests.cli.tables import make_tables
 
@@ -59,6 +61,9 @@ def test_a_model_that_is_no_better_than_the_most_frequent_class_is_called_so(cap
     pl.read_csv("reference.csv").with_columns(pl.Series("label", labels)).write_csv("reference.csv")
     assert main([*FIT, "--force"]) == 0
     assert said in capsys.readouterr().out.splitlines()
+    assert main(["inspect", "model", "--quiet"]) == 0
+    assert said in capsys.readouterr().out
+    assert judge_in_words(subject_of_pipeline(load_table_model("model"), "model")).trust == said
 
 
 def test_an_error_that_equals_that_of_the_most_frequent_class_is_no_better(capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from accous.cli import main
-from accous.cli.inspect import _estimate
+from accous.cli.inspect import _estimate, _verdict
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.summary import read_table_model_summary, summarize_table_model
 from tests.cli.processes import ENVIRONMENT
@@ -64,6 +64,12 @@ def shown(capsys, *options: str) -> str:
     capsys.readouterr()
     assert main(["inspect", "model", *options]) == 0
     return capsys.readouterr().out
+
+
+def test_the_verdict_names_the_answers_it_is_about_as_the_report_does():
+    answers = {"trust_inputs": "not known", "trust_adaptation": "no", "trust_predictions": "yes"}
+    assert _verdict({"trust": "not verified", "contradicted_by": None, **answers}) == "not verified: inputs, adaptation"
+    assert _verdict({"trust": "thin", "contradicted_by": None, **answers}) == "thin"
 
 
 @pytest.mark.parametrize("is_adapted", [pytest.param(False, marks=pytest.mark.slow), True], ids=["fit", "adapt"])

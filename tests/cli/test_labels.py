@@ -38,6 +38,20 @@ def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
     assert found["concept_changed"] == "no"
 
 
+def test_labels_in_a_column_of_another_name_are_told(capsys):
+    renamed = write(labels(0, 1, 2).rename({"label": "bought"}))
+    assert "Joined by key id (labels in column 'bought')." in run_remarks(capsys, renamed, "--key", "id")
+    assert "Joined by key id." in run_remarks(capsys, write(labels(3, 4)), "--key", "id")
+
+
+def test_labels_none_of_which_is_a_class_are_refused_with_the_first_of_them(capsys):
+    coded = write(labels().with_columns(label=(pl.col("label") == "yes").cast(pl.Int64)))
+    first = "01"[labels()["label"][0] == "yes"]
+    for command in ("labels", "extend"):
+        assert main([command, "model", coded, "--key", "id"]) == 1
+        assert f"is a class of the reference ('no', 'yes'); the first is '{first}': is this" in capsys.readouterr().err
+
+
 def test_an_array_of_labels_is_joined_by_line(capsys):
     found = run_json(capsys, write(labels(), "labels.npy"))
     assert found["measured_error"] == pytest.approx(expected_error(labels()))

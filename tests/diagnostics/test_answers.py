@@ -143,6 +143,13 @@ def test_adaptation(changes: dict[str, Any], answer: str) -> None:
     assert f"The {'adapted' if is_fixed else 'fixed'} model predicts" not in found.sentence
 
 
+def test_a_small_gain_of_the_backtest_is_not_called_a_proof() -> None:
+    assert adaptation(evidence=replace(HELPED, gain=-0.003)).sentence == (
+        "The weighted reference shows that adaptation helps, and the backtest does not speak against it. The adapted "
+        "model predicts now."
+    )
+
+
 @pytest.mark.parametrize("guard", [STRICT, OFF, DOUBTED, UNPROVEN])
 def test_who_predicts_is_said_once_while_a_guard_holds_the_adapted_model_back(guard: Guard) -> None:
     sentence = adaptation(is_held=True, guard=guard.sentence).sentence

@@ -45,7 +45,9 @@ def model(folder):
 
 def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(model):
     assert model.trust_.inputs.answer == "no"
-    assert "'plan' has categories that the reference does not have, such as 'student'" in model.trust_.inputs.sentence
+    assert (
+        "'plan' has categories that the model's columns do not know, such as 'student'" in model.trust_.inputs.sentence
+    )
     assert model.model.risk_.is_covered  # the features alone do not show it
     assert not model.risk_.is_covered
     later = rows(200, 99, "student").with_columns(pl.col("y") + 50.0)
@@ -71,7 +73,7 @@ def test_categories_that_have_joined_are_not_new_and_others_are(model, tmp_path)
     play(model, "martian")
     assert model.trust_.inputs.answer == "no"
     assert [each.sentence for each in model.coverage_.columns] == [
-        "Column 'plan' has categories that the reference does not have, such as 'martian', in all recent rows."
+        "Column 'plan' has categories that the model's columns do not know, such as 'martian', in all recent rows."
     ]
     assert not model.risk_.is_covered
 
@@ -101,7 +103,25 @@ def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path):
 
 def test_the_report_says_that_only_fit_learns_new_categories(model):
     advice = judge_in_words(subject_of_pipeline(model, "model")).advice
-    assert "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them." in advice
+    assert (
+        advice[0] == "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them."
+    )
+    assert "Label a few hundred recent rows (accous labels), and take them into the reference of that fit." in advice
+    assert not any("(accous extend)" in each for each in advice)
+
+
+def test_a_part_of_a_calendar_is_told_with_the_way_to_leave_it_out(tmp_path):
+    months = pl.Series("Month", ["Feb", "Mar", "May"] * 100)
+    rows(300, 0).with_columns(months).write_csv(tmp_path / "reference.csv")
+    fit = ["fit", str(tmp_path / "reference.csv"), "--label", "y", "--unordered", "--estimator", "linear", "--quiet"]
+    assert main([*fit, "-o", str(tmp_path / "model")]) == 0
+    model = accous.load(tmp_path / "model")
+    model.step(rows(200, 1).drop("y").with_columns(Month=pl.lit("Dec")))
+    (found,) = model.coverage_.columns
+    assert found.sentence == (
+        "Column 'Month' has categories that the model's columns do not know, such as 'Dec', in all recent rows. To "
+        "leave it out, run accous fit with --drop Month."
+    )
 
 
 def test_the_report_says_that_only_fit_uses_a_column_that_was_constant(tmp_path):

@@ -99,7 +99,10 @@ CHANGES = {
     "new category": (
         "city",
         lambda _: ["Rome"] * 8 + ["Lisbon"] * 2,
-        "Column 'city' has categories that the reference does not have, such as 'Lisbon', in 20.0% of the recent rows.",
+        (
+            "Column 'city' has categories that the model's columns do not know, such as 'Lisbon', in 20.0% of the "
+            "recent rows."
+        ),
     ),
     "more missing": ("age", lambda _: [30.0] * 6 + [None] * 4, "and is missing in 40.0% of the recent rows."),
     "none missing": ("age", lambda _: [30.0] * 10, "and is missing in 0.0% of the recent rows."),

@@ -43,19 +43,27 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
         remarks.print(text, markup=False, soft_wrap=True)
     if job.followed_before is not None:
         text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
-        remarks.print(text, markup=False, soft_wrap=True)
+        remarks.print(f"{text} To only predict, use accous predict.", markup=False, soft_wrap=True)
     if job.n_rows_before:
         place = f"{job.table.unit} {job.record.position.line:,}"
         remarks.print(f"Resuming after row {job.n_rows_before:,} ({place}).", markup=False)
     with stop_on_signals() as request_to_stop, AdaptProgress(remarks, job.table.share_read, _scale(job)) as progress:
         is_finished = job.follow(save_rule, should_stop=request_to_stop, on_round=progress)
-    if is_finished and job.n_rows_before and job.record.n_rows == job.n_rows_before:
-        remarks.print(f"Nothing new in {job.table.name}.", markup=False)
+    if is_finished and job.record.n_rows == job.n_rows_before:
+        _remark_on_nothing(job, remarks)
     if as_json:
         typer.echo(json.dumps(job.summary(), indent=2))
     else:
         _print_summary(job, request, remarks, is_finished=is_finished)
     return 0 if is_finished else request_to_stop.exit_code
+
+
+def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
+    """Say why no row was predicted, unless bad rows tell it."""
+    if job.n_rows_before:
+        remarks.print(f"Nothing new in {job.table.name}.", markup=False)
+    elif not job.record.n_rejected:
+        remarks.print(f"{job.table.name} has no rows: nothing was predicted.", markup=False)
 
 
 def _scale(job: AdaptJob) -> LossScale:

@@ -188,7 +188,13 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
 
 def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
     """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
-    from accous.tabular.reference_score import TOO_FEW_ROWS, held_out_in_words, reference_error, scale_of
+    from accous.tabular.reference_score import (
+        TOO_FEW_ROWS,
+        held_out_in_words,
+        no_better_in_words,
+        reference_error,
+        scale_of,
+    )
 
     error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
     how = held_out_in_words(is_ordered=reference.order.is_known)
@@ -196,5 +202,5 @@ def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: 
     text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
     of_which = " of those rows" if reference.order.is_known else ""
     console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
-    if error is not None and error >= round(of_constant, 12):
-        console.print(f"The model is no better than always predicting the {constant}.", soft_wrap=True)
+    if no_better := no_better_in_words(settings):
+        console.print(no_better, soft_wrap=True)

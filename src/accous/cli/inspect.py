@@ -174,10 +174,13 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 
 def _verdict(record: dict[str, Any]) -> str:
-    """Return the verdict, and by what the estimate is contradicted, if it is; "no overlap" would hide that."""
+    """Return the verdict as the report does, and by what the estimate is contradicted: "no overlap" would hide that."""
+    from accous.diagnostics.verdict_words import verdict_in_words
+
     by = record["contradicted_by"]
+    shown = verdict_in_words(record["trust"], {name: record[f"trust_{name}"] for name in _QUESTIONS})
     link = ": " if record["trust"] == "contradicted" else ", and "
-    return f"{record['trust']}{link}{_CONTRADICTED_BY[by]}" if by else str(record["trust"])
+    return f"{record['trust']}{link}{_CONTRADICTED_BY[by]}" if by else shown
 
 
 def _estimate(record: dict[str, Any]) -> str:
@@ -209,14 +212,16 @@ def _scale(record: dict[str, Any]) -> LossScale:
 
 def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     """Return how well the reference was predicted when the model was fitted."""
-    from accous.tabular.reference_score import held_out_in_words, reference_error, scale_of
+    from accous.tabular.reference_score import held_out_in_words, no_better_in_words, reference_error, scale_of
 
     key = "accuracy" if record["classes"] else "error"
-    settings = {key: record[f"reference_{key}"]}
+    of_constant, n_joined = record["reference_error_of_constant"], record["joined_rows"]
+    settings = {key: record[f"reference_{key}"], "error_of_constant": of_constant, "n_joined": n_joined}
     error, scale = reference_error(settings), scale_of(settings)
     how = held_out_in_words(is_ordered=record["reference_ordered"])
     shown = "unknown" if error is None else f"{scale.shown(error)}{later and ' by fit'}, {how}"
-    return f"{scale.name} on the reference", shown
+    no_better = no_better_in_words(settings)
+    return f"{scale.name} on the reference", f"{shown}. {no_better}" if no_better else shown
 
 
 def _intervals(record: dict[str, Any]) -> list[tuple[str, str]]:

@@ -78,7 +78,7 @@ def answer_adaptation(
     numbers |= {"backtest_gain": evidence.gain, "backtest_unexplained": evidence.fixed.unexplained}
     is_clear = difference < -max(CLEAR_GAIN * scale.one, CLEAR_STANDARD_ERRORS * standard_error)
     if is_clear and evidence.gain < 0.0 and evidence.held:
-        helps = "Both the weighted reference and the backtest show that adaptation helps."
+        helps = "The weighted reference shows that adaptation helps, and the backtest does not speak against it."
         return Answer("yes", f"{helps} {now}", numbers)
     return Answer("not known", f"The evidence does not show whether the adapted model is better. {now}", numbers)
 

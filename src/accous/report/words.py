@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.answers import FEWEST_RECENT_ROWS
+from accous.diagnostics.answers import COVERED, FEWEST_RECENT_ROWS
 from accous.diagnostics.interval_counts import doubt_about_intervals
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.measured_words import interval_in_words
 from accous.diagnostics.trust import Trust
+from accous.diagnostics.verdict_words import verdict_in_words
 from accous.parameters import listed
 from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
 from accous.tabular.columns.marks import CATEGORIES, NEW_VALUES
+from accous.tabular.reference_score import no_better_in_words
 from accous.wording import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 
 _HARDLY, _SOMEWHAT = 0.05, 0.2
 _TONES = {"good": "good", "not verified": "thin", "thin": "thin", "contradicted": "bad", "no overlap": "bad"}
-# The answers that a verdict is about, and what they are called beside it.
-_ANSWERS_OF = {"not verified": ("not known", "no")}
-_SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
 _FOLLOWS = "The inputs have moved, and the model follows"
 
 
@@ -54,23 +53,19 @@ class Verdict:
 def judge_in_words(subject: Subject) -> Verdict:
     """Describe the model's diagnostics in sentences."""
     trust = subject.trust
+    no_better = "" if subject.table is None else no_better_in_words(subject.table.settings)
     if subject.model.n_rounds_ == 0:
-        none = "No batch has been seen yet."
-        return Verdict(
-            "none", "no data yet", "Nothing to report yet", none, "", ["Run accous adapt on a stream first."]
-        )
-    return Verdict(
-        _TONES[trust.verdict], _badge(trust), _headline(subject), _moved(subject), trust.reason, _advice(subject)
-    )
+        none, first = "No batch has been seen yet.", ["Run accous adapt on a stream first."]
+        return Verdict("none", "no data yet", "Nothing to report yet", none, no_better, first)
+    reason = f"{trust.reason} {no_better}".rstrip()
+    return Verdict(_TONES[trust.verdict], _badge(trust), _headline(subject), _moved(subject), reason, _advice(subject))
 
 
 def _badge(trust: Trust) -> str:
     """Return the verdict with the answers that it is about: others may be better."""
     if trust.verdict == "contradicted":
-        return f"contradicted by {trust.contradicted_by}: {_SHORT['predictions']}"
-    decisive = _ANSWERS_OF.get(trust.verdict, ())
-    about = [short for name, short in _SHORT.items() if getattr(trust, name).answer in decisive]
-    return f"{trust.verdict}: {', '.join(about)}" if about else trust.verdict
+        return f"contradicted by {trust.contradicted_by}: estimate"
+    return verdict_in_words(trust.verdict, {name: getattr(trust, name).answer for name in trust.sentences})
 
 
 def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
@@ -193,18 +188,27 @@ def _about_fitting_again(subject: Subject) -> list[str]:
     return advice
 
 
-def _about_errors(trust: Trust, measured: MeasuredError | None) -> list[str]:
+def _needs_fit(subject: Subject) -> bool:
+    """Whether many recent rows show what only a new fit learns."""
+    kinds = (CATEGORIES, NEW_VALUES)
+    found = (each.share - each.expected > COVERED for each in subject.coverage.columns if each.kind in kinds)
+    return subject.trust.inputs.answer == "no" and any(found)
+
+
+def _about_errors(trust: Trust, measured: MeasuredError | None, *, needs_fit: bool) -> list[str]:
     """Return what to rely on, and which labels would tell more."""
+    join = "take them into the reference of that fit" if needs_fit else "add them to the reference (accous extend)"
     is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
     if measured is not None and measured.contradicts_now:
         advice.append("Rely on the measured error. Do not rely on estimates without labels.")
-        advice.append("Add labelled rows to the reference (accous extend).")
+        of_fit = "Take labelled rows of now into the reference of that fit."
+        advice.append(of_fit if needs_fit else "Add labelled rows to the reference (accous extend).")
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
     elif trust.inputs.answer == "no":
         advice.append("Do not rely on the current predictions before labels of recent rows show how good they are.")
-        advice.append("Label a few hundred recent rows (accous labels), and add them to the reference (accous extend).")
+        advice.append(f"Label a few hundred recent rows (accous labels), and {join}.")
     elif trust.predictions.answer == "yes":
         advice.append("You can keep using the predictions, and the estimated error.")
     elif measured is None or measured.is_outdated:
@@ -220,12 +224,13 @@ def _about_errors(trust: Trust, measured: MeasuredError | None) -> list[str]:
 
 def _advice(subject: Subject) -> list[str]:
     trust, measured = subject.trust, subject.measured
-    advice = _about_errors(trust, measured)
+    needs_fit, fit_again = _needs_fit(subject), _about_fitting_again(subject)
+    advice = [*(fit_again if needs_fit else []), *_about_errors(trust, measured, needs_fit=needs_fit)]
     concept = "" if measured is None or measured.concept_sentence in trust.reason else measured.concept_sentence
     advice += [concept] if concept else []
     intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
-    advice += _about_fitting_again(subject)
+    advice += [] if needs_fit else fit_again
     if subject.model.backtest_ is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:

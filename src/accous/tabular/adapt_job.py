@@ -20,7 +20,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
-from accous.tabular.known_labels import check_labels
+from accous.tabular.known_labels import check_labels, require_no_feature
 from accous.tabular.predictions import output_columns, output_schema
 from accous.tabular.repeated_rows import first_repeated, followed_before
 from accous.tabular.rounds import RoundRule
@@ -81,6 +81,8 @@ class AdaptJob:
         self._kept = [name for name in kept if name != request.key]
         output_columns(request.key, self._kept, table_model.kind)
         self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
+        if self._label is not None:
+            require_no_feature(self._label, request.label or "", table_model.encoder.used_columns)
         if self._label is not None and request.stream != STDIN:
             table, label = self._open()
             self.doubt = check_labels(table, label or "", request.label or "", table_model.kind)

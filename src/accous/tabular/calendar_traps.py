@@ -14,7 +14,7 @@ from accous.tabular.columns.plans import CategoryColumn, NumberColumn
 from accous.tabular.formats.values import to_numbers, to_texts
 from accous.tabular.traps import Remark
 
-__all__ = ["remarks_on_used"]
+__all__ = ["is_part_of_calendar", "remarks_on_used"]
 
 _FEWEST_ROWS, _FEWEST_CODES, _MOST_SHOWN = 30, 20, 4
 # fmt: off
@@ -93,6 +93,13 @@ def remarks_on_used(frame: pl.DataFrame, plans: tuple[Any, ...], kept: Collectio
     found = [_remark_on_calendar(plan, frame[plan.name]) for plan in looked_at]
     found += [_remark_on_codes(frame[plan.name]) for plan in looked_at if isinstance(plan, NumberColumn)]
     return [remark for remark in found if remark is not None]
+
+
+def is_part_of_calendar(plan: Any) -> bool:
+    """Whether the categories of a column are names of which a year or a week has more."""
+    if not isinstance(plan, CategoryColumn):
+        return False
+    return _named_part(pl.Series(plan.name, [*plan.levels, *plan.rare], dtype=pl.String)) is not None
 
 
 def _remark_on_calendar(plan: Any, column: pl.Series) -> Remark | None:

@@ -20,6 +20,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.vectors import require_widths
 from accous.tabular.frame_labels import labels_of_frame, times_in_order
 from accous.tabular.job_record import absolute, require_free
+from accous.tabular.known_labels import require_no_feature
 from accous.tabular.label_job import LabelJob, LabelRequest, joined_by
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
@@ -226,6 +227,7 @@ class ExtendJob:
     def _read_table(self, table: TableReader, label: str) -> _File:
         """Read rows that have the columns of the model."""
         request, settings = self._request, self.table_model.settings
+        require_no_feature(label, request.label or label, self.table_model.encoder.used_columns)
         order = settings.get("order") or {"by": None}
         needed = [label, request.key, order["column"] if self._sorts and order["column"] in table.columns else None]
         passed = list(dict.fromkeys(name for name in needed if name is not None))
@@ -292,7 +294,7 @@ class ExtendJob:
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
             bad_rows=[],
-            joined_by=joined_by(table.place_column, matched),
+            joined_by=joined_by(table.place_column, matched) + job.label_column_in_words(table),
         )
 
     def _require_classes(self, labels: pl.Series) -> None:
@@ -301,5 +303,6 @@ class ExtendJob:
         stranger = self.table_model.kind.stranger(labels)
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.rows} {stranger}: is this the file, and --label its column?"
+                f"None of the labels in {self._request.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
+                "and --label its column?"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
 from accous.exceptions import ParameterError
@@ -11,10 +13,28 @@ from accous.tabular.formats.labelled import LabelledTable
 from accous.tabular.formats.values import to_texts
 from accous.tabular.label_kinds import LabelKind
 
-__all__ = ["check_labels"]
+__all__ = ["check_labels", "require_no_feature"]
 
 _FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
 _LARGEST_SHARE = 0.2  # of labels that the model does not know; with more, they may be those of something else
+
+
+def require_no_feature(column: str, label: str, features: Collection[str]) -> None:
+    """Raise a ParameterError if the column of the labels is one that the model predicts from.
+
+    Parameters
+    ----------
+    column : str
+    label : str
+        What ``--label`` was given, for the error.
+    features : collection of str
+        The columns that the model uses.
+    """
+    if column in features:
+        raise ParameterError(
+            f"--label {label}: the model uses column {column!r} as a feature, so it cannot be the label. Give the "
+            "column of the labels."
+        )
 
 
 def check_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> str | None:

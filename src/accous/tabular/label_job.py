@@ -160,7 +160,7 @@ class LabelJob:
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
-            joined_by=joined_by(table.place_column, matched),
+            joined_by=joined_by(table.place_column, matched) + self.label_column_in_words(table),
             n_earlier=matched.height - n_before - new.height,
             has_rows=rows is not None,
             is_known_run=self._job is not None,
@@ -193,6 +193,11 @@ class LabelJob:
         if job is not None and table.place_column is None:
             self._require_positions(table, job)
         return table, matched
+
+    def label_column_in_words(self, table: LabelTable) -> str:
+        """Name the column of the labels if it is called otherwise than in the reference."""
+        column = table.label_column
+        return "" if column in (None, self.table_model.label) else f" (labels in column {column!r})"
 
     def _columns(self, job: Job) -> list[str]:
         """Return columns of the rows that were predicted: of the stream, or kept in the predictions."""
@@ -260,7 +265,8 @@ class LabelJob:
         stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.labels} {stranger}: is this the file, and --label its column?"
+                f"None of the labels in {self._request.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
+                "this the file, and --label its column?"
             )
         if not matched.height:
             how = joined_by(table.place_column, matched)

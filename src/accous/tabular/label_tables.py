@@ -54,6 +54,8 @@ class LabelTable:
         The last position that the table has a row for, with a label or without. 0 if a column names the rows.
     others : polars.DataFrame
         Other columns, as text, if the rows are named by their position: they can show whether it is right.
+    label_column : str or None
+        The column of the labels; None if they have no name.
     """
 
     rows: pl.DataFrame
@@ -63,6 +65,7 @@ class LabelTable:
     n_repeated: int
     n_covered: int = 0
     others: pl.DataFrame = field(default_factory=pl.DataFrame)
+    label_column: str | None = None
 
 
 def is_comparable(dtype: Any) -> bool:
@@ -129,7 +132,7 @@ def read_label_table(
         rows = _read_rows(table, place_column, label, others, is_list=is_list)
     finally:
         table.close()
-    found = check_labels(rows.select("place", "label"), table.name, place_column)
+    found = replace(check_labels(rows.select("place", "label"), table.name, place_column), label_column=label)
     if place_column is not None:
         return found
     n_covered = int(rows["place"][-1]) if rows.height else 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
-_VERSION = 14
+_VERSION = 15
 
 
 def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
@@ -142,6 +142,7 @@ def _reference_of(table_model: TableModel) -> dict[str, Any]:
         "estimator": settings.get("estimator", "linear"),
         "reference_accuracy": settings.get("accuracy"),
         "reference_error": settings.get("error"),
+        "reference_error_of_constant": settings.get("error_of_constant"),
         "reference_ordered": bool(settings.get("order", {"by": None})["by"]),
         "backtest": None if model.backtest_ is None else model.backtest_.summary(),
     }

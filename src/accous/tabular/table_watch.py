@@ -13,6 +13,7 @@ from accous.diagnostics.column_ranges import ColumnRanges, constant_sentence
 from accous.diagnostics.column_watch import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.coverage import Finding
 from accous.diagnostics.rare_counts import largest_rare_count, smallest_rare_count
+from accous.tabular.calendar_traps import is_part_of_calendar
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks
 from accous.tabular.columns.plans import NumberColumn
@@ -107,9 +108,12 @@ class TableWatch:
             sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
         else:
             sentence = (
-                f"Column {mark.column!r} has categories that the reference does not have, such as {value!r}, "
+                f"Column {mark.column!r} has categories that the model's columns do not know, such as {value!r}, "
                 f"in {where}."
             )
+            plan = next(plan for plan in encoder.used if plan.name == mark.column)
+            if is_part_of_calendar(plan):
+                sentence += f" To leave it out, run accous fit with --drop {mark.column}."
         return Finding(mark.column, mark.kind, share, expected, sentence)
 
     def to_plain(self) -> dict[str, Any]:

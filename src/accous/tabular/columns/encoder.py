@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -16,13 +17,14 @@ from accous.parameters import did_you_mean, listed, nearest_name
 from accous.tabular.columns.learning import Choices, plan_column
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks, list_marks, mark_rows
 from accous.tabular.columns.plain_columns import Block, blocks_of
-from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, plan_from_json, plan_to_json
+from accous.tabular.columns.plans import ColumnPlan, LeftOutColumn, NumberColumn, plan_from_json, plan_to_json
 from accous.tabular.columns.records import ColumnRecord, record_column
-from accous.tabular.formats.values import is_usable, to_texts
+from accous.tabular.formats.values import NO_DECIMAL_COMMAS, is_usable, to_texts
 from accous.tabular.formats.vectors import Fault
 
 __all__ = ["BadValue", "ColumnEncoder", "Features"]
 
+_WITH_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 _COUNTED_AS = {MISSING: "n_missing", NEW_VALUES: "n_new"}
 
 
@@ -193,7 +195,9 @@ class ColumnEncoder:
             if not accepts_unknown and encoded.is_unknown is not None:
                 is_bad, reason = encoded.is_unknown, "is a category that the reference does not have"
             for row in np.flatnonzero(is_bad).tolist():
-                bad.setdefault(row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}"))
+                bad.setdefault(
+                    row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}{_hint(plan, column[row])}")
+                )
             if encoded.is_missing is not None:
                 n_missing += encoded.is_missing
                 shown[plan.name, MISSING] = encoded.is_missing
@@ -220,7 +224,7 @@ class ColumnEncoder:
             meant = _renamed(lacking, [name for name in columns if name not in self.used_columns])
             raise DataError(
                 f"{table} has no column {listed(lacking)}, which the model was fitted with: it has "
-                f"{listed(columns)}.{meant}"
+                f"{listed(columns)}.{meant} {_what_to_do(lacking)}"
             )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -250,6 +254,20 @@ def _renamed(lacking: list[str], others: list[str]) -> str:
         if near is not None:
             return f" Rename {near!r} if it is {name!r}."
     return ""
+
+
+def _hint(plan: ColumnPlan, value: Any) -> str:
+    """Return why a value is not a number, if it is one with a decimal comma."""
+    is_comma = isinstance(plan, NumberColumn) and _WITH_COMMA.fullmatch(str(value).strip())
+    return f": {NO_DECIMAL_COMMAS}" if is_comma else ""
+
+
+def _what_to_do(lacking: list[str]) -> str:
+    """Return the ways out, where columns are missing that the model needs."""
+    it, has = ("it", "its values are") if len(lacking) == 1 else ("them", "their values are")
+    return (
+        f"Add {it}, empty where {has} not known, or fit a model without {it} (accous fit --drop {','.join(lacking)})."
+    )
 
 
 def _shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import did_you_mean, listed
-from accous.tabular.formats.values import is_usable
+from accous.tabular.formats.values import NO_DECIMAL_COMMAS, is_usable
 
 __all__ = ["BadRow", "Chunk", "Position", "TableReader", "digest_of", "no_such_column", "require_usable"]
 
@@ -47,9 +47,14 @@ class BadRow:
     def error(self, table: str, unit: str) -> DataError:
         """Return the error that this row causes."""
         where = f", column {self.column!r}" if self.column else ""
-        return DataError(
-            f"{table}, {unit} {self.line}{where}: {self.reason}; fix it, or set such rows aside with --on-bad-row skip."
+        # A whole column has decimal commas: hardly a row would be left.
+        is_comma = self.reason.endswith(NO_DECIMAL_COMMAS)
+        fix = (
+            "write numbers with a decimal point"
+            if is_comma
+            else "fix it, or set such rows aside with --on-bad-row skip"
         )
+        return DataError(f"{table}, {unit} {self.line}{where}: {self.reason}; {fix}.")
 
 
 @dataclass(frozen=True)

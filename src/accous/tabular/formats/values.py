@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MISSING_TEXTS",
+    "NO_DECIMAL_COMMAS",
     "count_times",
     "exactly",
     "is_usable",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "#n/a", "nan", "null", "none", "<na>")
+NO_DECIMAL_COMMAS = "decimal commas are not read"
 _MISSING = list(MISSING_TEXTS)
 
 # Methods of a series look up its name in a frame, where some names would be taken as patterns.
