@@ -128,7 +128,7 @@ def test_an_alarm_beside_an_estimate_that_is_not_known_says_what_the_predictions
     found = result(LateLabels().after(judged([True] * 40, estimate=0.3, half_width=0.75)))
     assert found.is_alarmed
     assert found.is_inside
-    assert "the latest predictions were far worse than the 30.0% that the reference makes likely" in found.sentence
+    assert "the labels given last were far worse than the 30.0% that the reference makes likely" in found.sentence
 
 
 def audit_of(observed, high, *, p_value=0.001, n_rows=100):
@@ -177,7 +177,7 @@ def test_losses_of_numbers_have_no_estimate_where_the_reference_has_no_rows():
 def test_it_prints_its_sentence():
     found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
     assert str(found) == found.sentence
-    assert str(found).startswith("By the latest of 100 labels, the error is ")
+    assert str(found).startswith("By the last given of 100 labels, the error is ")
 
 
 def test_an_error_far_below_the_estimate_contradicts_it_too():
@@ -198,7 +198,7 @@ def test_an_alarm_inside_the_interval_says_what_it_is_about():
     assert found.is_alarmed
     assert found.contradicts
     assert found.is_inside
-    assert "the latest predictions were far worse than estimated: rely on the measured error." in found.sentence
+    assert "with the labels given last were far worse than estimated: rely on the measured error." in found.sentence
 
 
 @pytest.mark.parametrize(("share", "height"), [(0.0, 8.0), (0.01, 8.0), (0.05, 10.0), (1.0, 10.0)])

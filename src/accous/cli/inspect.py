@@ -30,7 +30,7 @@ Examples:
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
 _OFF = "far from the estimate, though inside its interval"
-_ALARMED = "the latest predictions were far worse than estimated"
+_ALARMED = "the predictions with the labels given last were far worse than estimated"
 _OUTSIDE = "outside the interval of the estimate, which is too wide to be shown, so rely on this"
 _NO_ESTIMATE = "the estimate is too wide to be shown, so rely on this"
 _NOT_COVERED = "far from what the reference makes likely, which does not cover the inputs, so rely on this"

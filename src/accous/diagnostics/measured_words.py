@@ -33,8 +33,8 @@ _OUTDATED = "this is about predictions from before the last rows joined the refe
 
 
 def labels_in_words(n_labelled: int) -> str:
-    """Return what a measured error rests on: labels that count the less, the older they are."""
-    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+    """Return what a measured error rests on: labels that count the less, the more were given after them."""
+    return "1 label" if n_labelled == 1 else f"the last given of {n_labelled:,} labels"
 
 
 def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, scale: LossScale) -> str:
@@ -52,7 +52,7 @@ def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, s
     --------
     >>> from accous.diagnostics.loss_scale import ERRORS
     >>> counted_in_words(3_000, 3_000, 0.352, ERRORS)
-    'by the latest of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
+    'by the last given of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
     """
     if n_labelled == 1:
         return "by 1 label"
@@ -99,7 +99,7 @@ def comparison_in_words(found: MeasuredError) -> str:
         return f"{_far_inside(found)}: rely on the measured error."
     if found.is_alarmed:
         likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
-        return f"the latest predictions were far worse than {likely}: rely on the measured error."
+        return f"the predictions with the labels given last were far worse than {likely}: rely on the measured error."
     return "they do not contradict each other." if found.is_covered else "rely on the measured error."
 
 
