@@ -70,7 +70,7 @@ class MeasuredError:
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
     is_inside : bool
-        Whether the interval of the estimate holds: the two intervals overlap.
+        Whether the interval of the estimate and that of the measured error overlap.
     is_covered : bool
         Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
@@ -124,6 +124,11 @@ class MeasuredError:
     def is_off(self) -> bool:
         """Whether the measured error is more than 5 points away from the estimate."""
         return abs(self.excess) > CLOSE * self.scale.one
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the measured error itself lies inside the interval of the estimate."""
+        return self.estimated_low <= self.error <= self.estimated_high
 
     @property
     def is_few(self) -> bool:

@@ -28,6 +28,7 @@ LABEL_HALF_LIFE = 500
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
 _MOST_CLASSES = 5
+_BESIDE = "and the measured error lies outside of its interval, though the two intervals overlap"
 _LIKELY = "that the reference makes likely"
 _OUTDATED = "this is about predictions from before the last rows joined the reference"
 
@@ -114,12 +115,16 @@ def _apart(found: MeasuredError) -> str:
 
 
 def _far_inside(found: MeasuredError) -> str:
-    """Say how far the measured error is from the estimate, whose interval holds."""
+    """Say how far the measured error is from the estimate, and how it lies beside the interval of that."""
     size, is_above = found.scale.difference(abs(found.excess)), found.excess > 0.0
     if found.is_estimate_known:
-        return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
+        beside = "but its interval holds" if found.is_within else _BESIDE
+        return f"the estimate is {size} too {'low' if is_above else 'high'}, {beside}"
     side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
-    wide = ", though not the interval, which is too wide to show an estimate" if found.is_covered else ""
+    wide = ""
+    if found.is_covered:
+        wide = ", though not the interval" if found.is_within else ", and lie just outside of the interval"
+        wide += ", which is too wide to show an estimate"
     return f"labels contradict the {likely} {_LIKELY} ({size} {side} it){wide}"
 
 
