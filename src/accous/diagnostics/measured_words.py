@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from accous.diagnostics.measured import MeasuredError
 
 __all__ = [
+    "CLOSE",
     "CONCEPT_CHANGED",
     "LABEL_HALF_LIFE",
     "NOT_COVERED",
@@ -20,10 +21,14 @@ __all__ = [
     "interval_in_words",
     "labels_in_words",
     "sentence_of",
+    "stretches_in_words",
 ]
 
 LABEL_HALF_LIFE = 500
 """Labelled rows after which a label counts half."""
+
+CLOSE = 0.05
+"""How far from the estimate a measured error may be to count as close."""
 
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
@@ -101,7 +106,21 @@ def comparison_in_words(found: MeasuredError) -> str:
     if found.is_alarmed:
         likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
         return f"the predictions with the labels given last were far worse than {likely}: rely on the measured error."
-    return "they do not contradict each other." if found.is_covered else "rely on the measured error."
+    return _agreement(found) if found.is_covered else "rely on the measured error."
+
+
+def _agreement(found: MeasuredError) -> str:
+    agree = "they do not contradict each other"
+    return f"on average {agree}, but {stretches_in_words(found)}" if found.stretches.disagree else f"{agree}."
+
+
+def stretches_in_words(found: MeasuredError) -> str:
+    """Say in how many stretches labels and estimate are apart."""
+    which, close = found.stretches, found.scale.difference(CLOSE * found.scale.one, digits=0)
+    return (
+        f"in {which.n_apart} of {which.n_stretches} stretches of at least {which.shortest:,} labels they are apart: "
+        f"the labels lie outside of the estimate's interval, or more than {close} from it."
+    )
 
 
 def _apart(found: MeasuredError) -> str:
