@@ -63,6 +63,14 @@ def test_every_field_is_read_from_the_model() -> None:
     assert found == dict(zip([*texts, "verdict != good"], [*values, "not verified"], strict=True))
 
 
+def test_the_plain_mean_over_all_labels_is_read_from_the_model() -> None:
+    model = fitted().adapt(X[:120])
+    assert Alerts("measured_error_plain >= 0%").check(model) == []
+    model.observe(X[:40], Y[:40], predicted=np.where(np.arange(40) < 10, 1 - Y[:40], Y[:40]))
+    (alert,) = Alerts("measured_error_plain >= 0%").check(model)
+    assert alert.value == 0.25
+
+
 def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing() -> None:
     calls: list[Alert] = []
     alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%"], calls.append)

@@ -47,7 +47,12 @@ def test_labels_for_predictions_from_before_rows_joined_are_not_counted(capsys):
 
 def test_labels_that_came_before_rows_joined_are_outdated_and_contradict_nothing(capsys):
     run(capsys, write(opposite(labels())), "--key", "id")
+    assert main(["inspect", "model"]) == 0
+    assert "all labels alike" in capsys.readouterr().out
     extend()
+    assert main(["inspect", "model"]) == 0
+    # No label came since, so that there is no plain mean to show.
+    assert "all labels alike" not in capsys.readouterr().out
     last = run(capsys, "labels.csv", "--key", "id").splitlines()[-1]
     assert last == (
         "This is about predictions from before the last rows joined the reference: at least 20 labels for later ones "
@@ -69,7 +74,7 @@ def test_what_predict_wrote_since_counts(capsys):
 @pytest.mark.parametrize(
     ("inside", "off", "known", "words"),
     [
-        (True, True, True, "though inside its interval"),
+        (True, True, True, "though the intervals of both"),
         (True, False, True, "far worse than estimated"),
         (False, True, True, "contradicts the estimate"),
         (True, True, False, "the estimate is too wide to be shown, so rely on this"),

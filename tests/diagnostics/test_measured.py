@@ -83,11 +83,11 @@ def test_a_few_wrong_predictions_contradict_nothing_and_many_do():
 
 def test_labels_inside_the_interval_do_not_contradict_by_chance():
     is_wrong = [number % 100 < 29 for number in range(500)]
-    found = result(LateLabels().after(judged(is_wrong, estimate=0.345, half_width=0.065)))
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.345, half_width=0.075)))
     assert found.is_exact
     assert found.is_off
     assert not found.contradicts
-    assert "the estimate for these rows is 34.5% (28.0% to 41.0%), without labels; " in found.sentence
+    assert "the estimate for these rows is 34.5% (27.0% to 42.0%), without labels; " in found.sentence
     assert "points too high, but its interval holds" in found.sentence
     assert "contradict" not in found.sentence
 
@@ -99,6 +99,23 @@ def test_many_labels_far_from_the_estimate_contradict_it_in_words_that_are_true(
     assert found.is_inside
     assert "9.2 points too low, but its interval holds: rely on the measured error." in found.sentence
     assert "contradict each other" not in found.sentence
+
+
+@pytest.mark.parametrize(("half_width", "is_within"), [(0.1, True), (0.08, False)])
+def test_an_interval_holds_only_if_the_measured_error_lies_inside(half_width, is_within):
+    is_wrong = np.arange(2_000) * 37 % 100 < 18
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.27, half_width=half_width)))
+    assert (found.is_within, found.is_inside) == (is_within, True)
+    assert ("but its interval holds: rely" in found.sentence) == is_within
+    outside = "and the measured error lies outside of its interval, though the two intervals overlap: rely"
+    assert (outside in found.sentence) != is_within
+
+
+def test_labels_just_outside_of_an_interval_that_is_too_wide_are_said_to_lie_there():
+    is_wrong = np.arange(2_000) * 37 % 100 < 18
+    found = result(LateLabels().after(judged(is_wrong, estimate=0.49, half_width=0.3)))
+    assert found.is_inside
+    assert "and lie just outside of the interval, which is too wide to show an estimate: rely" in found.sentence
 
 
 def test_an_estimate_that_is_not_known_is_not_said_to_be_too_low():
@@ -128,7 +145,7 @@ def test_an_alarm_beside_an_estimate_that_is_not_known_says_what_the_predictions
     found = result(LateLabels().after(judged([True] * 40, estimate=0.3, half_width=0.75)))
     assert found.is_alarmed
     assert found.is_inside
-    assert "the latest predictions were far worse than the 30.0% that the reference makes likely" in found.sentence
+    assert "the labels given last were far worse than the 30.0% that the reference makes likely" in found.sentence
 
 
 def audit_of(observed, high, *, p_value=0.001, n_rows=100):
@@ -177,7 +194,7 @@ def test_losses_of_numbers_have_no_estimate_where_the_reference_has_no_rows():
 def test_it_prints_its_sentence():
     found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
     assert str(found) == found.sentence
-    assert str(found).startswith("By the latest of 100 labels, the error is ")
+    assert str(found).startswith("By the last given of 100 labels, the error is ")
 
 
 def test_an_error_far_below_the_estimate_contradicts_it_too():
@@ -198,7 +215,7 @@ def test_an_alarm_inside_the_interval_says_what_it_is_about():
     assert found.is_alarmed
     assert found.contradicts
     assert found.is_inside
-    assert "the latest predictions were far worse than estimated: rely on the measured error." in found.sentence
+    assert "with the labels given last were far worse than estimated: rely on the measured error." in found.sentence
 
 
 @pytest.mark.parametrize(("share", "height"), [(0.0, 8.0), (0.01, 8.0), (0.05, 10.0), (1.0, 10.0)])

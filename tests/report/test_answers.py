@@ -175,7 +175,7 @@ def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean() -> 
     assert measured.is_alarmed
     assert measured.is_exact
     assert not measured.is_off
-    assert judge_in_words(subject).headline.startswith("The latest predictions were far worse than estimated: ")
+    assert judge_in_words(subject).headline.startswith("The predictions with the labels given last were far worse")
 
 
 def test_the_headline_and_the_sentence_name_the_same_model() -> None:
@@ -277,9 +277,11 @@ def test_a_tile_says_that_its_labels_are_about_an_earlier_reference():
     subject = observe(follow(0.0, has_labels=False))
     notes = {name: note for name, _, note in tile_rows(subject)}
     measured = subject.model.measured_
-    counted = f"by the latest of {measured.n_labelled} labels (a label counts half after 500 more)"
-    assert notes["measured error, recent labels"].endswith(f"{counted}; {measured.error_plain:.1%} over all of them")
+    counted = f"by the last given of {measured.n_labelled} labels (a label counts half after 500 more)"
+    assert notes["measured error, labels given last"].endswith(
+        f"{counted}; {measured.error_plain:.1%} over all of them"
+    )
     subject.model.extend(np.zeros((20, 4)), np.arange(20) % 2)
     names = [name for name, _, _ in tile_rows(subject)]
     assert "measured error, before rows joined the reference" in names
-    assert "measured error, recent labels" not in names
+    assert "measured error, labels given last" not in names

@@ -86,6 +86,7 @@ READINGS: dict[str, Callable[[Subject], Any]] = {
     "share_out_of_bound": lambda subject: subject.classifier.state_.watch.share_out_of_bound,
     "last_drift_round": lambda subject: subject.last_drift_round,
     "measured_error": lambda subject: getattr(subject.measured, "error", None),
+    "measured_error_plain": lambda subject: getattr(subject.measured, "error_plain", None),
     "labels_outdated": lambda subject: getattr(subject.measured, "is_outdated", None),
     "trust": lambda subject: subject.trust.verdict,
     "trust_inputs": lambda subject: subject.trust.inputs.answer,

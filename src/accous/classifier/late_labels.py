@@ -21,6 +21,7 @@ from accous.diagnostics.late_labels import JudgedRows, LateLabels
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.stretches import LabelledRounds
 from accous.exceptions import DataError, ParameterError
 from accous.named_columns import select_columns
 from accous.openmp import one_openmp_thread_if_few
@@ -160,16 +161,18 @@ class LateLabelling:
         state = self.state_
         return self._measured(state, self._coverage(state))
 
-    def measured_given(self, coverage: Coverage) -> MeasuredError | None:
+    def measured_given(self, coverage: Coverage, rounds: LabelledRounds | None = None) -> MeasuredError | None:
         """Return ``measured_`` with other findings about the recent rows, such as those about the columns of a table.
 
         Parameters
         ----------
         coverage : Coverage
+        rounds : LabelledRounds, optional
+            What labels measured round by round, if that is known.
         """
-        return self._measured(self.state_, coverage)
+        return self._measured(self.state_, coverage, rounds)
 
-    def _measured(self, state: Any, coverage: Coverage) -> MeasuredError | None:
+    def _measured(self, state: Any, coverage: Coverage, rounds: LabelledRounds | None = None) -> MeasuredError | None:
         if state.late_labels is None:
             return None
         if "audit" not in state.cache:
@@ -183,6 +186,7 @@ class LateLabelling:
             audit=state.cache["audit"],
             scale=self._scale,
             is_covered=is_older or self._is_covered(state, coverage),
+            rounds=rounds,
         )
 
     def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:

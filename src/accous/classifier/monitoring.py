@@ -17,6 +17,7 @@ from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.stretches import LabelledRounds
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge, no_overlap
 
 __all__ = ["Monitoring"]
@@ -39,7 +40,9 @@ class Monitoring:
 
         def _coverage(self, state: Any) -> Coverage: ...
 
-        def _measured(self, state: Any, coverage: Coverage) -> MeasuredError | None: ...
+        def _measured(
+            self, state: Any, coverage: Coverage, rounds: LabelledRounds | None = None
+        ) -> MeasuredError | None: ...
 
         def _risk(self, state: Any) -> RiskEstimate: ...
 
@@ -59,16 +62,18 @@ class Monitoring:
         trust: Trust = state.cache["trust"]
         return trust
 
-    def trust_given(self, coverage: Coverage) -> Trust:
+    def trust_given(self, coverage: Coverage, rounds: LabelledRounds | None = None) -> Trust:
         """Return ``trust_`` with other findings about the recent rows, such as those about the columns of a table.
 
         Parameters
         ----------
         coverage : Coverage
+        rounds : LabelledRounds, optional
+            What labels measured round by round, if that is known.
         """
-        return self._trust(self.state_, coverage)
+        return self._trust(self.state_, coverage, rounds)
 
-    def _trust(self, state: Any, coverage: Coverage) -> Trust:
+    def _trust(self, state: Any, coverage: Coverage, rounds: LabelledRounds | None = None) -> Trust:
         risk = self._risk(state)
         return judge(
             self._weight_evidence(state),
@@ -82,7 +87,7 @@ class Monitoring:
             checks=Checks(
                 coverage=coverage,
                 evidence=self._evidence,
-                measured=self._measured(state, coverage),
+                measured=self._measured(state, coverage, rounds),
                 unverified=self.unverified_,
                 since_joining=_since_joining(state),
             ),

@@ -29,8 +29,8 @@ Examples:
 """
 ALERT_EXIT_CODE = 3
 _QUESTIONS = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
-_OFF = "far from the estimate, though inside its interval"
-_ALARMED = "the latest predictions were far worse than estimated"
+_OFF = "far from the estimate, though the intervals of both overlap"
+_ALARMED = "the predictions with the labels given last were far worse than estimated"
 _OUTSIDE = "outside the interval of the estimate, which is too wide to be shown, so rely on this"
 _NO_ESTIMATE = "the estimate is too wide to be shown, so rely on this"
 _NOT_COVERED = "far from what the reference makes likely, which does not cover the inputs, so rely on this"
@@ -249,7 +249,7 @@ def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
         record[name] for name in ("measured_error_plain", "measured_error_plain_rows", "labelled_rows")
     )
     since = "" if n_rows == n_labelled else " since rows joined the reference"
-    found = "not known" if mean is None else f"{scale.shown(mean)}, {count(n_rows, 'label')}{since}"
+    found = f"{scale.shown(mean)}, {count(n_rows, 'label')}{since}"
     return f"{found} (above, a label counts half after {LABEL_HALF_LIFE} more)"
 
 
@@ -267,7 +267,9 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:
         text += f"; {_contradiction(record)}"
-    lines = [(f"measured {scale.name}", text), ("the same, all labels alike", _plain_mean(record, scale))]
+    lines = [(f"measured {scale.name}", text)]
+    if record["measured_error_plain"] is not None:
+        lines.append(("the same, all labels alike", _plain_mean(record, scale)))
     if record["concept_changed"] == "yes":
         lines.append(("same input, same label?", CONCEPT_CHANGED))
     if record["unseen_classes"]:

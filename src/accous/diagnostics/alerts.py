@@ -55,10 +55,14 @@ _QUANTITIES = {
     "error_low": _Quantity("estimated_error_low", "lower end of the estimated error"),
     "error_high": _Quantity("estimated_error_high", "upper end of the estimated error"),
     "measured_error": _Quantity("measured_error", "measured error"),
+    "measured_error_plain": _Quantity("measured_error_plain", "plain mean of the errors on all labels"),
     "loss": _Quantity("estimated_error", "estimated mean loss", is_share=False, style=".4g"),
     "loss_low": _Quantity("estimated_error_low", "lower end of the estimated mean loss", is_share=False, style=".4g"),
     "loss_high": _Quantity("estimated_error_high", "upper end of the estimated mean loss", is_share=False, style=".4g"),
     "measured_loss": _Quantity("measured_error", "measured mean loss", is_share=False, style=".4g"),
+    "measured_loss_plain": _Quantity(
+        "measured_error_plain", "plain mean of the losses on all labels", is_share=False, style=".4g"
+    ),
     "overlap": _Quantity("share_outside", "share of recent rows that are like the reference", is_complement=True),
     "effective_rows": _Quantity("effective_sample_size", "number of effective reference rows", is_share=False),
 }

@@ -14,8 +14,7 @@ from typing import Any
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import CLOSE
-from accous.diagnostics.measured_words import labels_in_words
+from accous.diagnostics.measured_words import CLOSE, labels_in_words, stretches_in_words
 from accous.diagnostics.risk import is_telling
 
 __all__ = [
@@ -161,9 +160,10 @@ def answer_predictions(
     numbers = {"estimate": estimate, "low": low, "high": high}
     has_rows = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS
     is_covered = inputs != "no" and has_rows and coverage.share_outside <= COVERED
+    by_stretches = _predictions_by_stretches(estimate, measured, scale)
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
-        return by_labels
+        return worst([by_labels, *by_stretches])
     if evidence is None or math.isnan(estimate):
         none = unverified or "No replay of the reference in order of time has checked the estimate."
         few = "The reference has too few rows of some class to estimate the error."
@@ -177,7 +177,7 @@ def answer_predictions(
     if measured is not None and measured.contradicts:
         # By labels of an earlier predictor, or they would have answered.
         return worst([Answer("not known", _LABELS_BEFORE_JOINING, numbers), by_backtest])
-    return by_backtest
+    return worst([*by_stretches, by_backtest])
 
 
 def _predictions_by_backtest(
@@ -210,6 +210,19 @@ def _predictions_by_backtest(
     some = f"The {scale.name} may lie anywhere between {ends}."
     is_wide = is_beyond and not (is_known and (is_covered or scale.is_of_classes))
     return Answer("not known", wide if is_wide else some, numbers)
+
+
+def _predictions_by_stretches(estimate: float, measured: Any, scale: LossScale) -> list[Answer]:
+    """Return "not known" if labels and estimate are apart in many stretches: errors either way cancel in the mean."""
+    if measured is None or measured.is_outdated or not measured.stretches.disagree:
+        return []
+    apart = stretches_in_words(measured)
+    if abs(measured.excess) <= CLOSE * scale.one:
+        found = f"{scale.shown(measured.error)} against {scale.shown(measured.estimated)}"
+        sentence = f"On average the labels agree with the estimate ({found}), but {apart}"
+    else:
+        sentence = f"Labels and estimate do not agree throughout: {apart}"
+    return [Answer("not known", sentence, {"estimate": estimate, "measured": measured.error})]
 
 
 def _predictions_by_labels(

@@ -18,15 +18,16 @@ from accous.diagnostics.audits import Audit
 from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.late_labels import LateLabels, Sum
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured_words import CONCEPT_CHANGED, sentence_of
+from accous.diagnostics.measured_words import CLOSE, CONCEPT_CHANGED, sentence_of
 from accous.diagnostics.risk import LEVEL, is_telling
 from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.stretches import NO_STRETCHES, LabelledRounds, Stretches, compare_stretches
 
 __all__ = ["FEWEST_TO_CONTRADICT", "MeasuredError", "alarm_height", "measure"]
 
 FEWEST_TO_CONTRADICT = 20
 """Labelled rows below which measured and estimated error are not said to contradict each other."""
-EXACT_LABELS, EXACT_WIDTH, CLOSE = 100, 0.1, 0.05
+EXACT_LABELS, EXACT_WIDTH = 100, 0.1
 
 # Heights of the alarm where 1 % and where 5 % of the stream's rows are labelled.
 _LOW_SHARE, _HIGH_SHARE, _LOW_HEIGHT, _HIGH_HEIGHT = 0.01, 0.05, 8.0, 10.0
@@ -70,7 +71,7 @@ class MeasuredError:
         Whether there are at least 100 labels and their interval is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
     is_inside : bool
-        Whether the interval of the estimate holds: the two intervals overlap.
+        Whether the interval of the estimate and that of the measured error overlap.
     is_covered : bool
         Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
@@ -83,6 +84,8 @@ class MeasuredError:
         reference does not cover the inputs, and where the test finds a change that does no harm.
     intervals : IntervalCounts
         How many true numbers lay inside their prediction intervals, if they were given with the labels.
+    stretches : Stretches
+        In how many stretches of the labelled rounds labels and estimate are apart; of tables with enough labels.
     sentence : str
         The result in plain words.
     scale : LossScale
@@ -113,6 +116,7 @@ class MeasuredError:
     concept_changed: str
     sentence: str
     intervals: IntervalCounts = NO_INTERVALS
+    stretches: Stretches = NO_STRETCHES
     scale: LossScale = field(default=ERRORS, repr=False)
 
     @property
@@ -124,6 +128,11 @@ class MeasuredError:
     def is_off(self) -> bool:
         """Whether the measured error is more than 5 points away from the estimate."""
         return abs(self.excess) > CLOSE * self.scale.one
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the measured error itself lies inside the interval of the estimate."""
+        return self.estimated_low <= self.error <= self.estimated_high
 
     @property
     def is_few(self) -> bool:
@@ -152,6 +161,7 @@ def measure(
     audit: Audit | None,
     scale: LossScale = ERRORS,
     is_covered: bool = True,
+    rounds: LabelledRounds | None = None,
 ) -> MeasuredError:
     """Return what the labels show.
 
@@ -166,6 +176,8 @@ def measure(
     scale : LossScale
     is_covered : bool
         Whether the reference covers the inputs.
+    rounds : LabelledRounds, optional
+        What the labels measured round by round, if that is known.
     """
     sums = labels.sums
     error = float(sums[Sum.LOSS] / sums[Sum.WEIGHT])
@@ -204,6 +216,7 @@ def measure(
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit, is_covered=is_covered),
         sentence="",
         intervals=labels.intervals,
+        stretches=NO_STRETCHES if rounds is None else _stretches(labels, error, rounds, scale),
         scale=scale,
     )
     return replace(measured, sentence=sentence_of(measured))
@@ -234,6 +247,12 @@ def _interval(labels: LateLabels, error: float, scale: LossScale) -> tuple[float
     variance = scale.variance(error, labels.squared_losses / weight) + error**2 / n_rows
     half_width = _Z * math.sqrt(variance / n_rows)
     return max(0.0, error - half_width), error + half_width
+
+
+def _stretches(labels: LateLabels, error: float, rounds: LabelledRounds, scale: LossScale) -> Stretches:
+    """Compare labels and estimate in stretches; the losses of numbers are taken to spread as those of all labels."""
+    variance = scale.variance(error, labels.squared_losses / float(labels.sums[Sum.WEIGHT]))
+    return compare_stretches(rounds, scale, variance=variance, close=CLOSE * scale.one)
 
 
 def alarm_height(share: float) -> float:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from accous.diagnostics.measured import MeasuredError
 
 __all__ = [
+    "CLOSE",
     "CONCEPT_CHANGED",
     "LABEL_HALF_LIFE",
     "NOT_COVERED",
@@ -20,21 +21,26 @@ __all__ = [
     "interval_in_words",
     "labels_in_words",
     "sentence_of",
+    "stretches_in_words",
 ]
 
 LABEL_HALF_LIFE = 500
 """Labelled rows after which a label counts half."""
 
+CLOSE = 0.05
+"""How far from the estimate a measured error may be to count as close."""
+
 CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
 NOT_COVERED = "the reference does not cover the inputs"
 _MOST_CLASSES = 5
+_BESIDE = "and the measured error lies outside of its interval, though the two intervals overlap"
 _LIKELY = "that the reference makes likely"
 _OUTDATED = "this is about predictions from before the last rows joined the reference"
 
 
 def labels_in_words(n_labelled: int) -> str:
-    """Return what a measured error rests on: labels that count the less, the older they are."""
-    return "1 label" if n_labelled == 1 else f"the latest of {n_labelled:,} labels"
+    """Return what a measured error rests on: labels that count the less, the more were given after them."""
+    return "1 label" if n_labelled == 1 else f"the last given of {n_labelled:,} labels"
 
 
 def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, scale: LossScale) -> str:
@@ -52,7 +58,7 @@ def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, s
     --------
     >>> from accous.diagnostics.loss_scale import ERRORS
     >>> counted_in_words(3_000, 3_000, 0.352, ERRORS)
-    'by the latest of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
+    'by the last given of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
     """
     if n_labelled == 1:
         return "by 1 label"
@@ -99,8 +105,22 @@ def comparison_in_words(found: MeasuredError) -> str:
         return f"{_far_inside(found)}: rely on the measured error."
     if found.is_alarmed:
         likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
-        return f"the latest predictions were far worse than {likely}: rely on the measured error."
-    return "they do not contradict each other." if found.is_covered else "rely on the measured error."
+        return f"the predictions with the labels given last were far worse than {likely}: rely on the measured error."
+    return _agreement(found) if found.is_covered else "rely on the measured error."
+
+
+def _agreement(found: MeasuredError) -> str:
+    agree = "they do not contradict each other"
+    return f"on average {agree}, but {stretches_in_words(found)}" if found.stretches.disagree else f"{agree}."
+
+
+def stretches_in_words(found: MeasuredError) -> str:
+    """Say in how many stretches labels and estimate are apart."""
+    which, close = found.stretches, found.scale.difference(CLOSE * found.scale.one, digits=0)
+    return (
+        f"in {which.n_apart} of {which.n_stretches} stretches of at least {which.shortest:,} labels they are apart: "
+        f"the labels lie outside of the estimate's interval, or more than {close} from it."
+    )
 
 
 def _apart(found: MeasuredError) -> str:
@@ -114,12 +134,16 @@ def _apart(found: MeasuredError) -> str:
 
 
 def _far_inside(found: MeasuredError) -> str:
-    """Say how far the measured error is from the estimate, whose interval holds."""
+    """Say how far the measured error is from the estimate, and how it lies beside the interval of that."""
     size, is_above = found.scale.difference(abs(found.excess)), found.excess > 0.0
     if found.is_estimate_known:
-        return f"the estimate is {size} too {'low' if is_above else 'high'}, but its interval holds"
+        beside = "but its interval holds" if found.is_within else _BESIDE
+        return f"the estimate is {size} too {'low' if is_above else 'high'}, {beside}"
     side, likely = "above" if is_above else "below", found.scale.shown(found.estimated)
-    wide = ", though not the interval, which is too wide to show an estimate" if found.is_covered else ""
+    wide = ""
+    if found.is_covered:
+        wide = ", though not the interval" if found.is_within else ", and lie just outside of the interval"
+        wide += ", which is too wide to show an estimate"
     return f"labels contradict the {likely} {_LIKELY} ({size} {side} it){wide}"
 
 

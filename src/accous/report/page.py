@@ -121,7 +121,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     if found is not None:
         counted = counted_in_words(found.n_labelled, found.n_plain, found.error_plain, scale)
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {counted}"
-        which = "before rows joined the reference" if found.is_outdated else "recent labels"
+        which = "before rows joined the reference" if found.is_outdated else "labels given last"
         tiles.insert(1, (f"measured {scale.name}, {which}", shown(found.error), note))
         if not math.isnan(found.intervals.share):
             promised = f"{1.0 - ALPHA:.0%} promised, {found.intervals.n_rows:,} labels"

@@ -105,7 +105,8 @@ def _headline_of_labels(measured: MeasuredError) -> str:
     if not measured.is_estimate_known:
         return f"The labels say {found}; the reference makes {estimated} likely"
     if not (measured.is_exact and measured.is_off):
-        return f"The latest predictions were far worse than estimated: {found} measured, {estimated} estimated for them"
+        rather = f"{found} measured, {estimated} estimated for them"
+        return f"The predictions with the labels given last were far worse than estimated: {rather}"
     size, side = measured.scale.difference(abs(measured.excess)), "low" if measured.excess > 0.0 else "high"
     return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated for the same rows"
 

@@ -203,6 +203,26 @@ class History:
             read_at, readings = np.append(read_at, latest[0]), np.vstack((readings, latest[1]))
         return nearest_readings(rounds, read_at, readings, changes, farthest=_FARTHEST_RISK)
 
+    def labelled_since(self, n_rounds: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return what labels have measured in points that lie after so many rounds.
+
+        Parameters
+        ----------
+        n_rounds : int
+
+        Returns
+        -------
+        arrays of shape (n_points,)
+            Last round of each point that has labels, how many labels, and the sum of the losses on them. Labels in the
+            stream count as those that came late do.
+        """
+        points = self._points.followed_by(self._open)
+        ends = np.minimum(np.arange(1, len(points.counts) + 1) * self.stride, self.n_rounds)
+        n_labels = points.counts[:, COUNTS.index("n_scored")] + points.late[:, LATE.index("n_late")]
+        losses = points.counts[:, COUNTS.index("n_wrong")] + points.late[:, LATE.index("late_loss")]
+        is_in = (n_labels > 0) & (np.arange(len(ends)) * self.stride >= n_rounds)
+        return ends[is_in], n_labels[is_in], losses[is_in]
+
     def totals(self) -> dict[str, Any]:
         """Sums of the counts over all rounds; whole numbers, except for sums of losses of numbers."""
         sums = (self._points.counts.sum(axis=0) + self._open.counts[0]).tolist()

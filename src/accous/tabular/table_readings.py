@@ -20,6 +20,7 @@ from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.regimes import Regime
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.seasons import SeasonWatch
+from accous.diagnostics.stretches import LabelledRounds
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.order import rises
@@ -87,8 +88,8 @@ class TableReadings:
     @property
     def measured_(self) -> MeasuredError | None:
         """The error that late labels have measured; None without labels."""
-        twin = self.at_one_round()
-        return twin.model.measured_given(twin._coverage())
+        twin, rounds = self._with_labelled_rounds()
+        return twin.model.measured_given(twin._coverage(), rounds)
 
     def intervals_in_words(self) -> str:
         """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
@@ -109,11 +110,11 @@ class TableReadings:
     def trust_(self) -> Trust:
         """Three answers and a verdict, with findings about the table's own columns."""
         twin = self.at_one_round()
-        cache = twin.model.state_.cache
-        watch, trust = cache.get("table_trust", (None, None))
+        watch, trust = twin.model.state_.cache.get("table_trust", (None, None))
         if trust is None or watch is not twin.watch:
-            trust = twin.model.trust_given(twin._coverage())
-            cache["table_trust"] = twin.watch, trust
+            twin, rounds = self._with_labelled_rounds()
+            trust = twin.model.trust_given(twin._coverage(), rounds)
+            twin.model.state_.cache["table_trust"] = twin.watch, trust
         found: Trust = trust
         return found
 
@@ -205,6 +206,18 @@ class TableReadings:
             latest=(model.n_rounds_, now),
         )
         return estimates
+
+    def _with_labelled_rounds(self) -> tuple[Self, LabelledRounds | None]:
+        """Return a copy that stays in the last round, and what labels have measured of the rounds up to it."""
+        # Both in one turn: the copy shares the history, which goes on.
+        with self.turn():
+            twin = self.at_one_round()
+            return twin, None if twin.model.state_.late_labels is None else twin._labelled_rounds()
+
+    def _labelled_rounds(self) -> LabelledRounds | None:
+        joined = self.model.state_.joined
+        ends, n_rows, losses = self.history.labelled_since(0 if joined is None else joined.n_rounds)
+        return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
 
     def _coverage(self) -> Coverage:
         cache = self.model.state_.cache
