@@ -25,6 +25,7 @@ from accous.tabular.formats.vectors import Fault
 __all__ = ["BadValue", "ColumnEncoder", "Features"]
 
 _WITH_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
+_MOST_NAMED = 3
 _COUNTED_AS = {MISSING: "n_missing", NEW_VALUES: "n_new"}
 
 
@@ -224,7 +225,7 @@ class ColumnEncoder:
             meant = _renamed(lacking, [name for name in columns if name not in self.used_columns])
             raise DataError(
                 f"{table} has no column {listed(lacking)}, which the model was fitted with: it has "
-                f"{listed(columns)}.{meant} {_what_to_do(lacking)}"
+                f"{listed(columns)}.{meant}{'' if meant and len(lacking) == 1 else _what_to_do(lacking)}"
             )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -264,10 +265,9 @@ def _hint(plan: ColumnPlan, value: Any) -> str:
 
 def _what_to_do(lacking: list[str]) -> str:
     """Return the ways out, where columns are missing that the model needs."""
-    it, has = ("it", "its values are") if len(lacking) == 1 else ("them", "their values are")
-    return (
-        f"Add {it}, empty where {has} not known, or fit a model without {it} (accous fit --drop {','.join(lacking)})."
-    )
+    it, its = ("it", "its") if len(lacking) == 1 else ("them", "their")
+    names = f" {','.join(lacking)}" if len(lacking) <= _MOST_NAMED else ""
+    return f" Add {it}, empty where {its} values are not known, or fit a model without {it} (accous fit --drop{names})."
 
 
 def _shown(value: Any) -> str:
