@@ -171,10 +171,11 @@ def hold_back(
     rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int
 ) -> tuple[Tempered, FloatArray]:
     """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
-    ratios = ratios_of_reference(ratio)
+    is_ours = not ratio.is_foreign
+    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64) if is_ours else ratios_of_reference(ratio)
     if ratio.is_pooled or not (ratio.keeps_record and rules.has_fallback):
         return tempered, ratios
-    if ratio.is_foreign:
+    if not is_ours:
         batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
     return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
 

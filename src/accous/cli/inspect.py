@@ -185,8 +185,7 @@ def _verdict(record: dict[str, Any]) -> str:
 
 def _estimate(record: dict[str, Any]) -> str:
     """Return the label-free error in words, or why it is not known."""
-    from accous.diagnostics.measured_words import NOT_COVERED
-    from accous.diagnostics.risk import unknown_in_words
+    from accous.diagnostics.measured_words import NOT_COVERED, unknown_in_words
 
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:

@@ -22,6 +22,7 @@ __all__ = [
     "labels_in_words",
     "sentence_of",
     "stretches_in_words",
+    "unknown_in_words",
 ]
 
 LABEL_HALF_LIFE = 500
@@ -170,3 +171,21 @@ def _unseen_classes(found: MeasuredError) -> str:
     listed = ", ".join(f"{name!r} ({count:,})" for name, count in names[:_MOST_CLASSES])
     more = f" and {len(names) - _MOST_CLASSES} more" if len(names) > _MOST_CLASSES else ""
     return f"Some labels are classes that the reference does not have: {listed}{more}."
+
+
+def unknown_in_words(low: str, high: str | None) -> str:
+    """Return what can be said of an estimate whose interval is too wide: its ends, given in words.
+
+    Parameters
+    ----------
+    low : str
+    high : str, optional
+        None if there is no upper end.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.measured_words import unknown_in_words
+    >>> unknown_in_words("0%", "64%"), unknown_in_words("12.1", None)
+    ('not known: anywhere between 0% and 64%', 'not known: at least 12.1')
+    """
+    return f"not known: at least {low}" if high is None else f"not known: anywhere between {low} and {high}"

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERROR
-from accous.diagnostics.measured_words import NOT_COVERED
+from accous.diagnostics.measured_words import NOT_COVERED, unknown_in_words
 from accous.diagnostics.weights import effective_sample_size
 from accous.wording import count
 
@@ -23,7 +23,6 @@ __all__ = [
     "loss_difference",
     "loss_interval",
     "mean_and_error",
-    "unknown_in_words",
     "weighted_loss",
 ]
 
@@ -179,24 +178,6 @@ def loss_interval(
         centre = learner_shares @ by_learner
         half_width += _SPREADS * math.sqrt(max(0.0, float(learner_shares @ (by_learner - centre) ** 2)))
     return estimate, max(0.0, estimate - half_width), estimate + half_width
-
-
-def unknown_in_words(low: str, high: str | None) -> str:
-    """Return what can be said of an estimate whose interval is too wide: its ends, given in words.
-
-    Parameters
-    ----------
-    low : str
-    high : str, optional
-        None if there is no upper end.
-
-    Examples
-    --------
-    >>> from accous.diagnostics.risk import unknown_in_words
-    >>> unknown_in_words("0%", "64%"), unknown_in_words("12.1", None)
-    ('not known: anywhere between 0% and 64%', 'not known: at least 12.1')
-    """
-    return f"not known: at least {low}" if high is None else f"not known: anywhere between {low} and {high}"
 
 
 def _in_words(risk: float, low: float, high: float, loss: str) -> str:
