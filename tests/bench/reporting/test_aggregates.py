@@ -136,6 +136,19 @@ def test_a_variant_counts_if_as_many_contenders_ran_it(tmp_path: Path, n_tuned: 
     assert [name for name, n_wins in wins.ours.items() if n_wins] == [winner]
 
 
+@pytest.mark.parametrize(("without_risk", "winner"), [(None, "OLRE"), ("KMM", "LR")])
+def test_wins_are_by_the_exact_risk_if_all_have_one(without_risk: str | None, winner: str) -> None:
+    names = ("FIX", "KMM", "KLIEP", "LR", "OLRE", "Accous")
+    place = {"shift": "Squ", "batch_size": 5, "n_reference": 2000, "dataset": "mnist_svhn"}
+    rows = [
+        make_row(n, 0, error=0.2 - 0.1 * (n == "LR"), **place)
+        | {"risk": None if n == without_risk else 0.2 - 0.1 * (n == "OLRE")}
+        for n in names
+    ]
+    (wins,) = paper_wins(make_panels(aggregate_rows(rows).outcomes))
+    assert [name for name, n_wins in wins.ours.items() if n_wins] == [winner]
+
+
 def test_only_weights_of_periods_that_an_interval_can_match_are_drawn() -> None:
     rows = [
         *switch_rows(period=50),
