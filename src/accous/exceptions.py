@@ -12,7 +12,8 @@
     TrapWarning           (a UserWarning)
 
 Catch `AccousError` to catch every error that the package raises on purpose. Code that catches `ValueError`, as
-scikit-learn's own tools do, keeps working.
+scikit-learn's own tools do, keeps working. What needs a fitted model raises an `AccousError` that is also
+scikit-learn's ``NotFittedError`` (`accous.learned`).
 """
 
 __all__ = [

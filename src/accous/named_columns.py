@@ -17,8 +17,7 @@ def is_frame(X: Any) -> bool:
 def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
     """Return a frame with the columns of the reference alone, in the order of the reference.
 
-    Anything else is returned as it is: arrays, frames that fit already, and frames that lack a column, for which
-    scikit-learn has an error that names it.
+    Arrays and frames that fit already are returned as they are.
 
     Parameters
     ----------
@@ -27,7 +26,8 @@ def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
     X : array or frame
     any_order : bool, default=True
         Whether a frame with just these columns may have them in another order. scikit-learn's ``check_estimator``
-        requires its own methods, such as ``predict``, to refuse that.
+        requires its own methods, such as ``predict``, to refuse that. It also requires its own text for a frame that
+        lacks a column, so such a frame is then returned as it is.
 
     Examples
     --------
@@ -45,7 +45,12 @@ def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
     wanted, found = names.tolist(), list(X.columns)
     if found == wanted or (len(found) == len(wanted) and not any_order):
         return X
-    if not set(wanted) <= set(found):
+    missing = [name for name in wanted if name not in set(found)]
+    if missing and any_order:
+        others = [name for name in found if name not in set(wanted)]
+        hint = f" X has {others[0]!r}, which the reference has not." if others else ""
+        raise DataError(f"X has no column {missing[0]!r}, which the reference has: add it, or correct its name.{hint}")
+    if missing:
         return X
     for name in wanted:
         if found.count(name) > 1:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from copy import deepcopy
 from importlib import import_module
+from numbers import Number
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ _PIPELINE = (
     "use a transformer that {{}} in both parts: {}(make_pipeline(transformer, {}), "
     "OnlineDensityRatio(feature_map=transformer))"
 )
+
+
+class WrongTypeError(DataError, TypeError):
+    """A DataError where scikit-learn raises, and its ``check_estimator`` expects, a TypeError."""
 
 
 def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
@@ -52,6 +58,7 @@ def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int =
     if count_rows(X) < min_rows:
         raise DataError(f"X must have at least {min_rows} rows, got {count_rows(X)} sample(s).")
     X = X if reset else select_columns(estimator, X, any_order=False)
+    _require_unique_names(X)
     try:
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
     except ValueError as error:
@@ -136,21 +143,41 @@ def column_label(X: Any, column: int) -> str:
 
 def _require_two_dimensions(X: Any) -> None:
     _require_rows(X)
-    if len(getattr(X, "shape", (0, 0))) == 1:
+    is_flat = isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], Number)
+    if is_flat or len(getattr(X, "shape", (0, 0))) == 1:
         raise DataError(
             "X must have rows and columns, got one dimension. Reshape your data: a single row is X.reshape(1, -1) or "
-            "frame.iloc[[0]]."
+            "frame.iloc[[0]], and [row] of a list."
         )
 
 
 def _require_rows(X: Any) -> None:
-    """Raise a DataError for what only promises rows or holds them by name."""
+    """Raise a DataError for what has no rows, only promises them or holds them by name."""
+    if X is None or isinstance(X, (str, bytes, Number)):
+        raise DataError(f"X must be a 2D array or a frame, got {shorten(repr(X), 40)}: pass rows and columns.")
     if type(X).__name__ == "LazyFrame":
         raise DataError("X is a polars LazyFrame, which has no rows yet: pass X.collect().")
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a kind of sparse matrix is a mapping too
         raise DataError("X is a dict: pass a frame, for one row pandas.DataFrame([row]) or polars.DataFrame([row]).")
     if isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], Mapping):
         raise DataError("X is a list of dicts: pass a frame, pandas.DataFrame(rows) or polars.DataFrame(rows).")
+
+
+def _require_dense_and_real(X: Any) -> None:
+    # The first words are those of scikit-learn, which its check_estimator looks for.
+    if hasattr(X, "tocsr"):
+        raise WrongTypeError("Sparse data was passed for X, but its rows are read as a dense array: pass X.toarray().")
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise DataError(
+            "Complex data not supported: pass the real and the imaginary parts of X as columns of their own."
+        )
+
+
+def _require_unique_names(X: Any) -> None:
+    names = list(getattr(X, "columns", ()))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"X has several columns called {twice!r}: rename or drop all but one.")
 
 
 def _require_no_images(X: Any) -> None:
@@ -200,6 +227,8 @@ def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueEr
 
 
 def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) -> FloatArray:
+    _require_dense_and_real(X)
+    _require_unique_names(X)
     _require_no_times(estimator, X)
     try:
         rows = validate_data(
@@ -212,11 +241,14 @@ def _convert(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int) ->
             ensure_min_samples=min_rows,
         )
     except (ValueError, TypeError) as error:
+        X = _as_array(X) if isinstance(X, (list, tuple)) else X
         column = _first_unreadable_column(X)
         if column is None:
-            raise (_check_names(error, estimator, X) if isinstance(error, ValueError) else error) from None
-        message = _unreadable(estimator, X, column, error)
-        raise (TypeError(message) if isinstance(error, TypeError) else DataError(message)) from error
+            if isinstance(error, TypeError):
+                raise WrongTypeError(str(error)) from None
+            raise _check_names(error, estimator, X) from None
+        kind = WrongTypeError if isinstance(error, TypeError) else DataError
+        raise kind(_unreadable(estimator, X, column, error)) from error
     return np.asarray(rows)
 
 
@@ -228,7 +260,28 @@ def _unreadable(estimator: BaseEstimator, X: Any, column: int, error: Exception)
             f"{label} holds a list of numbers in each row, like stored embeddings. Pass them as an array instead: "
             "numpy.array(frame[column].to_list())."
         )
-    return f"{label} cannot be read as numbers ({error}). Encode or drop it, or {_advice(estimator, 'encodes it')}."
+    place = _first_unreadable_row(values)
+    where = "" if place is None else f" in row {place}"
+    return (
+        f"{label} cannot be read as numbers{where} ({error}). Encode or drop it, or {_advice(estimator, 'encodes it')}."
+    )
+
+
+def _as_array(rows: Any) -> Any:
+    """Return a list of rows as an array of whatever is in them; rows of different lengths stay a list."""
+    try:
+        return np.array(rows, dtype=object)
+    except ValueError:
+        return rows
+
+
+def _first_unreadable_row(values: Any) -> int | None:
+    for row, value in enumerate(values.tolist()):
+        try:
+            float(value)
+        except (ValueError, TypeError):
+            return row
+    return None
 
 
 def _require_no_times(estimator: BaseEstimator, X: Any) -> None:

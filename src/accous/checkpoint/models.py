@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from accous.blas import one_blas_thread
 from accous.checkpoint.foreign import describe_foreign, name_of, require_state_methods
@@ -18,6 +17,7 @@ from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
 from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import CheckpointError
+from accous.learned import require_learned
 from accous.ratio.base import RatioEstimator
 
 __all__ = [
@@ -54,8 +54,8 @@ _BEFORE: dict[str, dict[str, Any]] = {
 
 
 def require_fitted(model: Model) -> None:
-    """Raise scikit-learn's NotFittedError for a model that has not finished a ``fit``."""
-    check_is_fitted(model, "state_" if isinstance(model, AdaptiveModel) else "reference_")
+    """Raise a NotFittedError for a model that has not finished a ``fit``."""
+    require_learned(model, "state_" if isinstance(model, AdaptiveModel) else "reference_")
 
 
 # --- class and parameters ---------------------------------------------------------------------------------------

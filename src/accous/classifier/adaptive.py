@@ -51,9 +51,10 @@ from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
+from accous.learned import LearnedAttributes
 from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import require_choice, require_number
-from accous.ratio.base import LearnedAttributes, RatioEstimator, unchanged_on_failure
+from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
 from accous.turns import TakesTurns

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import FloatArray, IntArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import DOUBTED, FREE, choose_guard
-from accous.classifier.labels import read_base_weights
+from accous.classifier.labels import read_base_weights, read_one_column
 from accous.classifier.state import under_guard
 from accous.diagnostics.answers import LARGEST_SHIFT
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
@@ -265,7 +264,7 @@ class _History:
 
 def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, NDArray[Any], FloatArray]:
     """Return rows, labels and base weights in order of time."""
-    labels = column_or_1d(y, warn=True)
+    labels = read_one_column(y, "y")
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
     if len(labels) != n_rows:
         raise DataError(

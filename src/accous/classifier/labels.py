@@ -31,12 +31,32 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
         raise DataError(f"{reader} requires y to be passed, but the target y is None.")
     labels = read_plain_labels(y)
     assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
+    _require_classes(labels)
     require_as_many(labels, n_rows)
     classes, class_numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"y holds the one class {classes.tolist()[0]!r}; a classifier needs at least two classes.")
     return classes, class_numbers
+
+
+def _require_classes(labels: NDArray[Any]) -> None:
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        # The first words are those of scikit-learn, which its check_estimator looks for.
+        kind = str(error).removeprefix("Unknown label type: ").partition(".")[0]
+        raise DataError(
+            f"Unknown label type: {kind}. y must hold classes: use AdaptiveRegressor to predict numbers."
+        ) from error
+
+
+def read_one_column(values: Any, name: str) -> NDArray[Any]:
+    """Return one value for each row as an array, or raise a DataError for several columns."""
+    try:
+        return np.asarray(column_or_1d(values, warn=True))
+    except ValueError as error:
+        shape = np.shape(values)
+        raise DataError(f"{name} must have one value for each row, got the shape {shape}: pass one column.") from error
 
 
 def require_as_many(labels: NDArray[Any], n_rows: int) -> None:
@@ -52,7 +72,7 @@ def read_plain_labels(y: Any) -> NDArray[Any]:
     if isinstance(y, (list, tuple)):
         # numpy would turn all of them into text.
         _require_one_type(list(y))
-    labels = column_or_1d(y, warn=True)
+    labels = read_one_column(y, "y")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         _require_labels(labels.tolist())
     elif labels.dtype.kind == "O":
@@ -122,7 +142,7 @@ def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
     """Return one value for each row, as plain values; ``name`` is the argument's, for the error."""
     # scikit-learn's check costs more than counting a few rows.
     is_plain = type(predicted) is np.ndarray and predicted.ndim == 1
-    values = predicted if is_plain else column_or_1d(predicted, warn=True)
+    values = predicted if is_plain else read_one_column(predicted, name)
     if len(values) != n_rows:
         raise DataError(
             f"{name} has {count(len(values), 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples)."
@@ -133,7 +153,15 @@ def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
 
 def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:
     """Return a copy of the base weights, or ones for None."""
-    base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
+    try:
+        base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        shape = np.shape(sample_weight)
+        raise DataError(
+            f"sample_weight must have one number for each of the {n_rows} rows, got the shape {shape} ({error})."
+            if shape != (n_rows,)
+            else f"sample_weight must be finite numbers ({error})."
+        ) from error
     if not np.isfinite(base).all() or base.min() < 0.0 or base.sum() <= 0.0:
         raise DataError("sample_weight must be finite, non-negative and not all zero.")
     return np.array(base)

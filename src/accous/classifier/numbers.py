@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import column_or_1d
 
 from accous.arrays import FloatArray
-from accous.classifier.labels import read_plain_labels, require_as_many
+from accous.classifier.labels import read_one_column, read_plain_labels, require_as_many
 from accous.exceptions import DataError
 from accous.wording import count
 
@@ -34,7 +33,7 @@ def read_numbers(y: Any, n_rows: int, *, name: str = "y") -> FloatArray:
     name : str
         What the argument is called.
     """
-    values = read_plain_labels(y) if name == "y" else column_or_1d(y, warn=True)
+    values = read_plain_labels(y) if name == "y" else read_one_column(y, name)
     if name == "y":
         require_as_many(values, n_rows)
     elif len(values) != n_rows:

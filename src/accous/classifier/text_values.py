@@ -1,4 +1,4 @@
-"""Text where a user's pipeline needs numbers: the error names the column and the row, which scikit-learn's does not."""
+"""Rows that a user's pipeline cannot read: the error names the column and the row, which scikit-learn's does not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _NOT_A_NUMBER = re.compile(r"could not convert string to float: (?:np\.str_\()?(
 def naming_text(X: Any) -> AbstractContextManager[None]:
     """Turn the error about a text that is no number into a DataError that says where in the frame the text is.
 
+    The error about an array for a pipeline that finds columns by name becomes one that asks for a frame.
+
     Parameters
     ----------
     X : array or frame
@@ -32,6 +34,11 @@ class _NamingText(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if error is None or isinstance(error, AccousError) or not isinstance(error, ValueError):
             return
+        if "only supported for dataframes" in str(error) and not is_frame(self._X):
+            raise DataError(
+                "X is an array, but your pipeline finds columns by their names: pass a frame with the columns of the "
+                "reference."
+            ) from error
         found = _NOT_A_NUMBER.search(str(error))
         if found is None or not is_frame(self._X):
             return

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from accous.arrays import FloatArray, IntArray
 from accous.deep.precomputed import check_embedding_parameters, embed_rows
@@ -16,6 +16,7 @@ from accous.deep.rows import ArrayRows, Rows, read_rows
 from accous.deep.shapes import require_values, shape_and_columns, table_of
 from accous.exceptions import DataError, ParameterError
 from accous.extras import import_extra
+from accous.learned import require_learned
 from accous.parameters import require_integer, require_number
 
 __all__ = ["BackboneFeatures"]
@@ -200,7 +201,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         -------
         array of shape (n, n_features_out_)
         """
-        check_is_fitted(self, "reduction_")
+        require_learned(self, "reduction_")
         self._check_parameters()
         rows = read_rows(X)
         if self.row_shape_ is not None:

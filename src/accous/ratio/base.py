@@ -9,15 +9,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
+from accous.learned import LearnedAttributes
 from accous.turns import TakesTurns
 from accous.validation import count_rows, own_copy, read_frame, read_rows
 
-__all__ = ["LearnedAttributes", "RatioEstimator", "unchanged_on_failure"]
+__all__ = ["RatioEstimator", "unchanged_on_failure"]
 
 _MIN_REFERENCE_ROWS = 2
 
@@ -38,22 +37,6 @@ class _OldAttributes(AbstractContextManager[None]):
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         if error_type is not None:
             self._estimator.__dict__ = self._before
-
-
-class LearnedAttributes:
-    """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""
-        is_learned = name.endswith("_") and not name.endswith("__")
-        if is_learned and "reference_" not in vars(self):
-            raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _require_fitted(self, attribute: str) -> None:
-        # scikit-learn's own check goes through all attributes, so it is called only for its error message.
-        if attribute not in vars(self):
-            check_is_fitted(self, attribute)
 
 
 class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
