@@ -70,6 +70,11 @@ REFUSALS = {
         lambda: AdaptiveRegressor().fit(ROWS, ROWS[:, :2]),
         r"y must have .* shape \(120, 2\): pass one col",
     ),
+    "lists as labels": (
+        lambda: AdaptiveClassifier().fit(ROWS, [[0, 1], [1]] * 60),
+        "y must have one value for each row, got rows with several: pass one column",
+    ),
+    "complex labels": (lambda: AdaptiveClassifier().fit(ROWS, CLASSES * 1j), "y cannot be read: Complex data"),
     "few weights": (
         lambda: AdaptiveClassifier().fit(ROWS, CLASSES, sample_weight=[1.0, 2.0]),
         r"sample_weight must have one number for each of the 120 rows, got the shape \(2,\)",

@@ -55,8 +55,18 @@ def read_one_column(values: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(column_or_1d(values, warn=True))
     except ValueError as error:
-        shape = np.shape(values)
-        raise DataError(f"{name} must have one value for each row, got the shape {shape}: pass one column.") from error
+        if _n_dimensions(values) == 1:
+            raise DataError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
+        shape = getattr(values, "shape", None)
+        found = f"the shape {shape}" if shape else "rows with several"
+        raise DataError(f"{name} must have one value for each row, got {found}: pass one column.") from error
+
+
+def _n_dimensions(values: Any) -> int | None:
+    try:
+        return np.ndim(values)
+    except ValueError:  # lists of different lengths
+        return None
 
 
 def require_as_many(labels: NDArray[Any], n_rows: int) -> None:
