@@ -44,6 +44,13 @@ def test_labels_in_a_column_of_another_name_are_told(capsys):
     assert "Joined by key id." in run_remarks(capsys, write(labels(3, 4)), "--key", "id")
 
 
+@pytest.mark.parametrize("chosen", [["--label", "x0"], []], ids=["named", "the only column"])
+def test_a_column_that_the_model_predicts_from_is_no_label(chosen, capsys):
+    others = write(labels().with_columns(x0=pl.lit(1.0)).drop([] if chosen else ["label"]))
+    assert main(["labels", "model", others, "--key", "id", *chosen]) == 2
+    assert "--label x0: the model uses column 'x0' as a feature, so it cannot be the label." in capsys.readouterr().err
+
+
 def test_labels_none_of_which_is_a_class_are_refused_with_the_first_of_them(capsys):
     coded = write(labels().with_columns(label=(pl.col("label") == "yes").cast(pl.Int64)))
     first = "01"[labels()["label"][0] == "yes"]

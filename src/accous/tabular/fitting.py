@@ -23,6 +23,7 @@ from accous.tabular.formats.chunks import BadRow, Chunk, Position, TableReader, 
 from accous.tabular.formats.values import exactly, to_texts
 from accous.tabular.label_task import CLASSES, REGRESSION, LabelTask, find_task
 from accous.tabular.order import RowOrder, find_order, not_in_order, put_in_order, unsorted_dates
+from accous.tabular.reference_span import remarks_on_span
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
 __all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay", "time_blocks"]
@@ -144,6 +145,7 @@ def _remarks(table: ReferenceTable) -> list[Remark]:
     frame, plans, choices = table.frame, table.encoder.plans, table.choices
     dates = unsorted_dates(frame, choices) if table.order.by == "rows" else []
     found = [Remark("order", name, not_in_order(name)) for name in dates]
+    found += remarks_on_span(frame, table.order)
     found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
     told = [str(remark.column) for remark in table.remarks]
     return found + remarks_on_used(frame, plans, {*choices.keep, *told})

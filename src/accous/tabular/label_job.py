@@ -16,6 +16,7 @@ from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import Job, absolute
+from accous.tabular.known_labels import require_no_feature
 from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table, written_intervals
 from accous.tabular.position_check import require_same_rows
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
@@ -186,6 +187,8 @@ class LabelJob:
             encoding=request.encoding,
             separator=request.separator,
         )
+        column = table.label_column or ""
+        require_no_feature(column, request.label or column, self.table_model.encoder.used_columns)
         can_count = job is not None and job.n_rejected == 0
         n_rows = None if job is None else job.n_rows
         matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
