@@ -38,7 +38,7 @@ REFUSALS = {
     ),
     "misspelt column": (
         lambda: fitted(FRAME).step(FRAME.rename(columns={"c": "C"})),
-        "X has no column 'c', which the reference has: add it, or correct its name. X has 'C', which the reference has not.",
+        "add it, or correct its name. X has 'C', which the reference has not.",
     ),
     "flat list": (lambda: fitted().step([1.0, 2.0, 3.0]), r"got one dimension.*\[row\] of a list"),
     "flat list for a pipeline": (lambda: fitted_by_name().step([1.0, 2.0, 3.0]), "got one dimension"),

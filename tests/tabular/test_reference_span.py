@@ -22,15 +22,13 @@ def remarks(hours, *, order=None, as_text=False):
 def test_a_part_of_a_day_leaves_hours_out(as_text):
     (text,) = remarks(range(10), as_text=as_text)
     assert text.startswith(
-        "The reference covers less than a day, 2024-05-31 08:00 to 2024-05-31 17:00. Rows of other hou"
+        "The reference covers less than a day, 2024-05-31 08:00 to 2024-05-31 17:00. Rows of other h"
     )
 
 
 def test_a_part_of_a_week_leaves_weekdays_out():
     (text,) = remarks(range(72))
-    assert text.startswith(
-        "The reference covers less than a week, 2024-05-31 08:00 to 2024-06-03 07:00. Rows of other w"
-    )
+    assert text.startswith("The reference covers less than a week, 2024-05-31 08:00 to 2024-06-03 07:00. Rows of other")
 
 
 def test_a_whole_day_is_not_called_a_part_of_it():

@@ -36,8 +36,8 @@ def remarks_on_span(frame: pl.DataFrame, order: RowOrder) -> list[Remark]:
         return []
     whole, missing = ("day", "hours") if last - first < _NEARLY_A_DAY else ("week", "weekdays")
     text = (
-        f"The reference covers less than a {whole}, {_shown(first)} to {_shown(last)}. Rows of other {missing} may be new "
-        f"to it: take a reference of several {whole}s if you have one."
+        f"The reference covers less than a {whole}, {_shown(first)} to {_shown(last)}. Rows of other {missing} may be "
+        f"new to it: take a reference of several {whole}s if you have one."
     )
     return [Remark("span", order.column, text)]
 

@@ -42,8 +42,8 @@ class Remark:
     Attributes
     ----------
     kind : str
-        ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"``, ``"span"``
-        or ``"code"``.
+        ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"``,
+        ``"span"`` or ``"code"``.
     column : str, optional
     text : str
         One sentence.
