@@ -6,7 +6,8 @@ import pytest
 from accous.diagnostics.answers import answer_predictions
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE
-from accous.diagnostics.late_labels import JudgedRows, LateLabels
+from accous.diagnostics.judged_rows import JudgedRows
+from accous.diagnostics.late_labels import LateLabels
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.measured import measure
 from accous.diagnostics.stretches import NO_STRETCHES, LabelledRounds, compare_stretches

@@ -8,7 +8,8 @@ import pytest
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE
-from accous.diagnostics.late_labels import JudgedRows, LateLabels
+from accous.diagnostics.judged_rows import JudgedRows
+from accous.diagnostics.late_labels import LateLabels
 from accous.diagnostics.measured import measure
 from accous.diagnostics.trust import (
     FEWEST_ROWS,

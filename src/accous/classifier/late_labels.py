@@ -17,7 +17,8 @@ from accous.diagnostics.answers import RECENT_ROWS
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.interval_counts import inside_of
-from accous.diagnostics.late_labels import JudgedRows, LateLabels
+from accous.diagnostics.judged_rows import JudgedRows
+from accous.diagnostics.late_labels import LateLabels
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate

@@ -85,7 +85,7 @@ class MeasuredError:
     intervals : IntervalCounts
         How many true numbers lay inside their prediction intervals, if they were given with the labels.
     stretches : Stretches
-        In how many stretches of the labelled rounds labels and estimate are apart; of tables with enough labels.
+        In how many stretches of the labelled rounds labels and estimate are apart.
     sentence : str
         The result in plain words.
     scale : LossScale
@@ -177,7 +177,7 @@ def measure(
     is_covered : bool
         Whether the reference covers the inputs.
     rounds : LabelledRounds, optional
-        What the labels measured round by round, if that is known.
+        What the labels measured round by round. None takes blocks of labels in the order in which they were given.
     """
     sums = labels.sums
     error = float(sums[Sum.LOSS] / sums[Sum.WEIGHT])
@@ -216,7 +216,7 @@ def measure(
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit, is_covered=is_covered),
         sentence="",
         intervals=labels.intervals,
-        stretches=NO_STRETCHES if rounds is None else _stretches(labels, error, rounds, scale),
+        stretches=_stretches(labels, error, labels.blocks.as_rounds() if rounds is None else rounds, scale),
         scale=scale,
     )
     return replace(measured, sentence=sentence_of(measured))
