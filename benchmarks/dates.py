@@ -25,7 +25,9 @@ PAGES = {
     **dict.fromkeys((*_RESULTS, *_TABLES, "readings", "theory"), "../results.md"),
     **dict.fromkeys(("large_references", "speed", "startup"), "../performance.md"),
     **dict.fromkeys(("peers", "peers_risks"), "../peers.md"),
-    **dict.fromkeys(("prediction_sets", "real_numbers", "regression", "trust", "trust_cost"), "../trust.md"),
+    **dict.fromkeys(
+        ("measured_error", "prediction_sets", "real_numbers", "regression", "trust", "trust_cost"), "../trust.md"
+    ),
     "cli_throughput": "../cli.md",
     "dann_steps": "../benchmark.md",
     **dict.fromkeys(("cross_fit", "embedding"), "../deep.md"),

@@ -262,6 +262,8 @@ def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     scale = _scale(record)
     interval = f"{scale.shown(low)} to {scale.shown(high)}"
     text = f"{scale.shown(record['measured_error'])} ({interval}), by {labels_in_words(record['labelled_rows'])}"
+    if record["measured_error_moves"]:
+        text += f"; {scale.shown(record['measured_error_latest'])} by the latest 200, so it moves"
     if record["labels_outdated"]:
         text += "; before rows joined the reference"
     elif record["labels_contradict"]:

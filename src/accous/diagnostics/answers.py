@@ -244,7 +244,7 @@ def _predictions_by_labels(
     is_about_now = measured.age <= RECENT_ROWS
     if measured.is_exact and measured.is_off and is_about_now:
         return Answer("not known", measured.sentence, numbers)
-    is_close = abs(measured.excess) <= close and abs(measured.error - estimate) <= close
+    is_close = abs(measured.excess) <= close and abs(measured.error_now - estimate) <= close
     is_supported = is_covered and is_telling(estimate, low, high, scale.loss)
     if not (measured.is_exact and is_close and is_about_now and is_supported):
         return None

@@ -23,6 +23,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.judged_rows import AuditRows, JudgedRows
 from accous.diagnostics.label_blocks import NO_BLOCKS, LabelBlocks
+from accous.diagnostics.latest_labels import keep_latest
 from accous.diagnostics.measured_words import LABEL_HALF_LIFE
 
 __all__ = ["LABEL_HALF_LIFE", "MOST_AUDITED", "MOST_AUDITED_BYTES", "LateLabels", "Sum"]
@@ -88,6 +89,8 @@ class LateLabels:
         How many true numbers lay inside their prediction intervals.
     blocks : LabelBlocks
         What labels measured block by block since rows last joined the reference.
+    latest : array of shape (n_latest,)
+        The last 200 losses since then.
     kept : tuple of AuditRows
         The last rows whose features are known, in the pieces they came in; at least the last 500, or as many as take
         4 MB.
@@ -105,6 +108,7 @@ class LateLabels:
     n_before: int | None = None
     intervals: IntervalCounts = NO_INTERVALS
     blocks: LabelBlocks = NO_BLOCKS
+    latest: FloatArray = field(default_factory=lambda: np.zeros(0))
     kept: tuple[AuditRows, ...] = ()
 
     def after(self, rows: JudgedRows) -> LateLabels:
@@ -130,6 +134,7 @@ class LateLabels:
             if rows.is_inside is None
             else self.intervals.after(rows.is_inside, powers, shrunk),
             blocks=self.blocks.after(rows.losses, rows.estimates),
+            latest=keep_latest(self.latest, rows.losses),
             kept=self._keep(rows),
         )
 
@@ -164,6 +169,7 @@ class LateLabels:
             n_before=self.n_labelled,
             intervals=NO_INTERVALS,
             blocks=NO_BLOCKS,
+            latest=np.zeros(0),
             kept=(),
         )
 

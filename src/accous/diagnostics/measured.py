@@ -17,6 +17,7 @@ from statistics import NormalDist
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.interval_counts import NO_INTERVALS, IntervalCounts
 from accous.diagnostics.late_labels import LateLabels, Sum
+from accous.diagnostics.latest_labels import UNKNOWN, LatestError, measure_latest
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.measured_words import CLOSE, CONCEPT_CHANGED, sentence_of
 from accous.diagnostics.risk import LEVEL, is_telling
@@ -43,8 +44,9 @@ class MeasuredError:
     n_labelled : int
         Labelled rows so far.
     error, error_low, error_high : float
-        Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others. Where numbers
-        are predicted, it is the mean loss.
+        Measured error of the predictor in use with a 90 % interval; a label counts half after 500 others. From 400
+        labels on, the interval is wide enough for the latest 200 alone. Where numbers are predicted, it is the mean
+        loss.
     error_plain : float
         The plain mean over all labels since rows last joined the reference (``n_plain`` rows), in which an old label
         counts as much as a new one; NaN if there are none, or if an earlier version counted some of them.
@@ -62,16 +64,17 @@ class MeasuredError:
     age : int
         Rows of the stream since the last label.
     contradicts : bool
-        Whether labels contradict the estimate: the intervals do not overlap, or the CUSUM alarm is on, or labels are
-        exact and their whole interval is more than 5 points away from the estimate, though perhaps inside its interval.
+        Whether labels contradict the estimate: the intervals of the two means do not overlap, or the CUSUM alarm is
+        on, or labels are exact and their whole interval is more than 5 points away from the estimate, though perhaps
+        inside its interval.
     is_outdated : bool
         Whether rows have joined the reference and fewer than 20 labels came since: the errors are those of the
         predictors before.
     is_exact : bool
-        Whether there are at least 100 labels and their interval is at most 10 points wide. See
+        Whether there are at least 100 labels and the interval of their mean is at most 10 points wide. See
         `accous.diagnostics.loss_scale` for points of numbers.
     is_inside : bool
-        Whether the interval of the estimate and that of the measured error overlap.
+        Whether the interval of the estimate and that of the mean over the labels overlap.
     is_covered : bool
         Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
@@ -84,6 +87,8 @@ class MeasuredError:
         reference does not cover the inputs, and where the test finds a change that does no harm.
     intervals : IntervalCounts
         How many true numbers lay inside their prediction intervals, if they were given with the labels.
+    latest : LatestError
+        The error on the latest 200 labels, and whether it is apart from the measured one, which then lags behind.
     stretches : Stretches
         In how many stretches of the labelled rounds labels and estimate are apart.
     sentence : str
@@ -117,6 +122,7 @@ class MeasuredError:
     sentence: str
     intervals: IntervalCounts = NO_INTERVALS
     stretches: Stretches = NO_STRETCHES
+    latest: LatestError = UNKNOWN
     scale: LossScale = field(default=ERRORS, repr=False)
 
     @property
@@ -133,6 +139,11 @@ class MeasuredError:
     def is_within(self) -> bool:
         """Whether the measured error itself lies inside the interval of the estimate."""
         return self.estimated_low <= self.error <= self.estimated_high
+
+    @property
+    def error_now(self) -> float:
+        """The error on the latest labels where it is apart from the measured one; otherwise the measured one."""
+        return self.latest.error if self.latest.is_apart else self.error
 
     @property
     def is_few(self) -> bool:
@@ -182,6 +193,7 @@ def measure(
     sums = labels.sums
     error = float(sums[Sum.LOSS] / sums[Sum.WEIGHT])
     low, high = _interval(labels, error, scale)
+    latest = measure_latest(labels.latest, labels.n_plain, error, scale)
     estimated, estimated_low, estimated_high, excess = _estimated(labels, scale, is_covered=is_covered)
     is_alarmed = labels.cusum >= alarm_height(labels.n_labelled / max(1, n_stream, labels.n_labelled))
     is_apart = labels.n_labelled >= FEWEST_TO_CONTRADICT and (low > estimated_high or high < estimated_low)
@@ -194,8 +206,9 @@ def measure(
     measured = MeasuredError(
         n_labelled=labels.n_labelled,
         error=error,
-        error_low=low,
-        error_high=high,
+        # Where the error moves, its mean says little about now: the interval holds what the latest labels say, too.
+        error_low=min(low, latest.error_low) if latest.n_rows else low,
+        error_high=max(high, latest.error_high) if latest.n_rows else high,
         error_plain=labels.plain_loss / labels.n_plain if labels.n_plain else math.nan,
         n_plain=labels.n_plain,
         error_fixed=_mean(sums[Sum.LOSS_FIXED], sums[Sum.WEIGHT_FIXED]),
@@ -216,6 +229,7 @@ def measure(
         concept_changed=_concept_changed(has_unseen=has_unseen, audit=audit, is_covered=is_covered),
         sentence="",
         intervals=labels.intervals,
+        latest=latest,
         stretches=_stretches(labels, error, labels.blocks.as_rounds() if rounds is None else rounds, scale),
         scale=scale,
     )

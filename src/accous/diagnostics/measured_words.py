@@ -20,6 +20,7 @@ __all__ = [
     "estimate_in_words",
     "interval_in_words",
     "labels_in_words",
+    "latest_in_words",
     "sentence_of",
     "stretches_in_words",
     "unknown_in_words",
@@ -101,18 +102,39 @@ def comparison_in_words(found: MeasuredError) -> str:
     if found.is_few:
         return "these are too few labels to compare them."
     if found.contradicts and not found.is_inside:
-        return f"{_apart(found)}: rely on the measured error."
+        return f"{_apart(found)}: {_reliable(found)}."
     if found.is_exact and found.is_off:
-        return f"{_far_inside(found)}: rely on the measured error."
+        return f"{_far_inside(found)}: {_reliable(found)}."
     if found.is_alarmed:
         likely = "estimated" if found.is_estimate_known else f"the {found.scale.shown(found.estimated)} {_LIKELY}"
-        return f"the predictions with the labels given last were far worse than {likely}: rely on the measured error."
-    return _agreement(found) if found.is_covered else "rely on the measured error."
+        return f"the predictions with the labels given last were far worse than {likely}: {_reliable(found)}."
+    return _agreement(found) if found.is_covered else f"{_reliable(found)}."
 
 
 def _agreement(found: MeasuredError) -> str:
     agree = "they do not contradict each other"
-    return f"on average {agree}, but {stretches_in_words(found)}" if found.stretches.disagree else f"{agree}."
+    if found.stretches.disagree:
+        latest = f" Besides, {latest_in_words(found)}." if found.latest.is_apart else ""
+        return f"on average {agree}, but {stretches_in_words(found)}{latest}"
+    return f"on average {agree}, but {latest_in_words(found)}." if found.latest.is_apart else f"{agree}."
+
+
+def latest_in_words(found: MeasuredError) -> str:
+    """Say what the latest labels say, where the measured error lags behind them."""
+    return f"the {found.scale.name} moves: the latest {found.latest.n_rows} labels say {_latest(found)}"
+
+
+def _reliable(found: MeasuredError) -> str:
+    """Say which of the labels to rely on."""
+    if not found.latest.is_apart:
+        return "rely on the measured error"
+    which = f"the latest {found.latest.n_rows} labels, which say {_latest(found)}"
+    return f"rely on {which}, because the {found.scale.name} moves"
+
+
+def _latest(found: MeasuredError) -> str:
+    latest, scale = found.latest, found.scale
+    return f"{scale.shown(latest.error)} ({interval_in_words(latest.error_low, latest.error_high, scale)})"
 
 
 def stretches_in_words(found: MeasuredError) -> str:

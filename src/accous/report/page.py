@@ -14,7 +14,7 @@ from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.interval_counts import ALPHA
 from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
 from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured_words import NOT_COVERED, counted_in_words
+from accous.diagnostics.measured_words import NOT_COVERED, counted_in_words, latest_in_words
 from accous.report.answers import answers_section
 from accous.report.changes import kinds_of_changes, note_on_changes
 from accous.report.figures import (
@@ -121,6 +121,7 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     if found is not None:
         counted = counted_in_words(found.n_labelled, found.n_plain, found.error_plain, scale)
         note = f"between {shown(found.error_low)} and {shown(found.error_high)}, {counted}"
+        note += f"; {latest_in_words(found)}" if found.latest.is_apart else ""
         which = "before rows joined the reference" if found.is_outdated else "labels given last"
         tiles.insert(1, (f"measured {scale.name}, {which}", shown(found.error), note))
         if not math.isnan(found.intervals.share):

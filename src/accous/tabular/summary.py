@@ -68,7 +68,10 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
 def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
     """Return what late labels have measured, ready for JSON; null where that is not known."""
     if measured is None:
-        names = tuple(f"measured_error{end}" for end in ("", "_low", "_high", "_plain", "_plain_rows", "_fixed"))
+        names = tuple(
+            f"measured_error{end}"
+            for end in ("", "_low", "_high", "_plain", "_plain_rows", "_latest", "_moves", "_fixed")
+        )
         words = ("labels_contradict", "labels_inside", "labels_off", "labels_outdated", "concept_changed")
         unknown = dict.fromkeys((*names, "labels_estimate_known", *words))
         return {"labelled_rows": 0, **unknown, "unseen_classes": {}}
@@ -79,6 +82,8 @@ def summarize_labels(measured: MeasuredError | None) -> dict[str, Any]:
         "measured_error_high": measured.error_high,
         "measured_error_plain": _finite(measured.error_plain),
         "measured_error_plain_rows": measured.n_plain,
+        "measured_error_latest": _finite(measured.latest.error),
+        "measured_error_moves": measured.latest.is_apart if measured.latest.n_rows else None,
         "measured_error_fixed": _finite(measured.error_fixed),
         "labels_estimate_known": None if _finite(measured.estimated) is None else measured.is_estimate_known,
         "labels_contradict": _contradiction(measured),
