@@ -25,7 +25,7 @@ COMMANDS_LEFT_OUT = {
     DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
     DOCS / "deep.md": {"pip install 'accous[deep]'": _INSTALLS},
     DOCS / "benchmark.md": {
-        "accous bench run smoke --jobs 2": "takes a minute; tests/cli/test_bench.py runs it with fewer contenders",
+        "accous bench run smoke --jobs 2": "takes minutes; tests/cli/test_bench.py runs it with fewer contenders",
         "accous bench run table3 --jobs 2": _HOURS,
         "accous bench report results/table3": _HOURS,
     },

@@ -9,7 +9,10 @@ Examples
 >>> make_contender("uLSIF", random_state=0)
 AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0),
                    standardize=False)
->>> register(Contender("RuLSIF", lambda seed: AdaptiveClassifier(ratio=RULSIF(random_state=seed))))
+>>> def comparable(seed):  # the settings of the built-in contenders, but for the ratio
+...     ratio = RULSIF(random_state=seed)
+...     return AdaptiveClassifier(ratio=ratio, standardize=False, fallback="none", random_state=seed)
+>>> register(Contender("RuLSIF", comparable))
 >>> contender_names()[-1]
 'RuLSIF'
 >>> unregister("RuLSIF")

@@ -31,6 +31,7 @@ from accous_bench.contenders import (
     register,
     unregister,
 )
+from tests.docs_pages import DOCS, FENCE
 
 RATIOS = {
     "FIX": NoShift,
@@ -54,6 +55,20 @@ def relative() -> Iterator[Contender]:
     register(contender)
     yield contender
     unregister("RuLSIF")
+
+
+@pytest.mark.parametrize("page", ["benchmark.md", "howto/own_contender.md"])
+def test_the_example_of_the_documentation_differs_from_a_built_in_contender_by_its_ratio_alone(page: str) -> None:
+    (code,) = [block["code"] for block in FENCE.finditer((DOCS / page).read_text()) if "register(" in block["code"]]
+    names: dict[str, Any] = {}
+    try:
+        exec(code, names)
+        theirs, ours = make_contender("RuLSIF", random_state=7), make_contender("uLSIF", random_state=7)
+    finally:
+        unregister("RuLSIF")
+    assert isinstance(theirs.ratio, RULSIF)
+    assert theirs.ratio.random_state == 7
+    assert repr(theirs.set_params(ratio=None)) == repr(ours.set_params(ratio=None))
 
 
 def test_the_papers_eight_names_come_first_and_in_its_order() -> None:

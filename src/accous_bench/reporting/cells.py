@@ -92,6 +92,11 @@ class Entry:
         """Number of rounds that the streams had; a table in order of time may have fewer than requested."""
         return {outcome.n_played or outcome.n_rounds for outcome in self.done.values()}
 
+    @property
+    def played_all(self) -> bool:
+        """Whether the contender played all rounds of its streams, and not a sample of them."""
+        return all(outcome.n_predicted == outcome.n_played for outcome in self.done.values())
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -1,20 +1,22 @@
-"""Compares contenders: which is best, how much of the gap to the oracle is closed, and what is significant."""
+"""Compares contenders: how much of the gap to the oracle is closed, and which differences are significant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Panel
+from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
+from accous_bench.reporting.pairing import Pairing, fair_pairing, have_same_rounds
 from accous_bench.reporting.significance import PairedTest, holm, paired_test
 
-__all__ = ["LEVEL", "TIE", "AgainstOurs", "Gap", "Tally", "against_ours", "best_contenders", "gap_closed", "tally"]
+__all__ = ["LEVEL", "TIE", "AgainstOurs", "Gap", "Tally", "against_ours", "gap_closed", "tally"]
 
 LEVEL = 0.05
 TIE = 0.003
 _SMALLEST_GAP = 0.001
+_Place = TypeVar("_Place", bound=Hashable)
 
 
 class Gap(NamedTuple):
@@ -38,20 +40,6 @@ class Gap(NamedTuple):
     width: float
     share: float | None
     seeds: tuple[int, ...] = ()
-
-
-def best_contenders(cell: Cell) -> list[str]:
-    """Return the contenders with the lowest error; ties to two decimals of a per cent all count.
-
-    The limit and the oracle do not count, and neither do contenders that did not run on all of the cell's streams.
-    Means are over these streams.
-    """
-    means = {}
-    for name, entry in cell.entries.items():
-        errors = entry.values("error", cell.seeds) if name not in TOLD and cell.is_complete(name) else []
-        if errors and len(errors) == len(cell.seeds):
-            means[name] = round(100.0 * fmean(errors), 2)
-    return [name for name, mean in means.items() if mean == min(means.values())]
 
 
 def gap_closed(cell: Cell, contender: str, bound: str = ORACLE, *, all_seeds: bool = False) -> Gap | None:
@@ -80,10 +68,22 @@ def gap_closed(cell: Cell, contender: str, bound: str = ORACLE, *, all_seeds: bo
 
 @dataclass(frozen=True)
 class AgainstOurs:
-    """One contender against Accous in one cell: the test, and its p-value adjusted for all tests of the table."""
+    """One contender against Accous in one cell: the test, and its p-value adjusted for all tests of the table.
+
+    Attributes
+    ----------
+    test : PairedTest
+    adjusted_p : float or None
+    measure : str
+        ``"risk"`` if both have one, otherwise ``"error"``.
+    is_paired : bool
+        False for errors over different rounds, which are not tested.
+    """
 
     test: PairedTest
     adjusted_p: float | None
+    measure: str = "error"
+    is_paired: bool = True
 
     @property
     def is_significant(self) -> bool:
@@ -94,26 +94,49 @@ class AgainstOurs:
 def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
     """Test every rival against Accous under every shift, with Holm's correction over the panel.
 
+    The differences are those of the exact risk if both have one, otherwise of the error, which is only tested if both
+    played the same rounds.
+
     Returns
     -------
     dict
         By contender and shift, without contenders that share no stream with Accous.
     """
-    tests: dict[tuple[str, str], PairedTest] = {}
-    for name in panel.rivals:
-        for shift, cell in panel.cells.items():
-            test = _test(cell, name)
-            if test is not None:
-                tests[name, shift] = test
-    p_values = {place: test.p for place, test in tests.items() if test.p is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {place: AgainstOurs(test, adjusted.get(place)) for place, test in tests.items()}
+    found = {
+        (name, shift): against
+        for name in panel.rivals
+        for shift, cell in panel.cells.items()
+        if (against := _against(cell, name)) is not None
+    }
+    adjusted = _adjusted({place: against.test for place, against in found.items()})
+    return {place: replace(against, adjusted_p=adjusted.get(place)) for place, against in found.items()}
 
 
-def _test(cell: Cell, contender: str, measure: str = "error") -> PairedTest | None:
-    seeds = cell.common_seeds(contender, OURS, measure=measure)
-    others, ours = (cell.entries[name].values(measure, seeds) if seeds else [] for name in (contender, OURS))
+def _against(cell: Cell, contender: str) -> AgainstOurs | None:
+    """Return a difference without its adjusted p-value; None without a stream that both have."""
+    fair = fair_pairing(cell, contender, OURS)
+    pairing = fair or Pairing("error", cell.common_seeds(contender, OURS))
+    test = _test(cell, contender, pairing)
+    if test is None:
+        return None
+    return AgainstOurs(test if fair else _untested(test), None, pairing.measure, is_paired=fair is not None)
+
+
+def _test(cell: Cell, contender: str, pairing: Pairing) -> PairedTest | None:
+    if not pairing.seeds:
+        return None
+    others, ours = (cell.entries[name].values(*pairing) for name in (contender, OURS))
     return paired_test(others, ours)
+
+
+def _untested(test: PairedTest) -> PairedTest:
+    return test._replace(std=None, p=None)
+
+
+def _adjusted(tests: Mapping[_Place, PairedTest]) -> dict[_Place, float]:
+    """Return Holm's p-values of those that have one."""
+    p_values = {place: test.p for place, test in tests.items() if test.p is not None}
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
 @dataclass(frozen=True)
@@ -127,6 +150,7 @@ class Tally:
         Counts from the point of view of Accous; a tie is a difference of at most 0.3 points.
     pooled : AgainstOurs or None
         Test of the differences, averaged over the cells for each seed, over the seeds that all these cells have.
+        Errors over different rounds are not tested.
     """
 
     contender: str
@@ -153,34 +177,42 @@ def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
     panels = list(panels)
     cells = [cell for panel in panels for cell in panel.cells.values()]
     names = list(dict.fromkeys(name for panel in panels for name in panel.rivals))
-    tests = {
-        name: [(cell, test) for cell in cells if (test := _test(cell, name, measure)) is not None] for name in names
-    }
+    tests = {name: list(_tests(cells, name, measure)) for name in names}
     names = [name for name in names if tests[name]]
     pooled = {name: _pooled_test([cell for cell, _ in tests[name]], name, measure) for name in names}
-    p_values = {name: test.p for name, test in pooled.items() if test is not None and test.p is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    adjusted = _adjusted({name: against.test for name, against in pooled.items() if against is not None})
     tallies = []
     for name in names:
         # Rounded, so that 0.3 points to the last digit printed are a tie.
         differences = [round(test.difference, 6) for _, test in tests[name]]
-        test = pooled[name]
+        against = pooled[name]
         tallies.append(
             Tally(
                 contender=name,
                 wins=sum(difference > TIE for difference in differences),
                 ties=sum(abs(difference) <= TIE for difference in differences),
                 losses=sum(difference < -TIE for difference in differences),
-                pooled=None if test is None else AgainstOurs(test, adjusted.get(name)),
+                pooled=None if against is None else replace(against, adjusted_p=adjusted.get(name)),
             )
         )
     return tallies
 
 
-def _pooled_test(cells: list[Cell], contender: str, measure: str) -> PairedTest | None:
+def _tests(cells: list[Cell], contender: str, measure: str) -> Iterable[tuple[Cell, PairedTest]]:
+    for cell in cells:
+        test = _test(cell, contender, Pairing(measure, cell.common_seeds(contender, OURS, measure=measure)))
+        if test is not None:
+            yield cell, test
+
+
+def _pooled_test(cells: list[Cell], contender: str, measure: str) -> AgainstOurs | None:
     """Average each seed over the cells, then test, because the streams of one seed may share their reference."""
     shared = [set(cell.common_seeds(contender, OURS, measure=measure)) for cell in cells]
     seeds = sorted(set.intersection(*shared))
     by_cell = {name: [cell.entries[name].values(measure, seeds) for cell in cells] for name in (contender, OURS)}
     others, ours = ([fmean(column) for column in zip(*by_cell[name], strict=True)] for name in (contender, OURS))
-    return paired_test(others, ours)
+    test = paired_test(others, ours)
+    if test is None:
+        return None
+    is_paired = measure == "risk" or all(have_same_rounds(cell, (contender, OURS), seeds) for cell in cells)
+    return AgainstOurs(test if is_paired else _untested(test), None, measure, is_paired)

@@ -7,17 +7,29 @@ from statistics import fmean, median, mode
 
 from accous.wording import count
 from accous_bench.protocols import BATCH_FIRST
-from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Panel
-from accous_bench.reporting.comparison import TIE, Gap, against_ours, best_contenders, gap_closed
+from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Panel
+from accous_bench.reporting.comparison import TIE, Gap, against_ours, gap_closed
+from accous_bench.reporting.lowest import lowest_words
 from accous_bench.reporting.outcomes import MIXED_PROTOCOL
+from accous_bench.reporting.pairing import Pairing, fair_pairing, have_same_rounds
 from accous_bench.reporting.paper_likeness import likeness_words
 from accous_bench.reporting.regret import RegretSeries, exponent_with_logs, theory_exponent
 from accous_bench.reporting.significance import detectable_effect
-from accous_bench.reporting.wording import dataset_title, listed, per_cent, points, seed_list, shift_words
+from accous_bench.reporting.wording import (
+    by_shifts,
+    dataset_title,
+    listed,
+    per_cent,
+    points,
+    seed_list,
+    shift_words,
+    under_shifts,
+)
 
 __all__ = ["overall_findings", "panel_findings", "power_words", "regret_findings"]
 
 _UNLIKE = 0.005
+_MEASURES = {"risk": "exact risk", "error": "error on the same rounds"}
 
 
 def overall_findings(panels: Iterable[Panel]) -> list[str]:
@@ -72,35 +84,27 @@ def _overall_gap(gaps: list[Gap], n_cells: int) -> list[str]:
 
 def panel_findings(panel: Panel) -> list[str]:
     """Return sentences on one table: who is best, where weighting helps or hurts, what can be gained, the paper."""
-    kinds = (_best, _helped, _to_gain, _hurt, _unlike_risk, likeness_words, _significant)
+    kinds = (lowest_words, _helped, _to_gain, _hurt, _unlike_risk, likeness_words, _significant)
     return [sentence for kind in kinds if (sentence := kind(panel))]
 
 
-def _best(panel: Panel) -> str:
-    winners: dict[str, list[str]] = {}
-    for shift, cell in panel.cells.items():
-        for name in best_contenders(cell):
-            winners.setdefault(name, []).append(shift)
-    if not winners:
-        return ""
-    words = [f"{name} {_under(shifts, panel)}" for name, shifts in winners.items()]
-    return f"Lowest error: {'; '.join(words)}."
-
-
-def _under(shifts: list[str], panel: Panel) -> str:
-    if len(shifts) > 1 and len(shifts) == len(panel.cells):
-        return "under all shifts"
-    return f"under {listed([shift_words(shift) for shift in shifts])}" if shifts else ""
-
-
 def _differences(panel: Panel, contender: str) -> dict[str, tuple[float, float]]:
-    """Return the mean errors of FIX and of a contender over the seeds that both have, by shift."""
+    """Return the mean errors of FIX and of a contender over the seeds that both have, by shift.
+
+    Shifts under which they played different rounds are left out.
+    """
     found = {}
     for shift, cell in panel.cells.items():
         seeds = cell.common_seeds(contender, UNWEIGHTED)
-        if seeds:
-            found[shift] = tuple(fmean(cell.entries[name].values("error", seeds)) for name in (UNWEIGHTED, contender))
-    return {shift: (pair[0], pair[1]) for shift, pair in found.items()}
+        if seeds and have_same_rounds(cell, (contender, UNWEIGHTED), seeds):
+            found[shift] = _means(cell, contender, Pairing("error", seeds))
+    return found
+
+
+def _means(cell: Cell, contender: str, pairing: Pairing) -> tuple[float, float]:
+    """Return the means of FIX and of a contender."""
+    fixed, other = (fmean(cell.entries[name].values(*pairing)) for name in (UNWEIGHTED, contender))
+    return fixed, other
 
 
 def _helped(panel: Panel) -> str:
@@ -145,7 +149,7 @@ def _to_gain(panel: Panel) -> str:
     if gains:
         words.append(f"Gain of the true ratio ({ORACLE}), and the share of it that {OURS} gets: {', '.join(gains)}")
     if nothing:
-        words.append(f"Even the true ratio gains less than 0.1 point {_under(nothing, panel)}")
+        words.append(f"Even the true ratio gains less than 0.1 point {under_shifts(nothing, len(panel.cells))}")
     return " ".join(f"{sentence}{_seed_words(panel, seeds)}." for sentence in words)
 
 
@@ -162,15 +166,27 @@ def _seed_words(panel: Panel, seeds: Mapping[str, Sequence[int]]) -> str:
 
 
 def _hurt(panel: Panel) -> str:
-    """Return the contenders that do worse than without weighting, grouped by shifts."""
+    """Return the contenders that do worse than without weighting, grouped by shifts, and those that none can judge."""
     worse: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
+    measures = set()
     for name in panel.contenders:
-        if name not in (UNWEIGHTED, OURS, *TOLD):
-            pairs = _differences(panel, name)
-            shifts = [shift for shift, (fixed, other) in pairs.items() if other - fixed > TIE]
-            worse.setdefault(_under(shifts, panel), []).append(name)
-    words = [f"{listed(names)} {where}" for where, names in worse.items() if where]
-    return f"Worse than {UNWEIGHTED} by more than 0.3 points: {'; '.join(words)}." if words else ""
+        for shift, cell in panel.cells.items() if name not in (UNWEIGHTED, OURS, *TOLD) else ():
+            pairing = fair_pairing(cell, name, UNWEIGHTED)
+            if pairing is None:
+                unknown.setdefault(name, []).extend([shift] if cell.common_seeds(name, UNWEIGHTED) else [])
+                continue
+            fixed, other = _means(cell, name, pairing)
+            if other - fixed > TIE:
+                measures.add(pairing.measure)
+                worse.setdefault(name, []).append(shift)
+    words = []
+    if worse:
+        by = " or ".join(_MEASURES[measure] for measure in _MEASURES if measure in measures)
+        words.append(f"Worse than {UNWEIGHTED} by more than 0.3 points of {by}: {by_shifts(worse, len(panel.cells))}.")
+    if left_out := by_shifts(unknown, len(panel.cells)):
+        words.append(f"Without an exact risk and on other rounds than {UNWEIGHTED}, so not compared: {left_out}.")
+    return " ".join(words)
 
 
 def _unlike_risk(panel: Panel) -> str:
@@ -208,7 +224,7 @@ def _significant(panel: Panel) -> str:
 
 def power_words(panel: Panel) -> str:
     """Describe how large a difference must be to be found with so few seeds."""
-    tests = [test.test for test in against_ours(panel).values() if test.test.std is not None]
+    tests = [test.test for test in against_ours(panel).values() if test.adjusted_p is not None]
     if not tests:
         return ""
     n = mode(test.n for test in tests)

@@ -22,14 +22,8 @@ from accous_bench.reporting.regret import regret_series
 from accous_bench.reporting.render_html import html_page
 from accous_bench.reporting.render_latex import latex
 from accous_bench.reporting.render_markdown import markdown
-from accous_bench.reporting.tables import (
-    difference_table,
-    error_table,
-    gap_table,
-    more_seeds_table,
-    regret_table,
-    tally_table,
-)
+from accous_bench.reporting.tables import error_table, gap_table, more_seeds_table, regret_table
+from accous_bench.reporting.tables_of_tests import difference_table, tally_table
 from accous_bench.reporting.wins import paper_wins, wins_table
 from accous_bench.reporting.wording import panel_title
 
@@ -37,7 +31,8 @@ __all__ = ["Report", "provenance_lines", "read_inputs", "report_blocks", "write_
 
 _LEGEND = (
     "Bold marks the lowest error; errors that are equal to two decimals are all bold. The oracle does not count, and "
-    "neither do contenders that did not run on all of the table's seeds and rounds. FIX (never weighted) and the "
+    "neither do contenders that did not run on all of the table's seeds and rounds. The sentence on the lowest above a "
+    "table goes by the exact risk where all contenders have one, so it may name another. FIX (never weighted) and the "
     "oracle (weighted by the true ratio) are the bounds between which weighting can help. All contenders get the same "
     "seeds and streams, and every contender predicts a batch before it learns from it (predict_first)."
 )

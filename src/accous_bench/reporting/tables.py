@@ -1,4 +1,4 @@
-"""The tables of a report: errors next to the paper's, the gap closed, tests against Accous, and the tally."""
+"""The tables of a report: errors next to the paper's, the gap closed, and regrets."""
 
 from __future__ import annotations
 
@@ -6,29 +6,15 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from accous.wording import count
-from accous_bench.reporting.cells import LIMIT, ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Entry, Panel
-from accous_bench.reporting.comparison import AgainstOurs, Gap, Tally, against_ours, best_contenders, gap_closed
+from accous_bench.reporting.cells import LIMIT, ORACLE, TOLD, UNWEIGHTED, Cell, Entry, Panel
+from accous_bench.reporting.comparison import Gap, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text
+from accous_bench.reporting.lowest import best_contenders
 from accous_bench.reporting.paper import is_papers_length, paper_note, paper_result
 from accous_bench.reporting.regret import RegretSeries, theory_exponent
-from accous_bench.reporting.wording import (
-    dataset_title,
-    p_value,
-    panel_title,
-    per_cent,
-    plus_minus,
-    points,
-    seed_list,
-)
+from accous_bench.reporting.wording import dataset_title, panel_title, per_cent, plus_minus, seed_list
 
-__all__ = [
-    "difference_table",
-    "error_table",
-    "gap_table",
-    "more_seeds_table",
-    "regret_table",
-    "tally_table",
-]
+__all__ = ["error_table", "gap_table", "more_seeds_table", "regret_table"]
 
 _LONGEST_REASON = 200
 
@@ -197,52 +183,6 @@ def _width_text(gap: Gap | None, notes: Notes) -> Text:
     if gap.share is None:
         remarks.append("Below 0.1 point there is nothing to close.")
     return Text(per_cent(gap.width).replace("-", "\N{MINUS SIGN}"), marks=notes.marks(remarks))
-
-
-def difference_table(panel: Panel) -> Table | None:
-    """Return the table of tested differences from Accous; None without a contender to test against."""
-    tests = against_ours(panel)
-    if not tests:
-        return None
-    names = [name for name in panel.rivals if any((name, shift) in tests for shift in panel.cells)]
-    rows = [Row([Text(name), *(_test_text(tests.get((name, shift))) for shift in panel.cells)]) for name in names]
-    pairs = sorted({test.test.n for test in tests.values() if test.adjusted_p is not None})
-    n_tests = sum(test.adjusted_p is not None for test in tests.values())
-    caption = f"Error minus that of {OURS}, in points (positive: {OURS} has the lower error)"
-    if pairs:
-        caption += (
-            f", with the p-value of the paired t-test over n = {' or '.join(map(str, pairs))} seeds after Holm's "
-            f"correction for the {count(n_tests, 'comparison')} of this table. Bold: below 5 %"
-        )
-    caption += "." if pairs else "; one seed cannot be tested."
-    return Table(caption, ["contender", *panel.cells], rows)
-
-
-def _test_text(against: AgainstOurs | None) -> Text:
-    if against is None:
-        return Text(DASH)
-    words = points(against.test.difference)
-    if against.adjusted_p is not None:
-        words += f" ({p_value(against.adjusted_p)})"
-    return Text(words, is_bold=against.is_significant)
-
-
-def tally_table(tallies: list[Tally], measure: str = "error") -> Table:
-    """Return the table of wins, ties and losses of Accous, with the test over all cells."""
-    rows = []
-    for one in tallies:
-        n_pairs = DASH if one.pooled is None else str(one.pooled.test.n)
-        counts = [str(one.wins), str(one.ties), str(one.losses)]
-        rows.append(Row([Text(one.contender), *map(Text, counts), _test_text(one.pooled), Text(n_pairs)]))
-    words = "error" if measure == "error" else "exact risk, where it is known,"
-    caption = (
-        f"{OURS} against each contender by the {words} in cells of data set, batch size and shift: lower by more than "
-        "0.3 points (win), higher by more than that (loss), or neither (tie). Then the mean difference over all of "
-        "them, with the paired t-test over n seeds (averaged over the cells first; Holm's correction over the "
-        "contenders)."
-    )
-    headings = ["against", "wins", "ties", "losses", "mean difference, points", "n"]
-    return Table(caption, headings, rows)
 
 
 def regret_table(series: list[RegretSeries]) -> Table:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
 
 from accous_bench.problem import DESCRIBED, TUNED
 from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.cells import ENSEMBLE, OURS, Cell, Panel
 from accous_bench.reporting.document import DASH, Row, Table, Text
+from accous_bench.reporting.lowest import lowest
+from accous_bench.reporting.pairing import counts_by_risk
 from accous_bench.reporting.paper import PAPER_CELLS, PAPER_CONTENDERS, PAPER_RESULTS
 
 __all__ = ["PaperWins", "paper_wins", "wins_table"]
@@ -95,15 +96,7 @@ def _lowest(cell: Cell, names: list[str]) -> list[str]:
     are within half a point, they would often win by chance.
     """
     ran = [name for name in names if cell.is_complete(name)]
-    risks = {name: _mean(cell, name, "risk") for name in ran}
-    means = risks if None not in risks.values() else {name: _mean(cell, name, "error") for name in ran}
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    return [name for name, mean in known.items() if mean == min(known.values())]
-
-
-def _mean(cell: Cell, name: str, score: str) -> float | None:
-    values = cell.entries[name].values(score, cell.seeds)
-    return round(100.0 * fmean(values), 2) if values else None
+    return lowest(cell, ran, "risk" if counts_by_risk(cell, ran) else "error")
 
 
 def _published_wins() -> dict[str, int]:
@@ -126,10 +119,11 @@ def wins_table(wins: list[PaperWins]) -> Table:
     n_cells = f"{wins[0].n_cells} of them were run" if wins[0].n_cells < len(PAPER_CELLS) else "all of them were run"
     caption = (
         f"In how many of the paper's {len(PAPER_CELLS)} cells each of its contenders has the lowest error ({n_cells} "
-        "here by at least five of them, predict_first, and count by the exact risk where all have one; a shared cell "
-        "counts for each of its winners; a dash: took part in none). Tables and images count as the paper describes "
-        "them (a reference of one part and a split for each seed, a tuned backbone) where as many contenders ran them "
-        "so; synthetic data in the reconstructed geometry."
+        "here by at least five of them, predict_first, and count by the exact risk where all have one, otherwise by "
+        "the error over the rounds that each has played; a shared cell counts for each of its winners; a dash: took "
+        "part in none). Tables and images count as the paper describes them (a reference of one part and a split for "
+        "each seed, a tuned backbone) where as many contenders ran them so; synthetic data in the reconstructed "
+        "geometry."
     )
     return Table(caption, headings, rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from accous_bench.problems import get_problem, problem_names
 from accous_bench.protocols import BATCH_FIRST, FRESH_ROWS, PREDICT_FIRST
@@ -10,6 +10,7 @@ from accous_bench.reporting.document import DASH
 from accous_bench.reporting.outcomes import MIXED_PROTOCOL
 
 __all__ = [
+    "by_shifts",
     "dataset_title",
     "drawn",
     "listed",
@@ -20,6 +21,7 @@ __all__ = [
     "points",
     "seed_list",
     "shift_words",
+    "under_shifts",
 ]
 
 _PROTOCOL_WORDS = {
@@ -78,6 +80,21 @@ def listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def under_shifts(shifts: Sequence[str], n_shifts: int) -> str:
+    """Where something holds: "under Lin and Sin", or "under all shifts" of a table with so many."""
+    if len(shifts) > 1 and len(shifts) == n_shifts:
+        return "under all shifts"
+    return f"under {listed([shift_words(shift) for shift in shifts])}" if shifts else ""
+
+
+def by_shifts(shifts_of: Mapping[str, Sequence[str]], n_shifts: int) -> str:
+    """Names with the shifts of each, those with the same shifts together: "a and b under Lin; c under all shifts"."""
+    names_of: dict[str, list[str]] = {}
+    for name, shifts in shifts_of.items():
+        names_of.setdefault(under_shifts(shifts, n_shifts), []).append(name)
+    return "; ".join(f"{listed(names)} {where}" for where, names in names_of.items() if where)
 
 
 def seed_list(seeds: Sequence[int]) -> str:
