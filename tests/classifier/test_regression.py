@@ -135,7 +135,7 @@ def test_late_labels_measure_the_discounted_mean_loss_with_the_interval_of_a_mea
     n_rows = weights.sum() ** 2 / np.square(weights).sum()
     spread = np.sqrt(np.average((losses - found.error) ** 2, weights=weights) + found.error**2 / n_rows)
     assert found.error_high - found.error == pytest.approx(1.645 * spread / np.sqrt(n_rows), rel=1e-3)
-    assert str(found).startswith("By the last given of 300 labels, the mean absolute error is ")
+    assert str(found).startswith("By 300 labels (those given last count most), the mean absolute error is ")
 
 
 def test_an_outlier_raises_no_alarm_and_a_jump_does() -> None:

@@ -20,7 +20,7 @@ def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_a
     assert len(lines) == 3
     assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
     plain = (pl.read_csv("predictions.csv")["prediction"] != labels()["label"]).mean()
-    counted = f"by the last given of 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
+    counted = f"by 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
     assert lines[0].endswith(f", {counted}.")
     assert lines[1].startswith("Estimated error: ")
     assert lines[2] == "They do not contradict each other."
@@ -163,7 +163,7 @@ def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
     capsys.readouterr()
     assert main(["inspect", "model", "--quiet"]) == 0
     text = capsys.readouterr().out
-    assert "by the last given of 300 labels; contradicts the estimate" in text
+    assert "by 300 labels (those given last count most); contradicts the estimate" in text
     assert "100.0%, 300 labels (above, a label counts half after 500 more)" in text
 
 
@@ -176,7 +176,9 @@ def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overl
     assert main(["inspect", "model", "--fail-if", "verdict == contradicted"]) == 0
     assert main(["inspect", "model", "--fail-if", "predictions == no"]) == 3
     reason = json.loads(capsys.readouterr().out)["reason"]
-    assert reason.startswith("The answer about the predictions is 'no'. By the last given of 300 labels, the error is ")
+    assert reason.startswith(
+        "The answer about the predictions is 'no'. By 300 labels (those given last count most), the error is "
+    )
     assert main(["inspect", "model", "--quiet"]) == 0
     assert "no overlap, and labels contradict the error estimated without them" in capsys.readouterr().out
 

@@ -89,6 +89,13 @@ def test_the_answer_about_inputs_names_what_it_rests_on() -> None:
     assert answer_inputs(WITHIN, None).evidence == {"share_outside": 0.05, "drift_strength": 0.3}
 
 
+def test_rows_that_came_before_others_joined_are_not_called_covered() -> None:
+    found = answer_inputs(WITHIN, None, 5)
+    assert found.answer == "not known"
+    assert "covers them. But these rows came before the last ones joined the reference" in found.sentence
+    assert answer_inputs(WITHIN, None, FEWEST_RECENT_ROWS).answer == "yes"
+
+
 # --- adaptation ---------------------------------------------------------------------------------------------
 
 
@@ -132,6 +139,8 @@ def unexplained(by: float) -> Evidence:
         ({"measured": replace(LABELS, gap=-0.8, n_labelled=FEWEST_TO_COMPARE - 1), "evidence": None}, "not known"),
         ({"measured": replace(LABELS, gap=-0.8, age=RECENT_ROWS + 1), "evidence": None}, "not known"),
         ({"measured": replace(LABELS, gap=0.05), "exponent": 0.0}, "no"),
+        # What did harm is not forgotten because no more labels came.
+        ({"measured": replace(LABELS, gap=0.05, age=RECENT_ROWS + 1)}, "no"),
     ],
 )
 def test_adaptation(changes: dict[str, Any], answer: str) -> None:
@@ -141,6 +150,33 @@ def test_adaptation(changes: dict[str, Any], answer: str) -> None:
     is_fixed = bool(changes.get("is_held")) or changes.get("exponent") == 0.0
     assert found.sentence.count(f"The {'fixed' if is_fixed else 'adapted'} model predicts now.") == 1
     assert f"The {'adapted' if is_fixed else 'fixed'} model predicts" not in found.sentence
+
+
+def test_what_is_missing_to_call_the_adapted_model_better_is_said() -> None:
+    no_gain = adaptation(excess=(-0.362, 0.031), evidence=replace(HELPED, gain=0.0)).sentence
+    assert no_gain.startswith(
+        "The adapted model errs 36.2 points less on the weighted reference, but adaptation gained nothing in the "
+        "backtest: only labels can confirm it."
+    )
+    assert "but the backtest contradicts such estimates" in adaptation(evidence=unexplained(0.5)).sentence
+    assert adaptation(excess=(-0.001, 0.01)).sentence.startswith("The weighted reference does not clearly show that")
+
+
+def test_the_age_of_what_labels_showed_is_said() -> None:
+    sentence = adaptation(measured=replace(LABELS, gap=0.027, gap_standard_error=0.001, age=1_200)).sentence
+    assert "errs 2.7 points more than the fixed model. The last label came 1,200 rows ago." in sentence
+
+
+def test_labels_that_are_close_do_not_confirm_an_estimate_that_is_clearly_off_or_a_changed_concept() -> None:
+    far = replace(LABELS, error=0.111, estimated=0.071, excess=0.04, is_estimate_outside=True)
+    found = predictions((0.08, 0.05, 0.12), measured=far)
+    assert found.answer == "not known"
+    assert found.sentence.endswith("say 11.1% where 7.1% was estimated, which is clearly too low.")
+    assert predictions((0.08, 0.05, 0.12), measured=replace(far, is_estimate_outside=False)).answer == "yes"
+    assert predictions((0.25, 0.2, 0.3), measured=replace(far, error=0.25, estimated=0.21)).answer == "yes"
+    changed = predictions(measured=replace(LABELS, concept_changed="yes"))
+    assert changed.answer == "not known"
+    assert "are close to the estimate, but P(y | x) seems to have changed" in changed.sentence
 
 
 def test_a_small_gain_of_the_backtest_is_not_called_a_proof() -> None:

@@ -103,3 +103,8 @@ def test_losses_of_numbers_are_compared_by_their_spread():
     scale = LossScale("absolute", one=10.0)
     assert not measure_latest(losses, 900, float(losses.mean()) + 0.1, scale).is_apart
     assert measure_latest(losses, 900, float(losses.mean()) + 1.0, scale).is_apart
+
+
+@pytest.mark.parametrize(("share", "is_outside"), [(0.25, False), (0.3, True), (0.2, True)])
+def test_an_estimate_outside_of_the_interval_of_the_mean_is_noticed(share, is_outside):
+    assert measured(wrong(share, 1_500)).is_estimate_outside is is_outside

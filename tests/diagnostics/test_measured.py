@@ -194,7 +194,7 @@ def test_losses_of_numbers_have_no_estimate_where_the_reference_has_no_rows():
 def test_it_prints_its_sentence():
     found = result(LateLabels().after(judged([True] * 30 + [False] * 70)))
     assert str(found) == found.sentence
-    assert str(found).startswith("By the last given of 100 labels, the error is ")
+    assert str(found).startswith("By 100 labels (those given last count most), the error is ")
 
 
 def test_an_error_far_below_the_estimate_contradicts_it_too():

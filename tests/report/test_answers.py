@@ -277,7 +277,7 @@ def test_a_tile_says_that_its_labels_are_about_an_earlier_reference():
     subject = observe(follow(0.0, has_labels=False))
     notes = {name: note for name, _, note in tile_rows(subject)}
     measured = subject.model.measured_
-    counted = f"by the last given of {measured.n_labelled} labels (a label counts half after 500 more)"
+    counted = f"by {measured.n_labelled} labels (a label counts half after 500 more)"
     assert notes["measured error, labels given last"].endswith(
         f"{counted}; {measured.error_plain:.1%} over all of them"
     )

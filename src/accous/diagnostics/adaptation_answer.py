@@ -80,7 +80,16 @@ def answer_adaptation(
     if is_clear and evidence.gain < 0.0 and evidence.held:
         helps = "The weighted reference shows that adaptation helps, and the backtest does not speak against it."
         return Answer("yes", f"{helps} {now}", numbers)
-    return Answer("not known", f"The evidence does not show whether the adapted model is better. {now}", numbers)
+    return Answer("not known", f"{_open_question(difference, evidence, scale, is_clear=is_clear)} {now}", numbers)
+
+
+def _open_question(difference: float, evidence: Evidence, scale: LossScale, *, is_clear: bool) -> str:
+    """Say what is missing to call the adapted model better."""
+    if not is_clear:
+        return "The weighted reference does not clearly show that the adapted model is better."
+    size = scale.difference(-difference)
+    replay = "adaptation gained nothing in the backtest" if evidence.held else "the backtest contradicts such estimates"
+    return f"The adapted model errs {size} less on the weighted reference, but {replay}: only labels can confirm it."
 
 
 def _is_one_scored(measured: Any) -> bool:
@@ -91,15 +100,17 @@ def _is_one_scored(measured: Any) -> bool:
 
 
 def _by_labels(measured: Any, now: str) -> Answer | None:
-    """Compare the errors of both models on labelled rows; None if they say nothing, or nothing about now."""
-    if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.age > RECENT_ROWS:
+    """Compare the errors of both models on labelled rows; None if they say nothing."""
+    if measured is None or measured.n_labelled < FEWEST_TO_COMPARE or measured.is_outdated:
         return None
-    if measured.is_outdated:
-        return None
-    gap = measured.gap
+    gap, is_recent = measured.gap, measured.age <= RECENT_ROWS
     if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
         return None
     word = "more" if gap > 0.0 else "less"
     size = measured.scale.difference(abs(gap))
     errs = f"On labelled rows, what was predicted errs {size} {word} than the fixed model."
-    return Answer("no" if gap > 0.0 else "yes", f"{errs} {now}", {"measured_excess": gap})
+    if not is_recent:
+        errs += f" The last label came {measured.age:,} rows ago."
+    # What labels have shown to do harm is not taken back because no more came; that something helps may have ended.
+    answer = "no" if gap > 0.0 else "yes" if is_recent else "not known"
+    return Answer(answer, f"{errs} {now}", {"measured_excess": gap})

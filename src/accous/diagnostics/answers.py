@@ -14,7 +14,7 @@ from typing import Any
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured_words import CLOSE, labels_in_words, stretches_in_words
+from accous.diagnostics.measured_words import CLOSE, CONCEPT_CHANGED, labels_in_words, stretches_in_words
 from accous.diagnostics.risk import is_telling
 
 __all__ = [
@@ -36,6 +36,7 @@ COVERED, NOT_COVERED = 0.15, 0.3
 # With so many rows in which a value is missing, the reference knows such rows.
 KNOWN_MISSING = 0.05
 NARROW = 0.08
+CLOSE_SHARE = 0.2  # of a measured error: as far off as an estimate of numbers may be to count as close
 LARGEST_SHIFT = 0.08
 _NO_RECENT_ROWS = "A key keeps no recent rows, so it is not known whether the reference covers them."
 _BEFORE_JOINING = (
@@ -90,8 +91,9 @@ def answer_inputs(coverage: Any, no_overlap: str | None, n_since_joining: int | 
     found = _inputs_as_they_are(coverage, no_overlap)
     if n_since_joining is None or n_since_joining >= FEWEST_RECENT_ROWS:
         return found
-    answer = "not known" if found.answer == "yes" else found.answer
-    return replace(found, answer=answer, sentence=f"{found.sentence} {_BEFORE_JOINING}")
+    if found.answer != "yes":
+        return replace(found, sentence=f"{found.sentence} {_BEFORE_JOINING}")
+    return replace(found, answer="not known", sentence=f"{found.sentence} But t{_BEFORE_JOINING[1:]}")
 
 
 def _inputs_as_they_are(coverage: Any, no_overlap: str | None) -> Answer:
@@ -245,9 +247,22 @@ def _predictions_by_labels(
     if measured.is_exact and measured.is_off and is_about_now:
         return Answer("not known", measured.sentence, numbers)
     is_close = abs(measured.excess) <= close and abs(measured.error_now - estimate) <= close
+    if is_close and is_about_now and (doubt := _doubt_about_closeness(measured, scale)):
+        return Answer("not known", doubt, numbers)
     is_supported = is_covered and is_telling(estimate, low, high, scale.loss)
     if not (measured.is_exact and is_close and is_about_now and is_supported):
         return None
     labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
     apart = f"{scale.difference(abs(measured.excess))} apart, and up to {scale.difference(close)} count as close"
     return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated: {apart}.", numbers)
+
+
+def _doubt_about_closeness(measured: Any, scale: LossScale) -> str:
+    """Say why labels that are close to the estimate do not confirm it; empty if they do."""
+    if measured.concept_changed == "yes":
+        return f"{labels_in_words(measured.n_labelled).capitalize()} are close to the estimate, but {CONCEPT_CHANGED}"
+    if not measured.is_estimate_outside or abs(measured.excess) <= CLOSE_SHARE * measured.error:
+        return ""
+    found = f"{scale.shown(measured.error)} where {scale.shown(measured.estimated)} was estimated"
+    side = "low" if measured.excess > 0.0 else "high"
+    return f"{labels_in_words(measured.n_labelled).capitalize()} say {found}, which is clearly too {side}."

@@ -75,6 +75,8 @@ class MeasuredError:
         `accous.diagnostics.loss_scale` for points of numbers.
     is_inside : bool
         Whether the interval of the estimate and that of the mean over the labels overlap.
+    is_estimate_outside : bool
+        Whether the estimate itself lies outside of the interval of the mean over the labels.
     is_covered : bool
         Whether the reference covers the inputs now. Where it does not, nobody can tell whether P(y | x) has changed.
     is_alarmed : bool
@@ -115,6 +117,7 @@ class MeasuredError:
     is_outdated: bool = False
     is_exact: bool
     is_inside: bool = True
+    is_estimate_outside: bool = False
     is_covered: bool = True
     is_alarmed: bool
     unseen_classes: dict[str, int]
@@ -223,6 +226,7 @@ def measure(
         is_outdated=labels.n_before is not None and labels.n_labelled - labels.n_before < FEWEST_TO_CONTRADICT,
         is_exact=is_exact,
         is_inside=not is_apart,
+        is_estimate_outside=not math.isnan(excess) and not low <= error - excess <= high,
         is_covered=is_covered,
         is_alarmed=is_alarmed,
         unseen_classes=dict(labels.n_unseen),

@@ -42,7 +42,7 @@ _OUTDATED = "this is about predictions from before the last rows joined the refe
 
 def labels_in_words(n_labelled: int) -> str:
     """Return what a measured error rests on: labels that count the less, the more were given after them."""
-    return "1 label" if n_labelled == 1 else f"the last given of {n_labelled:,} labels"
+    return "1 label" if n_labelled == 1 else f"{n_labelled:,} labels (those given last count most)"
 
 
 def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, scale: LossScale) -> str:
@@ -60,11 +60,11 @@ def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, s
     --------
     >>> from accous.diagnostics.loss_scale import ERRORS
     >>> counted_in_words(3_000, 3_000, 0.352, ERRORS)
-    'by the last given of 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
+    'by 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
     """
     if n_labelled == 1:
         return "by 1 label"
-    text = f"by {labels_in_words(n_labelled)} (a label counts half after {LABEL_HALF_LIFE} more)"
+    text = f"by {n_labelled:,} labels (a label counts half after {LABEL_HALF_LIFE} more)"
     if error_plain is None or math.isnan(error_plain):
         return text
     which = "all of them" if n_plain == n_labelled else f"the {n_plain:,} since rows joined the reference"
@@ -113,6 +113,8 @@ def comparison_in_words(found: MeasuredError) -> str:
 
 def _agreement(found: MeasuredError) -> str:
     agree = "they do not contradict each other"
+    if not found.is_estimate_known:
+        agree = "the labels do not contradict this interval"
     if found.stretches.disagree:
         latest = f" Besides, {latest_in_words(found)}." if found.latest.is_apart else ""
         return f"on average {agree}, but {stretches_in_words(found)}{latest}"
