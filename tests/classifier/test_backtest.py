@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.classifier.backtest import CUTS, FEWEST_ROWS, read_order
+from accous.classifier.backtest import CUTS, FEWEST_ROWS
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
@@ -115,13 +115,9 @@ def test_times_in_any_order_give_the_outcome_of_the_sorted_rows(found: Any) -> N
         shuffled,
         shuffled / 7.0,
         np.datetime64("2024-01-01") + shuffled,
-        [f"{each:04}" for each in shuffled],
+        np.datetime_as_string(np.datetime64("2024-01-01") + shuffled),
     ):
         assert backtest(AdaptiveClassifier(), X[shuffled], y[shuffled], order=times).looks == found.looks
-
-
-def test_rows_of_the_same_time_keep_their_order() -> None:
-    assert read_order([2, 1, 2, 1, 1], 5).tolist() == [1, 3, 4, 0, 2]
 
 
 def test_the_model_itself_is_not_changed() -> None:

@@ -130,10 +130,11 @@ class AdaptiveModel(
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
         order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
-            reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
-            adapt. Pass a `Backtest` if you have replayed the rows yourself; they are then in order of time. Without an
-            order, nothing is verified. References of fewer than 100 rows are not replayed.
+            True says that the rows are in order of time; an array gives their times: dates, numbers, or text in one ISO
+            form, such as 2024-05-31 17:00. With an order, ``fit`` replays the reference (`accous.backtest`). The
+            outcome decides how far label-free estimates are believed and whether to adapt. Pass a `Backtest` if you
+            have replayed the rows yourself; they are then in order of time. Without an order, nothing is verified.
+            References of fewer than 100 rows are not replayed.
 
         Warns
         -----

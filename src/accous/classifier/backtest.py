@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_one_column
 from accous.classifier.state import under_guard
+from accous.classifier.time_order import read_order
 from accous.diagnostics.answers import LARGEST_SHIFT
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
@@ -26,7 +27,7 @@ from accous.parameters import require_integer
 from accous.validation import count_rows
 from accous.wording import count
 
-__all__ = ["CUTS", "Backtest", "backtest", "read_order"]
+__all__ = ["CUTS", "Backtest", "backtest"]
 
 CUTS = (0.4, 0.6, 0.8)
 # For a reference that has grown: half of the rows are played once, which gives the five looks that a verdict needs.
@@ -168,7 +169,8 @@ def backtest(
     X : array or frame of shape (n_rows, n_features)
     y : array of shape (n_rows,)
     order : array of shape (n_rows,), optional
-        Times, or anything that sorts like them. None means that the rows are in order of time.
+        Times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00. Other text is refused, because it does
+        not sort as its times do. None means that the rows are in order of time.
     sample_weight : array of shape (n_rows,), optional
         Base weights, as for ``fit``. They weigh the reference of a replay, and the errors that are
         measured on the rows played after it.
@@ -224,24 +226,6 @@ def backtest(
 def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
     """Return the classes that none of the first rows has; nothing for numbers."""
     return set(map(str, np.setdiff1d(labels[first:], labels[:first]).tolist())) if is_classifier(model) else set()
-
-
-def read_order(order: Any, n_rows: int) -> IntArray:
-    """Return the rows in order of time, oldest first; rows of the same time keep their order."""
-    times = np.asarray(order)
-    if isinstance(order, str):
-        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
-    if times.shape != (n_rows,):
-        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
-    try:
-        # NaN and NaT differ from themselves.
-        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
-        rows = np.argsort(times, kind="stable") if not is_missing.any() else None
-    except TypeError as error:
-        raise DataError(f"order has entries that cannot be sorted: {error}.") from None
-    if rows is None:
-        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
-    return rows
 
 
 @dataclass(frozen=True)

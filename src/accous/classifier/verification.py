@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
+from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest
 from accous.classifier.erm import ErmRecipe
 from accous.classifier.task import Task
 from accous.classifier.time_halves import ReferenceParts, TimeHalves
+from accous.classifier.time_order import read_order
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
 
