@@ -141,8 +141,10 @@ def load(
     return restore_table_model(model, attached, progress, Path(path))
 
 
-def _find_estimator(attached: dict[str, Any], path: str | os.PathLike[str]) -> Any:
+def _find_estimator(attached: dict[str, Any] | None, path: str | os.PathLike[str]) -> Any:
     """Return the estimator that ``accous fit`` was given by name, unless it is code of the user's."""
+    if attached is None:
+        return None
     require_extra("polars", f"The model in {path}, made by accous fit,")
     from accous.tabular.folder import known_estimator
 
