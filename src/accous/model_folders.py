@@ -26,6 +26,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ``accous serve`` or another command is using is refused. If another thread calls the model to learn, what is saved
     is the state after a complete round.
 
+    From `load` to ``save``, let only one process work on a folder: of two that load the same state, adapt and save, the
+    last save wins, and the rounds of the other are lost without an error.
+
     Parameters
     ----------
     model : AdaptiveClassifier, ratio estimator or TableModel
