@@ -45,8 +45,8 @@ from accous.classifier.state import (
     under_guard,
 )
 from accous.classifier.task import Task
-from accous.classifier.text_values import naming_text
 from accous.classifier.traps import warn_of_traps
+from accous.classifier.unreadable_values import naming_values
 from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
@@ -144,7 +144,7 @@ class AdaptiveModel(
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_text(X):
+        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
