@@ -312,6 +312,29 @@ def test_fit_replays_rows_that_have_an_order(found: Any) -> None:
     assert AdaptiveClassifier().fit(X, y, order=False).backtest_ is None
 
 
+@pytest.mark.parametrize("order", [True, np.arange(99)], ids=["in order", "times"])
+def test_an_order_of_too_few_rows_is_said_to_be_too_short(order: Any) -> None:
+    X, y = exchangeable()
+    few = "The reference has fewer than 100 rows, too few to replay them."
+    model = play(AdaptiveClassifier(fallback="none").fit(X[:99], y[:99], order=order), drifting_batches(5))
+    assert model.unverified_ == few
+    assert model.trust_.predictions.sentence == few
+    assert model.trust_.adaptation.sentence.startswith(few)
+    assert AdaptiveClassifier().fit(X[:99], y[:99]).unverified_ == ""
+    assert AdaptiveClassifier().fit(X[:100], y[:100], order=True).unverified_ == ""
+    assert model.fit(X, y, order=True).unverified_ == ""
+
+
+def test_a_backtest_of_too_few_looks_says_how_many_are_needed(found: Any) -> None:
+    few = backtest(AdaptiveClassifier(), *exchangeable(300))
+    assert (few.evidence.n_looks, few.verdict) == (4, "not verified")  # type: ignore[union-attr]
+    assert few.sentences[0].endswith("(mean of 4 looks): not verified, because at least 5 looks are needed.")
+    assert found.evidence.n_looks >= 5
+    assert "needed" not in found.sentences[0]
+    contradicted = backtest(AdaptiveClassifier(), *turned_round(300), cuts=[0.5])
+    assert contradicted.sentences[0].endswith("(mean of 1 look): contradicted.")
+
+
 def test_a_fit_with_order_learns_the_same_model() -> None:
     X, y = exchangeable()
     with_order, without = AdaptiveClassifier().fit(X, y, order=True), AdaptiveClassifier().fit(X, y)

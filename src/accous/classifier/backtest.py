@@ -19,7 +19,7 @@ from accous.classifier.labels import read_base_weights, read_one_column
 from accous.classifier.state import under_guard
 from accous.classifier.time_order import read_order
 from accous.diagnostics.answers import LARGEST_SHIFT
-from accous.diagnostics.evidence import Evidence, Look, measure_evidence
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
@@ -92,7 +92,8 @@ class Backtest:
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
         mean = f"mean of {count(len(self.looks), 'look')}"
-        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {self.verdict}."
+        outcome = f"{self.verdict}{self._reason}"
+        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
         gain = self.evidence.gain
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
@@ -101,6 +102,13 @@ class Backtest:
         # A gain that decides nothing is one on these rows, and no promise.
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
+
+    @property
+    def _reason(self) -> str:
+        """Why nothing is verified, if too few looks are the reason."""
+        assert self.evidence is not None
+        is_short = self.verdict == "not verified" and self.evidence.n_looks < FEWEST_LOOKS
+        return f", because at least {FEWEST_LOOKS} looks are needed" if is_short else ""
 
     @property
     def how(self) -> str:

@@ -57,7 +57,9 @@ class Verification:
         self._split_in_halves()
         if isinstance(order, Backtest):
             self.backtest_ = order
-        elif n_rows >= FEWEST_ROWS:
+        elif n_rows < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
             self._replay(X, y, self.time_order_)
 
     def _verify_again(self) -> None:

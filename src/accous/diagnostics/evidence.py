@@ -18,7 +18,16 @@ from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
 
-__all__ = ["LARGEST_UNEXPLAINED", "NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
+__all__ = [
+    "FEWEST_LOOKS",
+    "LARGEST_UNEXPLAINED",
+    "NO_EVIDENCE",
+    "Evidence",
+    "Look",
+    "Residuals",
+    "measure_evidence",
+    "widen",
+]
 
 # Smallest deviation that is assumed: no backtest is long enough to exclude three points.
 _SMALLEST_SPREAD = 0.03
