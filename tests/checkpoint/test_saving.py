@@ -273,6 +273,11 @@ class OwnRatio(NoShift):
     """A subclass without methods of its own to save what it learned."""
 
 
+def test_the_classes_that_can_be_saved_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"AdaptiveClassifier, AdaptiveRegressor, .*, TableModel or a Ratio"):
+        accous.save(LogisticRegression(), tmp_path / "model")
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [

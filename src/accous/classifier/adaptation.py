@@ -140,6 +140,7 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
     """
 
     penalty: ClassVar[str] = "C"
+    _instead: ClassVar[dict[str, str]] = {"predict_interval": "predict_set, because classes have no intervals"}
     task_: ClassTask
 
     def __init__(

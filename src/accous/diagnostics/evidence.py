@@ -262,7 +262,8 @@ def widen(
     disagreement : float
     scale : LossScale
 
-    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown.
+    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown. Where the target is
+    constant, no share of a loss is one that can be shown, and the interval stays as it is.
 
     Examples
     --------
@@ -272,7 +273,7 @@ def widen(
     [0.1, 0.041, 0.42]
     """
     estimate, low, high = interval
-    if math.isnan(estimate):
+    if math.isnan(estimate) or scale.is_of_constant:
         return interval
     half_width = max(high - estimate, estimate - low) / scale.one
     drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))
