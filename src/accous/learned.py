@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.exceptions import NotFittedError as ScikitLearnNotFittedError
 
@@ -25,12 +25,16 @@ def require_learned(estimator: Any, attribute: str) -> None:
 class LearnedAttributes:
     """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
 
+    # What to use in place of methods that only other classes have, by their names.
+    _instead: ClassVar[dict[str, str]] = {}
+
     def __getattr__(self, name: str) -> Any:
         """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""
         is_learned = name.endswith("_") and not name.endswith("__")
         if is_learned and "reference_" not in vars(self):
             raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        advice = f": use {self._instead[name]}" if name in self._instead else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
 
     def _require_fitted(self, attribute: str) -> None:
         require_learned(self, attribute)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accous.checkpoint import saving
+from accous.checkpoint.locks import lock_to_save
+from accous.exceptions import CheckpointError
 from accous.extras import require_extra
 
 __all__ = ["load", "save"]
@@ -20,8 +22,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     moment leaves the previous save whole. A model that another program saved there is replaced. Nothing is pickled: a
     foreign ``estimator`` or ``feature_map`` is recorded by its class name, and you pass it to `load` again.
 
-    One process at a time may save to a folder; any number of processes may load from it meanwhile. If another thread
-    calls the model to learn, what is saved is the state after a complete round.
+    One process at a time may save to a folder; any number of processes may load from it meanwhile. A folder that
+    ``accous serve`` or another command is using is refused. If another thread calls the model to learn, what is saved
+    is the state after a complete round.
+
+    From `load` to ``save``, let only one process work on a folder: of two that load the same state, adapt and save, the
+    last save wins, and the rounds of the other are lost without an error.
 
     Parameters
     ----------
@@ -35,6 +41,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ------
     CheckpointError
         If the model has parts that cannot be saved, or the folder holds something else or cannot be written to.
+    LockedError
+        If a command in another process, such as ``accous serve``, is using the folder; the message names the process.
 
     Examples
     --------
@@ -49,14 +57,23 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ...     accous.load(folder).n_rounds_
     20
     """
+    folder = Path(path)
+    try:
+        with lock_to_save(folder):
+            _save(model, folder)
+    except OSError as error:
+        raise CheckpointError(f"Cannot write to {folder} ({error.strerror}): change its permissions.") from None
+
+
+def _save(model: Any, folder: Path) -> None:
     # There is no table model before its module is imported, which needs polars.
     tables = sys.modules.get("accous.tabular.table_model")
     if tables is None or not isinstance(model, tables.TableModel):
-        saving.save(model, path)
+        saving.save(model, folder)
         return
     from accous.tabular.folder import save_table_model
 
-    save_table_model(model, Path(path))
+    save_table_model(model, folder)
 
 
 def load(
@@ -127,8 +144,10 @@ def load(
     return restore_table_model(model, attached, progress, Path(path))
 
 
-def _find_estimator(attached: dict[str, Any], path: str | os.PathLike[str]) -> Any:
+def _find_estimator(attached: dict[str, Any] | None, path: str | os.PathLike[str]) -> Any:
     """Return the estimator that ``accous fit`` was given by name, unless it is code of the user's."""
+    if attached is None:
+        return None
     require_extra("polars", f"The model in {path}, made by accous fit,")
     from accous.tabular.folder import known_estimator
 

@@ -24,6 +24,7 @@ from accous.classifier.class_task import ClassTask
 from accous.exceptions import CheckpointError
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.folders import BATCH, REFERENCE, file_of
+from tests.docs_pages import ROOT
 
 
 @pytest.fixture
@@ -77,6 +78,17 @@ def test_every_save_replaces_the_state(saved: Path) -> None:
         accous.save(model.partial_fit(BATCH), saved)
         assert file_of(saved, "state").name.startswith(f"state-{number}-")
     assert accous.load(saved).n_rounds_ == 5
+
+
+def test_of_two_that_load_the_same_state_the_last_save_wins_as_the_pages_say(saved: Path) -> None:
+    before = accous.load(saved).n_rounds_
+    first, second = accous.load(saved), accous.load(saved)
+    accous.save(first.partial_fit(BATCH).partial_fit(BATCH), saved)
+    accous.save(second.partial_fit(BATCH), saved)
+    assert accous.load(saved).n_rounds_ == before + 1
+    pages = [(ROOT / "docs" / page).read_text("utf-8") for page in ("howto/resume.md", "tutorials/pipeline.md")]
+    for words in (*pages, str(accous.save.__doc__)):
+        assert "lost without an error" in " ".join(words.split())
 
 
 def test_another_model_replaces_the_saved_one(saved: Path) -> None:
@@ -259,6 +271,11 @@ def test_a_model_that_is_not_fitted_is_refused(model: Any, tmp_path: Path) -> No
 
 class OwnRatio(NoShift):
     """A subclass without methods of its own to save what it learned."""
+
+
+def test_the_classes_that_can_be_saved_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"AdaptiveClassifier, AdaptiveRegressor, .*, TableModel or a Ratio"):
+        accous.save(LogisticRegression(), tmp_path / "model")
 
 
 @pytest.mark.parametrize(

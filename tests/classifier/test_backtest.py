@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.classifier.backtest import CUTS, FEWEST_ROWS, read_order
+from accous.classifier.backtest import CUTS, FEWEST_ROWS
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
@@ -115,13 +115,9 @@ def test_times_in_any_order_give_the_outcome_of_the_sorted_rows(found: Any) -> N
         shuffled,
         shuffled / 7.0,
         np.datetime64("2024-01-01") + shuffled,
-        [f"{each:04}" for each in shuffled],
+        np.datetime_as_string(np.datetime64("2024-01-01") + shuffled),
     ):
         assert backtest(AdaptiveClassifier(), X[shuffled], y[shuffled], order=times).looks == found.looks
-
-
-def test_rows_of_the_same_time_keep_their_order() -> None:
-    assert read_order([2, 1, 2, 1, 1], 5).tolist() == [1, 3, 4, 0, 2]
 
 
 def test_the_model_itself_is_not_changed() -> None:
@@ -314,6 +310,29 @@ def test_fit_replays_rows_that_have_an_order(found: Any) -> None:
     assert AdaptiveClassifier().fit(X, y).backtest_ is None
     assert AdaptiveClassifier().fit(X[:99], y[:99], order=True).backtest_ is None
     assert AdaptiveClassifier().fit(X, y, order=False).backtest_ is None
+
+
+@pytest.mark.parametrize("order", [True, np.arange(99)], ids=["in order", "times"])
+def test_an_order_of_too_few_rows_is_said_to_be_too_short(order: Any) -> None:
+    X, y = exchangeable()
+    few = "The reference has fewer than 100 rows, too few to replay them."
+    model = play(AdaptiveClassifier(fallback="none").fit(X[:99], y[:99], order=order), drifting_batches(5))
+    assert model.unverified_ == few
+    assert model.trust_.predictions.sentence == few
+    assert model.trust_.adaptation.sentence.startswith(few)
+    assert AdaptiveClassifier().fit(X[:99], y[:99]).unverified_ == ""
+    assert AdaptiveClassifier().fit(X[:100], y[:100], order=True).unverified_ == ""
+    assert model.fit(X, y, order=True).unverified_ == ""
+
+
+def test_a_backtest_of_too_few_looks_says_how_many_are_needed(found: Any) -> None:
+    few = backtest(AdaptiveClassifier(), *exchangeable(300))
+    assert (few.evidence.n_looks, few.verdict) == (4, "not verified")  # type: ignore[union-attr]
+    assert few.sentences[0].endswith("(mean of 4 looks): not verified, because at least 5 looks are needed.")
+    assert found.evidence.n_looks >= 5
+    assert "needed" not in found.sentences[0]
+    contradicted = backtest(AdaptiveClassifier(), *turned_round(300), cuts=[0.5])
+    assert contradicted.sentences[0].endswith("(mean of 1 look): contradicted.")
 
 
 def test_a_fit_with_order_learns_the_same_model() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import accous
 from accous.cli import main
@@ -362,7 +363,21 @@ def test_a_key_that_is_not_there_or_is_called_like_one_of_ours_is_refused(name, 
 def test_a_model_saved_from_python_has_no_preprocessing(capsys):
     accous.save(accous.load("model").model, "plain")
     assert main(["adapt", "plain", "stream.csv", "-o", "predictions.csv"]) == 1
-    assert "plain holds a model without preprocessing" in capsys.readouterr().err
+    assert "plain holds a model that was saved from Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["inspect"], ["report", "-o", "page.html"], ["serve", "--port", "0"]],
+    ids=lambda command: command[0],
+)
+def test_commands_do_not_ask_for_the_pipeline_of_a_model_saved_from_python(command, capsys):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    accous.save(accous.AdaptiveClassifier(LogisticRegression()).fit(rows, rows[:, 0] > 0.0), "pipeline")
+    assert main([command[0], "pipeline", *command[1:]]) == 1
+    message = capsys.readouterr().err
+    assert "the command line needs one made by accous fit" in message
+    assert "pass them again" not in message
 
 
 def test_inspect_shows_the_state(capsys):

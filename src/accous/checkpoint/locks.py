@@ -21,12 +21,14 @@ if sys.platform == "win32":  # pragma: no cover
 else:
     import fcntl
 
-__all__ = ["LOCK_NAME", "exclusive_lock"]
+__all__ = ["LOCK_NAME", "exclusive_lock", "lock_to_save"]
 
 LOCK_NAME = ".accous.lock"
 # Windows locks bytes, and other processes cannot read a locked byte: this one is far behind the note about the owner.
 _LOCKED_BYTE = 1 << 20
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
+# The lock files that this process holds, and its number: a process that is forked meanwhile does not hold them.
+_held: dict[str, int] = {}
 
 
 @contextmanager
@@ -60,14 +62,44 @@ def exclusive_lock(path: Path, what: str) -> Iterator[None]:
                 raise
             raise LockedError(_refusal(path, os.read(descriptor, 200))) from None
         _write_owner(descriptor, what)
+        name = os.path.realpath(file)
+        _held[name] = os.getpid()
         try:
             yield
         finally:
+            _held.pop(name, None)
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
             _unlock(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def lock_to_save(path: Path) -> Iterator[None]:
+    """Lock a folder while Python code saves a model to it, so that no command or service has it meanwhile.
+
+    A process that holds the lock already goes on. A folder without the file `LOCK_NAME`, which no command has used, is
+    not locked: nothing but Python code saves there.
+
+    Parameters
+    ----------
+    path : Path
+        A folder, which need not exist.
+
+    Raises
+    ------
+    LockedError
+        If another process holds the lock.
+    OSError
+        If you cannot write to the folder.
+    """
+    file = path / LOCK_NAME
+    if not file.exists() or _held.get(os.path.realpath(file)) == os.getpid():
+        yield
+        return
+    with exclusive_lock(path, "accous.save"):
+        yield
 
 
 def _refusal(path: Path, owner: bytes) -> str:

@@ -113,7 +113,8 @@ def _is_own(model: Any) -> bool:
 def _describe_foreign_ratio(model: Any) -> dict[str, str]:
     if not isinstance(model, RatioEstimator):
         raise CheckpointError(
-            f"A {name_of(model)} cannot be saved: use one of {', '.join(_HOMES)} or a RatioEstimator of your own."
+            f"A {name_of(model)} cannot be saved: use one of {', '.join(_HOMES)}, TableModel or a RatioEstimator of "
+            "your own."
         )
     require_state_methods(model)
     return describe_foreign(model)

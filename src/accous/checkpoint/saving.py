@@ -104,7 +104,7 @@ def load_with(
     feature_map: Any = None,
     ratio: Any = None,
     candidates: Any = None,
-    find_estimator: Callable[[dict[str, Any]], Any] = lambda _: None,
+    find_estimator: Callable[[dict[str, Any] | None], Any] = lambda _: None,
 ) -> tuple[Any, dict[str, Any] | None, dict[str, Any] | None]:
     """Load what `save_with` saved: the model, the attached data and the progress.
 
@@ -112,7 +112,7 @@ def load_with(
     ----------
     path, estimator, feature_map, ratio, candidates : as in `load`
     find_estimator : callable, optional
-        Takes the attached data and returns the estimator, if that is not given.
+        Takes the attached data, or None if there is none, and returns the estimator, if that is not given.
     """
     folder = Path(path)
 
@@ -122,7 +122,7 @@ def load_with(
 
     manifest, fixed, state = read_consistently(folder, read)
     try:
-        if estimator is None and manifest.attached is not None:
+        if estimator is None:
             estimator = find_estimator(manifest.attached)
         foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio, "candidates": candidates}
         require_foreign(foreign_objects(manifest.model), foreign)

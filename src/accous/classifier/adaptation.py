@@ -101,7 +101,7 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
         reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
     unverified_ : str
-        Why there is no backtest although there was one, or might be; empty otherwise.
+        Why there is no backtest although there is an order in time, or was one; empty otherwise.
     measured_ : MeasuredError or None
         The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
     drift_attribution_ : array of shape (n_features_in_,)
@@ -140,6 +140,7 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
     """
 
     penalty: ClassVar[str] = "C"
+    _instead: ClassVar[dict[str, str]] = {"predict_interval": "predict_set, because classes have no intervals"}
     task_: ClassTask
 
     def __init__(

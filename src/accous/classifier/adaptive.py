@@ -45,8 +45,8 @@ from accous.classifier.state import (
     under_guard,
 )
 from accous.classifier.task import Task
-from accous.classifier.text_values import naming_text
 from accous.classifier.traps import warn_of_traps
+from accous.classifier.unreadable_values import naming_values
 from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
@@ -130,10 +130,11 @@ class AdaptiveModel(
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
         order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times. With an order, ``fit`` replays the
-            reference (`accous.backtest`). The outcome decides how far label-free estimates are believed and whether to
-            adapt. Pass a `Backtest` if you have replayed the rows yourself; they are then in order of time. Without an
-            order, nothing is verified. References of fewer than 100 rows are not replayed.
+            True says that the rows are in order of time; an array gives their times: dates, numbers, or text in one ISO
+            form, such as 2024-05-31 17:00. With an order, ``fit`` replays the reference (`accous.backtest`). The
+            outcome decides how far label-free estimates are believed and whether to adapt. Pass a `Backtest` if you
+            have replayed the rows yourself; they are then in order of time. Without an order, nothing is verified.
+            References of fewer than 100 rows are not replayed.
 
         Warns
         -----
@@ -143,7 +144,7 @@ class AdaptiveModel(
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_text(X):
+        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.task import Task
+from accous.classifier.unreadable_values import naming_values
 from accous.diagnostics.audits import Audit
 from accous.exceptions import DataError
 from accous.named_columns import select_columns
@@ -63,7 +64,7 @@ class Auditing:
                 raise DataError(
                     f"audit needs more {self.task_.too_few} in the reference, because it fits without some rows."
                 )
-            with one_openmp_thread_if_few(count_rows(rows)):
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = np.asarray(self._predictor(state).predict(rows))
             errors = self.task_.errors_on(truths, predicted)
             of_rows, of_reference = self._audit_features(state, rows, X)

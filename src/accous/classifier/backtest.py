@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_one_column
 from accous.classifier.state import under_guard
+from accous.classifier.time_order import read_order
 from accous.diagnostics.answers import LARGEST_SHIFT
-from accous.diagnostics.evidence import Evidence, Look, measure_evidence
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
@@ -26,7 +27,7 @@ from accous.parameters import require_integer
 from accous.validation import count_rows
 from accous.wording import count
 
-__all__ = ["CUTS", "Backtest", "backtest", "read_order"]
+__all__ = ["CUTS", "Backtest", "backtest"]
 
 CUTS = (0.4, 0.6, 0.8)
 # For a reference that has grown: half of the rows are played once, which gives the five looks that a verdict needs.
@@ -91,7 +92,8 @@ class Backtest:
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
         mean = f"mean of {count(len(self.looks), 'look')}"
-        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {self.verdict}."
+        outcome = f"{self.verdict}{self._reason}"
+        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
         gain = self.evidence.gain
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
@@ -100,6 +102,13 @@ class Backtest:
         # A gain that decides nothing is one on these rows, and no promise.
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
+
+    @property
+    def _reason(self) -> str:
+        """Why nothing is verified, if too few looks are the reason."""
+        assert self.evidence is not None
+        is_short = self.verdict == "not verified" and self.evidence.n_looks < FEWEST_LOOKS
+        return f", because at least {FEWEST_LOOKS} looks are needed" if is_short else ""
 
     @property
     def how(self) -> str:
@@ -168,7 +177,8 @@ def backtest(
     X : array or frame of shape (n_rows, n_features)
     y : array of shape (n_rows,)
     order : array of shape (n_rows,), optional
-        Times, or anything that sorts like them. None means that the rows are in order of time.
+        Times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00. Other text is refused, because it does
+        not sort as its times do. None means that the rows are in order of time.
     sample_weight : array of shape (n_rows,), optional
         Base weights, as for ``fit``. They weigh the reference of a replay, and the errors that are
         measured on the rows played after it.
@@ -224,24 +234,6 @@ def backtest(
 def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
     """Return the classes that none of the first rows has; nothing for numbers."""
     return set(map(str, np.setdiff1d(labels[first:], labels[:first]).tolist())) if is_classifier(model) else set()
-
-
-def read_order(order: Any, n_rows: int) -> IntArray:
-    """Return the rows in order of time, oldest first; rows of the same time keep their order."""
-    times = np.asarray(order)
-    if isinstance(order, str):
-        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
-    if times.shape != (n_rows,):
-        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
-    try:
-        # NaN and NaT differ from themselves.
-        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
-        rows = np.argsort(times, kind="stable") if not is_missing.any() else None
-    except TypeError as error:
-        raise DataError(f"order has entries that cannot be sorted: {error}.") from None
-    if rows is None:
-        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
-    return rows
 
 
 @dataclass(frozen=True)

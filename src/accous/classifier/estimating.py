@@ -93,6 +93,7 @@ class Estimating:
             loss=risk.loss,
             age=risk.age,
             is_covered=self._is_covered(state, coverage),
+            has_rows=state.n_rounds > 0,
         )
 
     @property

@@ -102,8 +102,8 @@ class Extending:
             Base weights of the new rows. None gives each the mean base weight of the reference.
         order : bool or array of shape (n_rows,), default=True
             The new rows count as later than all others. True says that they are in order of time, and an array gives
-            their times. False says that they have no order: then the reference has none any more, the backtest is
-            dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
+            their times, as for ``fit``. False says that they have no order: then the reference has none any more, the
+            backtest is dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
         max_reference : int, optional
             Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
             the old rows leave sooner after an abrupt change.

@@ -13,6 +13,7 @@ from accous.arrays import BoolArray, FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
+from accous.classifier.unreadable_values import naming_values
 from accous.diagnostics.answers import RECENT_ROWS
 from accous.diagnostics.audits import Audit
 from accous.diagnostics.coverage import Coverage
@@ -212,7 +213,7 @@ class LateLabelling:
 
     def _late_errors(self, predictor: Any, rows: Any, late: LateTruths, predicted: Any, name: str) -> NDArray[Any]:
         if predicted is None:
-            with one_openmp_thread_if_few(count_rows(rows)):
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = np.asarray(predictor.predict(rows))
         return self.task_.late_errors(late, predicted, name)
 

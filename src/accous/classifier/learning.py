@@ -13,7 +13,7 @@ from accous.classifier.fallback import FixedModel
 from accous.classifier.round import RoundRules, play_round
 from accous.classifier.state import AdaptationState
 from accous.classifier.task import Task
-from accous.classifier.text_values import naming_text
+from accous.classifier.unreadable_values import naming_values
 from accous.exceptions import ParameterError
 from accous.named_columns import select_columns
 from accous.validation import count_rows
@@ -29,6 +29,7 @@ class Learning:
     fixed_: FixedModel
     task_: Task
     estimator: Any
+    reference_: Any
     refit: int | str
     fallback: str
     caution: str
@@ -98,7 +99,7 @@ class Learning:
         predicted, n_rows = None, count_rows(rows)
         if n_rows == 0:
             return self.task_.none
-        with self.turn(), nullcontext() if self.estimator is None else naming_text(X_batch):
+        with self.turn(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:

@@ -9,7 +9,6 @@ from html import escape
 from typing import Any
 
 from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured_words import NOT_COVERED
 from accous.logs import LOGGER
 from accous.wording import count
 
@@ -83,7 +82,7 @@ def _answers(model: Any) -> list[tuple[str, str]]:
     trust, risk, measured = model.trust_, model.risk_, model.measured_
     scale = model.fixed_.scale
     estimate = _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high) if risk.is_known else "not known"
-    estimate += "" if risk.is_covered else f": {NOT_COVERED}"
+    estimate += "" if risk.is_covered else f": {risk.why_not_covered}"
     rows = [(f"Estimated {scale.name}", estimate)]
     if measured is not None:
         of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import Task
-from accous.classifier.text_values import naming_text
+from accous.classifier.unreadable_values import naming_values
 from accous.openmp import one_openmp_thread_if_few
 from accous.validation import count_rows
 
@@ -23,6 +23,7 @@ class Predicting:
     fixed_: FixedModel
     task_: Task
     estimator: Any
+    reference_: Any
 
     if TYPE_CHECKING:
 
@@ -44,12 +45,12 @@ class Predicting:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
         rows = self._read(X, reset=False, min_rows=0)
-        with naming_text(rows), one_openmp_thread_if_few(count_rows(rows)):
+        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
-        """Call a method of the predictor in use; errors about a text in a frame name its column."""
+        """Call a method of the predictor in use; errors about a value in a frame name its column."""
         if self.estimator is None:
             return np.asarray(getattr(self.estimator_, method)(rows))
-        with naming_text(rows), one_openmp_thread_if_few(count_rows(rows)):
+        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(getattr(self.estimator_, method)(rows))

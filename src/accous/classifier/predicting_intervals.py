@@ -12,6 +12,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel
 from accous.classifier.number_task import NumberTask
+from accous.classifier.unreadable_values import naming_values
 from accous.diagnostics.intervals import conformal_intervals
 from accous.exceptions import DataError
 from accous.named_columns import select_columns
@@ -26,6 +27,7 @@ class PredictingIntervals:
     """The part of `accous.AdaptiveRegressor` that predicts intervals."""
 
     state_: Any
+    reference_: Any
     task_: NumberTask
     erm_: WeightedErm
     fixed_: FixedModel
@@ -80,7 +82,7 @@ class PredictingIntervals:
                     f"predict_interval needs more {self.task_.too_few} in the reference, because it fits without some "
                     "rows."
                 )
-            with one_openmp_thread_if_few(count_rows(rows)):
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(self._predictor(state).predict(rows))
             ends = conformal_intervals(residuals, state.weights, predicted, self._row_weights(state, X), float(alpha))
         return np.stack(ends, axis=1)

@@ -12,6 +12,7 @@ from accous.blas import one_blas_thread
 from accous.classifier.class_task import ClassTask
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel
+from accous.classifier.unreadable_values import naming_values
 from accous.diagnostics.sets import conformal_sets
 from accous.exceptions import DataError, ParameterError
 from accous.named_columns import select_columns
@@ -26,6 +27,7 @@ class PredictingSets:
     """The part of `accous.AdaptiveClassifier` that predicts sets of classes."""
 
     state_: Any
+    reference_: Any
     erm_: WeightedErm
     task_: ClassTask
     classes_: NDArray[Any]
@@ -76,7 +78,7 @@ class PredictingSets:
             return np.empty((0, len(self.classes_)), dtype=bool)
         with one_blas_thread():
             scores = self._reference_scores(state)
-            with one_openmp_thread_if_few(count_rows(rows)):
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
                 predicted = self.task_.answers(predictor.predict(rows))
             sets = conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))

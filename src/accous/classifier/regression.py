@@ -79,6 +79,7 @@ class AdaptiveRegressor(AdaptiveModel, PredictingIntervals, RegressorMixin, Base
     """
 
     penalty: ClassVar[str] = "alpha"
+    _instead: ClassVar[dict[str, str]] = {"predict_set": "predict_interval, because numbers have no sets"}
     task_: NumberTask
 
     def __init__(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest, read_order
+from accous.classifier.backtest import CUTS, FEWEST_ROWS, QUICK_CUTS, Backtest, backtest
 from accous.classifier.erm import ErmRecipe
 from accous.classifier.task import Task
 from accous.classifier.time_halves import ReferenceParts, TimeHalves
+from accous.classifier.time_order import read_order
 from accous.diagnostics.evidence import Evidence
 from accous.exceptions import DataError
 
@@ -56,7 +57,9 @@ class Verification:
         self._split_in_halves()
         if isinstance(order, Backtest):
             self.backtest_ = order
-        elif n_rows >= FEWEST_ROWS:
+        elif n_rows < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
             self._replay(X, y, self.time_order_)
 
     def _verify_again(self) -> None:

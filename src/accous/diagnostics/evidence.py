@@ -18,7 +18,16 @@ from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.risk import LEVEL
 
-__all__ = ["LARGEST_UNEXPLAINED", "NO_EVIDENCE", "Evidence", "Look", "Residuals", "measure_evidence", "widen"]
+__all__ = [
+    "FEWEST_LOOKS",
+    "LARGEST_UNEXPLAINED",
+    "NO_EVIDENCE",
+    "Evidence",
+    "Look",
+    "Residuals",
+    "measure_evidence",
+    "widen",
+]
 
 # Smallest deviation that is assumed: no backtest is long enough to exclude three points.
 _SMALLEST_SPREAD = 0.03
@@ -253,7 +262,8 @@ def widen(
     disagreement : float
     scale : LossScale
 
-    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown.
+    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown. Where the target is
+    constant, no share of a loss is one that can be shown, and the interval stays as it is.
 
     Examples
     --------
@@ -263,7 +273,7 @@ def widen(
     [0.1, 0.041, 0.42]
     """
     estimate, low, high = interval
-    if math.isnan(estimate):
+    if math.isnan(estimate) or scale.is_of_constant:
         return interval
     half_width = max(high - estimate, estimate - low) / scale.one
     drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))

@@ -17,6 +17,8 @@ ERROR = "error"
 _LOSSES_IN_ONE = 4.0
 # Of the target's spread. A model may be perfect on the reference.
 _SMALLEST_SHARE = 1e-6
+# Of a constant target, whose spread is 0: shares of it can still be computed.
+_SMALLEST = 1e-300
 _HUGE = 1e7
 
 
@@ -50,6 +52,11 @@ class LossScale:
     def is_of_classes(self) -> bool:
         """Whether the loss is the error of classes."""
         return self.loss == ERROR
+
+    @property
+    def is_of_constant(self) -> bool:
+        """Whether the target is constant on the reference: then nothing says how large a loss is."""
+        return self.one <= _LOSSES_IN_ONE * _SMALLEST
 
     @property
     def largest(self) -> float:
@@ -104,6 +111,6 @@ def scale_of_numbers(loss: str, of_reference: float, of_constant: float) -> Loss
     of_constant : float
         Mean loss of the best constant there, which is the spread of the target.
     """
-    smallest = max(_SMALLEST_SHARE * of_constant, 1e-300)
+    smallest = max(_SMALLEST_SHARE * of_constant, _SMALLEST)
     known = of_constant if math.isnan(of_reference) else of_reference
     return LossScale(loss, _LOSSES_IN_ONE * max(known, smallest))

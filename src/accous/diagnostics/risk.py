@@ -31,6 +31,7 @@ LEVEL = 0.9
 WIDEST = 0.25
 _WIDEST_SHARE = 0.5
 _SPREADS = 2.25
+_NO_ROWS = "no batch has come yet, and the reference has too few rows for an estimate without one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,9 @@ class RiskEstimate:
     is_covered : bool
         Whether the reference covers the recent rows, as the answer about the inputs says. Where it does not, nothing
         shows how the predictors do on them.
+    has_rows : bool
+        Whether a batch has come since ``fit``. Before that, only a reference of few rows, or of few with a weight, can
+        be the reason that ``is_covered`` is False.
     """
 
     adapted: float
@@ -66,6 +70,7 @@ class RiskEstimate:
     loss: str = ERROR
     age: int = 0
     is_covered: bool = True
+    has_rows: bool = True
 
     @property
     def is_known(self) -> bool:
@@ -81,12 +86,17 @@ class RiskEstimate:
         """Whether the estimate of the fixed predictor says something, by the same rule."""
         return self.is_covered and is_telling(self.fixed, self.fixed_low, self.fixed_high, self.loss)
 
+    @property
+    def why_not_covered(self) -> str:
+        """What to say where ``is_covered`` is False."""
+        return NOT_COVERED if self.has_rows else _NO_ROWS
+
     def __str__(self) -> str:
         """Return both estimates in sentences."""
         name = ERROR if self.loss == ERROR else f"{self.loss} loss"
         if not self.is_covered:
             # The error of rows that the reference does not have may be any.
-            return f"The {name} of the predictor in use is not known: {NOT_COVERED}."
+            return f"The {name} of the predictor in use is not known: {self.why_not_covered}."
         in_use = _in_words(self.adapted, self.adapted_low, self.adapted_high, self.loss)
         fixed = _in_words(self.fixed, self.fixed_low, self.fixed_high, self.loss)
         found = f"The estimated {name} of the predictor in use is {in_use}. That of the fixed model is {fixed}."

@@ -69,13 +69,24 @@ def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
         The name that ``accous fit`` was given. It is needed if it is MODULE:NAME: a folder alone never decides which
         code is imported.
     """
-    model, attached, progress = load_with(folder, find_estimator=lambda attached: _named_estimator(attached, estimator))
+
+    def find_estimator(attached: dict[str, Any] | None) -> Any:
+        # Before `load_with` asks for a pipeline, which no command can pass.
+        if attached is None:
+            raise _saved_from_python(folder)
+        return _named_estimator(attached, estimator)
+
+    model, attached, progress = load_with(folder, find_estimator=find_estimator)
     if attached is None or progress is None:
-        raise CheckpointError(
-            f"{folder} holds a model without preprocessing, saved from Python: the command line needs one made by "
-            "accous fit."
-        )
+        raise _saved_from_python(folder)
     return restore_table_model(model, attached, progress, folder)
+
+
+def _saved_from_python(folder: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{folder} holds a model that was saved from Python, without the preprocessing of tables: the command line "
+        "needs one made by accous fit, and this one needs accous.load in Python."
+    )
 
 
 def known_estimator(attached: dict[str, Any]) -> Any:
