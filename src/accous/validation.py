@@ -217,6 +217,9 @@ def _check_names(error: ValueError, estimator: BaseEstimator, X: Any) -> ValueEr
     """Turn scikit-learn's error into a DataError; if the order of columns is wrong, name the first one."""
     names = list(getattr(X, "columns", ()))
     expected = list(getattr(estimator, "feature_names_in_", ()))
+    if "features as input" in str(error):
+        # scikit-learn's words, which its check_estimator looks for, and what to do.
+        return DataError(f"{str(error).removesuffix('.')}: pass the columns of the reference, in the same order.")
     if "must be in the same order" not in str(error) or len(names) != len(expected):
         return DataError(str(error))
     found, wanted = next((a, b) for a, b in zip(names, expected, strict=True) if a != b)

@@ -176,7 +176,7 @@ def test_an_estimator_that_cannot_be_fitted_on_a_part_is_not_verified() -> None:
     ("change", "message"),
     [
         ({"n_rows": FEWEST_ROWS - 1}, r"at least 100 labelled rows, got 99"),
-        ({"n_labels": 300}, r"X has 600 rows but y has 300 labels"),
+        ({"n_labels": 300}, r"600 rows but y has 300 labels \(inconsistent.*\): pass one label for each row"),
         ({"order": np.arange(5)}, r"one entry for each of the 600 rows, got shape \(5,\)"),
         ({"order": np.where(np.arange(600) == 7, np.nan, 1.0)}, r"order has no time in row 7"),
         ({"order": np.where(np.arange(600) == 7, np.datetime64("NaT"), np.datetime64("2024-01-01"))}, r"row 7"),

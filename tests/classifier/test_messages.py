@@ -138,3 +138,24 @@ def test_the_advice_is_about_the_part_that_fails(model: Any, kind: str, frame: p
         model.fit(frame, NUMBERS)
     with pytest.raises(DataError, match=r"Column 'height' .*pass the ratio estimator a transformer"):
         OnlineDensityRatio().fit(frame)
+
+
+def test_numbers_of_columns_rows_and_values_that_differ_come_with_advice() -> None:
+    model, n = AdaptiveClassifier().fit(X, NUMBERS), len(X)
+    for call in (model.predict, model.adapt, model.step, model.ratio_.partial_fit):
+        with pytest.raises(
+            DataError,
+            match=r"^X has 2 features, but \w+ is expecting 3 features as input: pass the columns of the reference, in "
+            r"the same order\.$",
+        ):
+            call(X[:, :2])
+    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.extend):
+        with pytest.raises(
+            DataError, match=rf"^X has {n} rows but y has {n - 3} labels .*: pass one label for each row"
+        ):
+            fit(X, NUMBERS[:-3])
+    with pytest.raises(DataError, match=rf"^y has {n - 3} values for {n} rows .*: pass one value for each row"):
+        model.observe(X, NUMBERS[:-3])
+    for each, labels in ((model, NUMBERS), (AdaptiveRegressor().fit(X, X[:, 1] + NUMBERS), X[:, 1])):
+        with pytest.raises(DataError, match=rf"^predicted has {n - 3} values for {n} rows .*: pass one value for each"):
+            each.observe(X, labels, predicted=labels[:-3])

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from accous.arrays import FloatArray
 from accous.blas import one_blas_thread
 from accous.classifier.guard import DOUBTED, FREE, choose_guard
-from accous.classifier.labels import read_base_weights, read_one_column
+from accous.classifier.labels import read_base_weights, read_one_column, require_as_many
 from accous.classifier.state import under_guard
 from accous.classifier.time_order import read_order
 from accous.diagnostics.answers import LARGEST_SHIFT
@@ -258,10 +258,7 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
     """Return rows, labels and base weights in order of time."""
     labels = read_one_column(y, "y")
     n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
-    if len(labels) != n_rows:
-        raise DataError(
-            f"X has {count(n_rows, 'row')} but y has {count(len(labels), 'label')} (inconsistent numbers of samples)."
-        )
+    require_as_many(labels, n_rows)
     if n_rows < FEWEST_ROWS:
         raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
     weights = read_base_weights(sample_weight, n_rows)

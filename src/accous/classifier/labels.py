@@ -22,6 +22,7 @@ __all__ = [
     "read_predictions",
     "require_as_many",
     "require_kind_of_classes",
+    "wrong_length",
 ]
 
 
@@ -72,8 +73,10 @@ def _n_dimensions(values: Any) -> int | None:
 def require_as_many(labels: NDArray[Any], n_rows: int) -> None:
     """Raise a DataError if there is not one label for each row."""
     if len(labels) != n_rows:
+        # The words in brackets are for scikit-learn's check_estimator.
         raise DataError(
-            f"X has {count(n_rows, 'row')} but y has {count(len(labels), 'label')} (inconsistent numbers of samples)."
+            f"X has {count(n_rows, 'row')} but y has {count(len(labels), 'label')} (inconsistent numbers of samples): "
+            "pass one label for each row, and leave rows out of both or of neither."
         )
 
 
@@ -148,15 +151,21 @@ def require_kind_of_classes(labels: list[Any], classes: NDArray[Any]) -> None:
         )
 
 
+def wrong_length(name: str, n_values: int, n_rows: int) -> DataError:
+    """Return the error about an argument that does not have one value for each row."""
+    return DataError(
+        f"{name} has {count(n_values, 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples): pass one "
+        "value for each row."
+    )
+
+
 def read_predictions(predicted: Any, n_rows: int, name: str) -> list[Any]:
     """Return one value for each row, as plain values; ``name`` is the argument's, for the error."""
     # scikit-learn's check costs more than counting a few rows.
     is_plain = type(predicted) is np.ndarray and predicted.ndim == 1
     values = predicted if is_plain else read_one_column(predicted, name)
     if len(values) != n_rows:
-        raise DataError(
-            f"{name} has {count(len(values), 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples)."
-        )
+        raise wrong_length(name, len(values), n_rows)
     found: list[Any] = values.tolist()
     return found
 

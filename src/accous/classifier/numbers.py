@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.classifier.labels import read_one_column, read_plain_labels, require_as_many
+from accous.classifier.labels import read_one_column, read_plain_labels, require_as_many, wrong_length
 from accous.exceptions import DataError
-from accous.wording import count
 
 __all__ = ["read_numbers", "read_targets"]
 
@@ -37,9 +36,7 @@ def read_numbers(y: Any, n_rows: int, *, name: str = "y") -> FloatArray:
     if name == "y":
         require_as_many(values, n_rows)
     elif len(values) != n_rows:
-        raise DataError(
-            f"{name} has {count(len(values), 'value')} for {count(n_rows, 'row')} (inconsistent numbers of samples)."
-        )
+        raise wrong_length(name, len(values), n_rows)
     try:
         if values.dtype.kind == "c":
             raise TypeError
