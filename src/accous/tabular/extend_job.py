@@ -89,6 +89,10 @@ class RowsJoined:
         Rows of the file that could be read.
     n_joined, n_before : int
         Rows that joined now, and rows that had joined before.
+    n_copies : int
+        Rows that did not join because the reference has them already, such as those that ``fit`` was given.
+    n_alike : int
+        Rows that joined although a row of the reference is the same; 0 if they are few.
     n_missing, n_unmatched : int
         Rows without a label, and late labels without a row in the stream.
     n_left : int
@@ -103,6 +107,8 @@ class RowsJoined:
     n_read: int
     n_joined: int
     n_before: int
+    n_copies: int
+    n_alike: int
     n_missing: int
     n_unmatched: int
     n_left: int
@@ -158,17 +164,17 @@ class ExtendJob:
         found, bad_rows = file.found, file.bad_rows
         self._require_classes(found.labels)
         n_reference, classes = len(model.task_), set(self.table_model.kind.names)
-        n_joined = int(found.numbers.find_new(self.table_model.joined_rows).sum())
+        rows = self.table_model.extend_rows(
+            found.X,
+            found.labels,
+            found.marks,
+            numbers=found.numbers,
+            order=request.is_ordered is not False,
+            max_reference=request.max_reference,
+            drop=request.drop,
+        )
+        n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
         if n_joined:
-            self.table_model.extend_rows(
-                found.X,
-                found.labels,
-                found.marks,
-                numbers=found.numbers,
-                order=request.is_ordered is not False,
-                max_reference=request.max_reference,
-                drop=request.drop,
-            )
             save_table_model(self.table_model, request.model, is_last=True)
         if bad_rows and request.rejects is not None:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
@@ -176,7 +182,9 @@ class ExtendJob:
         return RowsJoined(
             n_read=file.n_read,
             n_joined=n_joined,
-            n_before=len(found.labels) - n_joined,
+            n_before=len(found.labels) - n_joined - n_copies,
+            n_copies=n_copies,
+            n_alike=rows.n_alike,
             n_missing=file.n_missing,
             n_unmatched=file.n_unmatched,
             n_left=n_reference + n_joined - len(model.task_),
@@ -193,6 +201,7 @@ class ExtendJob:
             "rows": joined.n_read,
             "joined": joined.n_joined,
             "joined_before": joined.n_before,
+            "in_reference": joined.n_copies,
             "without_label": joined.n_missing,
             "unmatched": joined.n_unmatched,
             "rejected": len(joined.bad_rows),
