@@ -139,6 +139,8 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     texts += _known_rows(joined)
     if joined.n_missing:
         texts.append(count(joined.n_missing, "row has", "rows have") + " no label.")
+    if joined.n_unnamed:
+        texts.append(count(joined.n_unnamed, "row has", "rows have") + f" no {joined.key}.")
     if joined.n_unmatched:
         texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the run.")
     if joined.bad_rows:

@@ -95,6 +95,8 @@ class RowsJoined:
         Rows that joined although a row of the reference is the same; 0 if they are few.
     n_missing, n_unmatched : int
         Rows without a label, and late labels without a row in the stream.
+    n_unnamed : int
+        Late labels without a key; ``key`` is the name of its column.
     n_left : int
         Rows that left the reference.
     new_classes : list of str
@@ -111,6 +113,8 @@ class RowsJoined:
     n_alike: int
     n_missing: int
     n_unmatched: int
+    n_unnamed: int
+    key: str
     n_left: int
     new_classes: list[str]
     bad_rows: list[BadRow]
@@ -135,6 +139,8 @@ class _File:
     n_read: int
     n_missing: int
     n_unmatched: int = 0
+    n_unnamed: int = 0
+    key: str = ""
     bad_rows: list[BadRow]
     joined_by: str = ""
 
@@ -187,6 +193,8 @@ class ExtendJob:
             n_alike=rows.n_alike,
             n_missing=file.n_missing,
             n_unmatched=file.n_unmatched,
+            n_unnamed=file.n_unnamed,
+            key=file.key,
             n_left=n_reference + n_joined - len(model.task_),
             new_classes=[name for name in self.table_model.kind.names if name not in classes],
             bad_rows=bad_rows,
@@ -203,6 +211,7 @@ class ExtendJob:
             "joined_before": joined.n_before,
             "in_reference": joined.n_copies,
             "without_label": joined.n_missing,
+            "without_key": joined.n_unnamed,
             "unmatched": joined.n_unmatched,
             "rejected": len(joined.bad_rows),
             "left": joined.n_left,
@@ -302,6 +311,8 @@ class ExtendJob:
             n_read=table.n_read,
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
             bad_rows=[],
             joined_by=joined_by(table.place_column, matched) + job.label_column_in_words(table),
         )

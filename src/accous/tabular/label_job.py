@@ -82,6 +82,8 @@ class LabelsCounted:
         Labels without a prediction; ``first_unmatched`` is the place of one.
     n_missing, n_repeated : int
         Rows without a label, and rows that repeat another one.
+    n_unnamed : int
+        Rows that have a label, but no key; ``key`` is the name of its column.
     joined_by : str
         How labels and predictions were joined, in words.
     n_earlier : int
@@ -100,6 +102,8 @@ class LabelsCounted:
     first_unmatched: str
     n_missing: int
     n_repeated: int
+    n_unnamed: int
+    key: str
     joined_by: str
     n_earlier: int
     has_rows: bool
@@ -161,6 +165,8 @@ class LabelJob:
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
             joined_by=joined_by(table.place_column, matched) + self.label_column_in_words(table),
             n_earlier=matched.height - n_before - new.height,
             has_rows=rows is not None,
@@ -238,6 +244,7 @@ class LabelJob:
             "differing": counted.n_differing,
             "unmatched": counted.n_unmatched,
             "without_label": counted.n_missing,
+            "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
             "estimated_error": estimated,
             **summarize_labels(measured),
@@ -264,7 +271,8 @@ class LabelJob:
 
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
-            raise DataError(f"{self._request.labels} holds no label.")
+            where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
+            raise DataError(f"{self._request.labels} holds no label{where}.")
         stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
