@@ -21,7 +21,7 @@ from accous.tabular.formats.vectors import require_widths
 from accous.tabular.frame_labels import labels_of_frame, times_in_order
 from accous.tabular.job_record import absolute, require_free
 from accous.tabular.known_labels import require_no_feature
-from accous.tabular.label_job import LabelJob, LabelRequest, joined_by
+from accous.tabular.label_job import LabelJob, LabelRequest
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.remembered_rows import RowNumbers, numbers_of_keyed_rows, numbers_of_lines, numbers_of_texts
@@ -314,7 +314,7 @@ class ExtendJob:
             n_unnamed=table.n_unnamed,
             key=table.place_column or "",
             bad_rows=[],
-            joined_by=joined_by(table.place_column, matched) + job.label_column_in_words(table),
+            joined_by=job.joined_in_words(table, matched),
         )
 
     def _require_classes(self, labels: pl.Series) -> None:
