@@ -90,7 +90,7 @@ class FitJob:
         choices = Choices(
             tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
             tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
-            _time_column(request, table),
+            _time_column(request, table, self.label),
             tuple(chosen_columns("--keep-as-feature", request.keep_as_feature, table.columns, table.name)),
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
@@ -286,14 +286,14 @@ class FitJob:
         return settings | {"accuracy": trial.accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 
 
-def _time_column(request: FitRequest, table: TableReader) -> str | None:
+def _time_column(request: FitRequest, table: TableReader, label: str) -> str | None:
     if request.time is None:
         return None
     if request.is_ordered is not None:
         option = "--ordered" if request.is_ordered else "--unordered"
         raise ParameterError(f"--time sorts the rows: leave out {option}, or --time.")
     if request.time not in table.columns:
-        raise no_such_column(table, request.time)
+        raise no_such_column(table, request.time, label=label)
     return request.time
 
 
