@@ -40,6 +40,7 @@ from accous.tabular.formats.opening import open_table
 from accous.tabular.label_task import LabelTask
 from accous.tabular.named_estimators import LINEAR, make_estimator
 from accous.tabular.named_ratios import make_ratio
+from accous.tabular.reference_file import identify_file
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.table_model import TableModel
 from accous.tabular.traps import Remark
@@ -274,6 +275,7 @@ class FitJob:
             **({"alpha": request.alpha} if self.reference.task.kind == "regressor" else {"C": request.C}),
             "seed": request.seed,
             "order": self.reference.order.to_json(),
+            "reference_file": identify_file(request.reference),
         }
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
