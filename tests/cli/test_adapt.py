@@ -20,6 +20,7 @@ from accous.tabular.adapt_request import AdaptRequest
 from accous.tabular.adapt_run import SaveRule
 from accous.tabular.folder import load_table_model
 from tests.cli.processes import files_of
+from tests.cli.tables import make_tables
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
 
@@ -408,3 +409,19 @@ def test_inspect_shows_the_state(capsys):
 )
 def test_the_share_of_rounds_names_the_rounds_that_it_counts(share, n_counted, n_rounds, text):
     assert _share_adapted(share, n_counted, n_rounds) == text
+
+
+def test_the_reference_as_the_stream_is_remarked_on_under_any_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    reference, stream = make_tables()
+    reference.write_csv("reference.csv")
+    stream.write_csv("stream.csv")
+    assert main(["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "own", "-q"]) == 0
+    reference.write_csv("copy.csv")
+    # As many bytes, but other rows.
+    Path("other.csv").write_bytes(Path("reference.csv").read_bytes().replace(b"yes", b"YES"))
+    for name, is_told in (("reference", True), ("copy", True), ("stream", False), ("other", False)):
+        capsys.readouterr()
+        assert main(["adapt", "own", f"{name}.csv", "-o", f"{name}_predicted.csv"]) == 0
+        told = f"{name}.csv is the file that the model was fitted on: its rows are not new to the model"
+        assert (told in capsys.readouterr().err) is is_told

@@ -11,6 +11,8 @@ import pytest
 
 import accous
 from accous.cli import main
+from accous.cli.fit_run import _signed
+from accous.diagnostics.loss_scale import ERRORS
 from accous.report.subject import subject_of_pipeline
 from accous.report.words import judge_in_words
 from accous.tabular.folder import load_table_model
@@ -292,3 +294,9 @@ def test_bad_rows_are_named_or_set_aside(tmp_path, capsys):
     assert rejects["column"].to_list() == ["label", "x0", None]
     assert "'oops' is not a number" in rejects["reason"][1]
     assert rejects["row"][2] == lines[20]
+
+
+def test_a_gain_that_is_shown_as_nothing_has_no_sign():
+    shown = [_signed(gain, ERRORS) for gain in (-0.0004, 0.0004, 0.0, -0.0006, 0.012)]
+    assert shown == ["0.0 points", "0.0 points", "0.0 points", "-0.1 points", "+1.2 points"]
+    assert _signed(None, ERRORS) == "-"

@@ -222,6 +222,13 @@ def test_a_value_that_is_not_known_is_remarked_on_and_no_alert(capsys):
     assert checked(capsys, *options, "--quiet") == (0, "", "")
 
 
+def test_a_single_equals_sign_is_answered_with_two(capsys):
+    code, out, err = checked(capsys, "--fail-if", "predictions = no")
+    assert (code, out) == (2, "")
+    assert err == "accous: --fail-if 'predictions = no': a single = compares nothing, use ==.\n"
+    assert "is not a condition" in checked(capsys, "--fail-if", "error => 20%")[2]
+
+
 def test_what_is_not_a_condition_is_a_wrong_argument(capsys):
     code, out, err = checked(capsys, "--fail-if", "error is large")
     assert (code, out) == (2, "")

@@ -121,6 +121,20 @@ def test_a_remark_says_how_labels_were_joined(columns, options, remark, capsys):
 
 
 @pytest.mark.parametrize("command", ["labels", "extend"])
+def test_a_remark_names_the_key_of_the_run_if_positions_are_taken_on_trust(command, capsys):
+    adapt("stream.csv", "keyed.csv", "--key", "id")
+    # To extend, a file with a column of the model must have them all.
+    compared = [(["x0", "label"], False)] if command == "labels" else []
+    for columns, is_told in [(["label"], True), (["id", "label"], False), *compared]:
+        write(pl.read_csv("stream.csv").select(columns))
+        capsys.readouterr()
+        assert main([command, "model", "labels.csv"]) == 0
+        remarks = capsys.readouterr().err
+        assert ("The run has the key 'id', and these labels do not" in remarks) is is_told
+        assert ("they are compared with the wrong ones." in remarks) is is_told
+
+
+@pytest.mark.parametrize("command", ["labels", "extend"])
 def test_a_file_without_the_key_of_the_run_is_not_joined_by_position(command, capsys):
     adapt("stream.csv", "keyed.csv", "--key", "id")
     renamed = write(labels().rename({"id": "booking"}))

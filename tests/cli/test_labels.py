@@ -111,6 +111,19 @@ def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
     assert load_table_model(Path("model")).model.measured_.n_labelled == 2
 
 
+@pytest.mark.parametrize("command", ["labels", "extend"])
+def test_rows_without_a_key_are_not_rows_without_a_label(command, capsys):
+    frame = labels().with_columns(id=pl.when(pl.col("id") < 20).then(None).otherwise("id"))
+    write(frame.with_columns(label=pl.when(pl.col("id") == 30).then(None).otherwise("label")))
+    capsys.readouterr()
+    assert main([command, "model", "labels.csv", "--key", "id", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "20 rows have no id." in printed.err
+    assert "1 row has no label." in printed.err
+    found = json.loads(printed.out)
+    assert (found["without_key"], found["without_label"]) == (20, 1)
+
+
 @pytest.mark.parametrize(
     ("frame", "options", "code", "message"),
     [
@@ -121,7 +134,8 @@ def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
             "two labels for id = 1, 'yes' and 'no'",
         ),
         (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "1 label) belongs to a row"),
-        (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label"),
+        (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label."),
+        (pl.DataFrame({"id": [""], "label": ["yes"]}), ["--key", "id"], 1, "holds no label in a row that has its id."),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
         (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
         (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --key day"),

@@ -38,6 +38,15 @@ def test_the_nearest_name_is_named(arguments, sentence, tmp_path, monkeypatch, c
     assert not Path("model").exists()
 
 
+def test_the_label_is_not_suggested_for_the_column_of_times(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_tables()[0].rename({"label": "late"}).write_csv("reference.csv")
+    assert main(["fit", "reference.csv", "--label", "late", "-o", "model", "--time", "date"]) == 2
+    assert capsys.readouterr().err.startswith("accous: reference.csv has no column 'date': it has 'x0',")
+    assert main(["fit", "reference.csv", "--label", "late", "-o", "model", "--time", "dya"]) == 2
+    assert "no column 'dya' (did you mean 'day'?)" in capsys.readouterr().err
+
+
 def test_data_sets_too():
     with pytest.raises(ParameterError, match=r"There is no data set 'diabets' \(did you mean 'diabetes'\?\): name"):
         datasets.load("diabets")

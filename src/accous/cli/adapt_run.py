@@ -36,17 +36,8 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
         if as_json:
             typer.echo(json.dumps(job.summary(), indent=2))
         return 0
-    if job.doubt is not None:
-        remarks.print(job.doubt, markup=False, soft_wrap=True)
-    if job.abandoned is not None:
-        text = f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
+    for text in _first_remarks(job, request):
         remarks.print(text, markup=False, soft_wrap=True)
-    if job.followed_before is not None:
-        text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
-        remarks.print(f"{text} To only predict, use accous predict.", markup=False, soft_wrap=True)
-    if job.n_rows_before:
-        place = f"{job.table.unit} {job.record.position.line:,}"
-        remarks.print(f"Resuming after row {job.n_rows_before:,} ({place}).", markup=False)
     with stop_on_signals() as request_to_stop, AdaptProgress(remarks, job.table.share_read, _scale(job)) as progress:
         is_finished = job.follow(save_rule, should_stop=request_to_stop, on_round=progress)
     if is_finished and job.record.n_rows == job.n_rows_before:
@@ -56,6 +47,22 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     else:
         _print_summary(job, request, remarks, is_finished=is_finished)
     return 0 if is_finished else request_to_stop.exit_code
+
+
+def _first_remarks(job: AdaptJob, request: AdaptRequest) -> Iterator[str]:
+    """Yield what the reader should know before the run goes on."""
+    if job.doubt is not None:
+        yield job.doubt
+    if job.abandoned is not None:
+        yield f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
+    if job.is_reference:
+        text = f"{request.stream} is the file that the model was fitted on: its rows are not new to the model, so what"
+        yield f"{text} it says about them does not hold for a stream."
+    if job.followed_before is not None:
+        text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
+        yield f"{text} To only predict, use accous predict."
+    if job.n_rows_before:
+        yield f"Resuming after row {job.n_rows_before:,} ({job.table.unit} {job.record.position.line:,})."
 
 
 def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:

@@ -113,6 +113,9 @@ def backtest(
     order = job.reference.order.sentence(can_be_unordered=False)
     if order is not None:
         remarks.print(order, markup=False, soft_wrap=True)
+    for remark in job.remarks:
+        if remark.kind == "repeated":  # the one remark that is about the backtest itself
+            remarks.print(remark.text, markup=False, soft_wrap=True)
     compile_with_notice(remarks)
     job.require_order()
     with remarks.status("Comparing predictors on the reference"):

@@ -136,15 +136,11 @@ def extend(
 
 def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     texts = [f"{joined.joined_by[0].upper()}{joined.joined_by[1:]}."] if joined.joined_by else []
-    if not joined.n_joined:
-        texts.append("Nothing new: these rows have joined before.")
-    elif joined.n_before:
-        texts.append(
-            count(joined.n_before, "row has joined before and does", "rows have joined before and do")
-            + " not join again."
-        )
+    texts += _known_rows(joined)
     if joined.n_missing:
         texts.append(count(joined.n_missing, "row has", "rows have") + " no label.")
+    if joined.n_unnamed:
+        texts.append(count(joined.n_unnamed, "row has", "rows have") + f" no {joined.key}.")
     if joined.n_unmatched:
         texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the run.")
     if joined.bad_rows:
@@ -152,6 +148,29 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
         texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")
     for text in texts:
         remarks.print(text, markup=False, soft_wrap=True)
+
+
+def _known_rows(joined: RowsJoined) -> list[str]:
+    """Say how many rows did not join because the reference has or had them, and how many look as if it had."""
+    from accous.tabular.reference_copies import copies_in_words
+
+    if not joined.n_joined and not joined.n_copies:
+        return ["Nothing new: these rows have joined before."]
+    texts = []
+    if joined.n_before:
+        texts.append(
+            count(joined.n_before, "row has joined before and does", "rows have joined before and do")
+            + " not join again."
+        )
+    if joined.n_copies:
+        texts.append(("" if joined.n_joined else "Nothing new: ") + copies_in_words(joined.n_copies))
+    if joined.n_alike:
+        texts.append(
+            f"{joined.n_alike:,} of the rows that joined equal a row of the reference in label and features: if they "
+            "are the same rows, the backtest tests rows on themselves; then run accous fit on a table that has each "
+            "row once."
+        )
+    return texts
 
 
 def _print(job: ExtendJob, joined: RowsJoined) -> None:

@@ -83,7 +83,11 @@ def _print_choice(job: FitJob) -> None:
 
 def _signed(gain: float | None, scale: LossScale) -> str:
     """Return by how much an error changes."""
-    return "-" if gain is None else f"{'-' if gain < 0.0 else '+'}{scale.difference(abs(gain))}"
+    if gain is None:
+        return "-"
+    size = scale.difference(abs(gain))
+    is_zero = not any(digit in size for digit in "123456789")
+    return size if is_zero else f"{'-' if gain < 0.0 else '+'}{size}"
 
 
 def _remark_on_bad_rows(job: FitJob, rejects: str | None, remarks: Console) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
+from accous.exceptions import ParameterError
 from accous.wording import count
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _CONTRADICTED_BY = {
     "labels": "labels contradict the error estimated without them, so rely on the measured one",
     "the backtest": "the backtest contradicts the estimated error, so rely on no estimate before labels arrive",
 }
+_SINGLE_EQUAL = re.compile(r"(?<![=<>!])=(?![=<>])")
 _MOST_LENGTHS, _LEAST_WEIGHT = 3, 0.005
 _FailIf = Annotated[
     list[str] | None,
@@ -63,6 +66,9 @@ def inspect(
     """
     from accous.diagnostics.alerts import parse_condition
 
+    for text in fail_if or []:
+        if _SINGLE_EQUAL.search(text):
+            raise ParameterError(f"--fail-if {text!r}: a single = compares nothing, use ==.")
     conditions = [parse_condition(text) for text in fail_if or []]
     summary = _summary(model, estimator)
     state = summary["state"]

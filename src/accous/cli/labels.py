@@ -125,8 +125,8 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
         texts.append(f"{unmatched} no prediction; the first is {counted.first_unmatched!r}.")
     if counted.n_repeated:
         texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
-    if counted.n_missing:
-        texts.append(count(counted.n_missing, "row has", "rows have") + " no label.")
+    lacking = ((counted.n_missing, "label"), (counted.n_unnamed, counted.key))
+    texts += [count(number, "row has", "rows have") + f" no {what}." for number, what in lacking if number]
     if counted.n_earlier:
         earlier = count(counted.n_earlier, "label is", "labels are")
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")

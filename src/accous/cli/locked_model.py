@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accous.exceptions import CheckpointError
 
-__all__ = ["locked_model"]
+__all__ = ["locked_model", "require_folder"]
 
 
 @contextmanager
@@ -23,10 +23,15 @@ def locked_model(folder: Path, command: str) -> Iterator[None]:
     """
     from accous.checkpoint.locks import exclusive_lock
 
+    require_folder(folder)
     try:
         with exclusive_lock(folder, command):
             yield
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder} is not a folder: make a model with accous fit first") from None
     except PermissionError as error:
         raise CheckpointError(f"Cannot write to {folder} ({error.strerror}): change its permissions") from None
+
+
+def require_folder(model: Path) -> None:
+    """Raise a CheckpointError if there is no such folder, or if it is a file, as when arguments are swapped."""
+    if not model.is_dir():
+        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from accous.cli.locked_model import require_folder
 from accous.cli.options import (
     AsJson,
     Encoding,
@@ -27,7 +28,7 @@ from accous.cli.options import (
     results_console,
 )
 from accous.cli.stopping import give_up_stdout, stop_on_signals
-from accous.exceptions import CheckpointError, ParameterError
+from accous.exceptions import ParameterError
 from accous.parameters import require_choice
 from accous.wording import count
 
@@ -79,8 +80,7 @@ def predict(
     require_choice("--unknown-category", unknown_category, ("use", "bad"))
     if as_json and output == "-":
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    if not model.is_dir():
-        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first")
+    require_folder(model)
     from accous.cli.compiling import compile_with_notice
     from accous.tabular.adapt_request import AdaptRequest
     from accous.tabular.predict_job import PredictJob

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from accous.cli.locked_model import require_folder
 from accous.cli.options import ModelFolder, NamedEstimator, Quiet, remarks_console, require_between
 from accous.exceptions import CheckpointError
 from accous.extras import import_extra
@@ -76,6 +77,7 @@ def serve(
     A batch that was acknowledged survives a crash: it is on the disk before the model learns from it. Stop the service
     with Ctrl-C or SIGTERM: it answers what it has accepted, saves the model and ends.
     """
+    require_folder(model)
     seconds = (2.0 if workers else 60.0) if save_seconds is None else save_seconds
     for name, value, low, high in (
         ("--port", port, 0, 65_535),
@@ -122,8 +124,6 @@ def serve(
 
     try:
         serving.serve(settings, say)
-    except FileNotFoundError:
-        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first") from None
     except PermissionError as error:
         raise CheckpointError(f"Cannot write to {model} ({error.strerror}): change its permissions") from None
     return 0

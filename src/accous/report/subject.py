@@ -171,6 +171,7 @@ def _scores(settings: dict[str, Any]) -> dict[str, str]:
 def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
     """Return the subject of a report on a model's folder."""
     settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
+    settings.pop("reference_file", None)  # says nothing to a reader
     order = pipeline.settings.get("order", {"by": None})  # models of earlier versions have none
     settings["order"] = {None: "not known", "rows": "as in the file", "time": f"by {order.get('column')}"}[order["by"]]
     for name_of_score in ("accuracy", "largest_class", "error", "error_of_median", "error_of_constant"):

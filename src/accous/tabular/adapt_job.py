@@ -22,6 +22,7 @@ from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
 from accous.tabular.known_labels import check_labels, require_no_feature
 from accous.tabular.predictions import output_columns, output_schema
+from accous.tabular.reference_file import is_same_file
 from accous.tabular.repeated_rows import first_repeated, followed_before
 from accous.tabular.rounds import RoundRule
 from accous.tabular.row_reader import RowReader
@@ -49,6 +50,8 @@ class AdaptJob:
         The stream of an unfinished run whose place this job takes, because that run has no results.
     doubt : str or None
         A remark if many of the labels to score with are none that the model knows, after `begin`.
+    is_reference : bool
+        Whether the stream is the file that the model was fitted on, after `begin`.
     followed_before : str or None
         What an earlier run has written about the rows of the same stream, which this run learns again, after `begin`.
     repeated_key : str or None
@@ -65,6 +68,7 @@ class AdaptJob:
         self.n_rows_before = 0
         self.abandoned: str | None = None
         self.doubt: str | None = None
+        self.is_reference = False
         self.followed_before: str | None = None
         self.repeated_key: str | None = None
 
@@ -98,6 +102,7 @@ class AdaptJob:
             spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
         )
         if not self.record.n_rows:
+            self.is_reference = is_same_file(request.stream, table_model.settings.get("reference_file"))
             self.followed_before = followed_before(table_model, before, spec.stream)
             table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
         self.n_rows_before = self.record.n_rows

@@ -21,7 +21,7 @@ from accous.tabular.formats.vectors import require_widths
 from accous.tabular.frame_labels import labels_of_frame, times_in_order
 from accous.tabular.job_record import absolute, require_free
 from accous.tabular.known_labels import require_no_feature
-from accous.tabular.label_job import LabelJob, LabelRequest, joined_by
+from accous.tabular.label_job import LabelJob, LabelRequest
 from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.remembered_rows import RowNumbers, numbers_of_keyed_rows, numbers_of_lines, numbers_of_texts
@@ -89,8 +89,14 @@ class RowsJoined:
         Rows of the file that could be read.
     n_joined, n_before : int
         Rows that joined now, and rows that had joined before.
+    n_copies : int
+        Rows that did not join because the reference has them already, such as those that ``fit`` was given.
+    n_alike : int
+        Rows that joined although a row of the reference is the same; 0 if they are few.
     n_missing, n_unmatched : int
         Rows without a label, and late labels without a row in the stream.
+    n_unnamed : int
+        Late labels without a key; ``key`` is the name of its column.
     n_left : int
         Rows that left the reference.
     new_classes : list of str
@@ -103,8 +109,12 @@ class RowsJoined:
     n_read: int
     n_joined: int
     n_before: int
+    n_copies: int
+    n_alike: int
     n_missing: int
     n_unmatched: int
+    n_unnamed: int
+    key: str
     n_left: int
     new_classes: list[str]
     bad_rows: list[BadRow]
@@ -129,6 +139,8 @@ class _File:
     n_read: int
     n_missing: int
     n_unmatched: int = 0
+    n_unnamed: int = 0
+    key: str = ""
     bad_rows: list[BadRow]
     joined_by: str = ""
 
@@ -158,17 +170,17 @@ class ExtendJob:
         found, bad_rows = file.found, file.bad_rows
         self._require_classes(found.labels)
         n_reference, classes = len(model.task_), set(self.table_model.kind.names)
-        n_joined = int(found.numbers.find_new(self.table_model.joined_rows).sum())
+        rows = self.table_model.extend_rows(
+            found.X,
+            found.labels,
+            found.marks,
+            numbers=found.numbers,
+            order=request.is_ordered is not False,
+            max_reference=request.max_reference,
+            drop=request.drop,
+        )
+        n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
         if n_joined:
-            self.table_model.extend_rows(
-                found.X,
-                found.labels,
-                found.marks,
-                numbers=found.numbers,
-                order=request.is_ordered is not False,
-                max_reference=request.max_reference,
-                drop=request.drop,
-            )
             save_table_model(self.table_model, request.model, is_last=True)
         if bad_rows and request.rejects is not None:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
@@ -176,9 +188,13 @@ class ExtendJob:
         return RowsJoined(
             n_read=file.n_read,
             n_joined=n_joined,
-            n_before=len(found.labels) - n_joined,
+            n_before=len(found.labels) - n_joined - n_copies,
+            n_copies=n_copies,
+            n_alike=rows.n_alike,
             n_missing=file.n_missing,
             n_unmatched=file.n_unmatched,
+            n_unnamed=file.n_unnamed,
+            key=file.key,
             n_left=n_reference + n_joined - len(model.task_),
             new_classes=[name for name in self.table_model.kind.names if name not in classes],
             bad_rows=bad_rows,
@@ -193,7 +209,9 @@ class ExtendJob:
             "rows": joined.n_read,
             "joined": joined.n_joined,
             "joined_before": joined.n_before,
+            "in_reference": joined.n_copies,
             "without_label": joined.n_missing,
+            "without_key": joined.n_unnamed,
             "unmatched": joined.n_unmatched,
             "rejected": len(joined.bad_rows),
             "left": joined.n_left,
@@ -293,8 +311,10 @@ class ExtendJob:
             n_read=table.n_read,
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
             bad_rows=[],
-            joined_by=joined_by(table.place_column, matched) + job.label_column_in_words(table),
+            joined_by=job.joined_in_words(table, matched),
         )
 
     def _require_classes(self, labels: pl.Series) -> None:

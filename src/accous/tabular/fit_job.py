@@ -40,6 +40,7 @@ from accous.tabular.formats.opening import open_table
 from accous.tabular.label_task import LabelTask
 from accous.tabular.named_estimators import LINEAR, make_estimator
 from accous.tabular.named_ratios import make_ratio
+from accous.tabular.reference_file import identify_file
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.table_model import TableModel
 from accous.tabular.traps import Remark
@@ -90,7 +91,7 @@ class FitJob:
         choices = Choices(
             tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
             tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
-            _time_column(request, table),
+            _time_column(request, table, self.label),
             tuple(chosen_columns("--keep-as-feature", request.keep_as_feature, table.columns, table.name)),
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
@@ -274,6 +275,7 @@ class FitJob:
             **({"alpha": request.alpha} if self.reference.task.kind == "regressor" else {"C": request.C}),
             "seed": request.seed,
             "order": self.reference.order.to_json(),
+            "reference_file": identify_file(request.reference),
         }
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
@@ -286,14 +288,14 @@ class FitJob:
         return settings | {"accuracy": trial.accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 
 
-def _time_column(request: FitRequest, table: TableReader) -> str | None:
+def _time_column(request: FitRequest, table: TableReader, label: str) -> str | None:
     if request.time is None:
         return None
     if request.is_ordered is not None:
         option = "--ordered" if request.is_ordered else "--unordered"
         raise ParameterError(f"--time sorts the rows: leave out {option}, or --time.")
     if request.time not in table.columns:
-        raise no_such_column(table, request.time)
+        raise no_such_column(table, request.time, label=label)
     return request.time
 
 

@@ -24,6 +24,7 @@ from accous.tabular.formats.values import exactly, to_texts
 from accous.tabular.label_task import CLASSES, REGRESSION, LabelTask, find_task
 from accous.tabular.order import RowOrder, find_order, not_in_order, put_in_order, unsorted_dates
 from accous.tabular.reference_span import remarks_on_span
+from accous.tabular.repeated_reference import remarks_on_repeats
 from accous.tabular.traps import Remark, leave_out_traps, remarks_on_labels, remarks_on_texts
 
 __all__ = ["ReferenceTable", "cross_validate", "read_reference", "replay", "time_blocks"]
@@ -137,7 +138,7 @@ def read_reference(
     y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
     found = ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
-    return replace(found, remarks=remarks + _remarks(found))
+    return replace(found, remarks=remarks_on_repeats(frame, y, is_whole=not choices.drop) + remarks + _remarks(found))
 
 
 def _remarks(table: ReferenceTable) -> list[Remark]:

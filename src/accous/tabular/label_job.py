@@ -25,7 +25,7 @@ from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
 from accous.wording import count
 
-__all__ = ["LabelJob", "LabelRequest", "LabelsCounted", "joined_by"]
+__all__ = ["LabelJob", "LabelRequest", "LabelsCounted"]
 
 _MOST_NAMED = 3
 
@@ -82,6 +82,8 @@ class LabelsCounted:
         Labels without a prediction; ``first_unmatched`` is the place of one.
     n_missing, n_repeated : int
         Rows without a label, and rows that repeat another one.
+    n_unnamed : int
+        Rows that have a label, but no key; ``key`` is the name of its column.
     joined_by : str
         How labels and predictions were joined, in words.
     n_earlier : int
@@ -100,6 +102,8 @@ class LabelsCounted:
     first_unmatched: str
     n_missing: int
     n_repeated: int
+    n_unnamed: int
+    key: str
     joined_by: str
     n_earlier: int
     has_rows: bool
@@ -161,7 +165,9 @@ class LabelJob:
             first_unmatched=unmatched[0] if len(unmatched) else "",
             n_missing=table.n_missing,
             n_repeated=table.n_repeated,
-            joined_by=joined_by(table.place_column, matched) + self.label_column_in_words(table),
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
+            joined_by=self.joined_in_words(table, matched),
             n_earlier=matched.height - n_before - new.height,
             has_rows=rows is not None,
             is_known_run=self._job is not None,
@@ -197,10 +203,19 @@ class LabelJob:
             self._require_positions(table, job)
         return table, matched
 
-    def label_column_in_words(self, table: LabelTable) -> str:
-        """Name the column of the labels if it is called otherwise than in the reference."""
-        column = table.label_column
-        return "" if column in (None, self.table_model.label) else f" (labels in column {column!r})"
+    def joined_in_words(self, table: LabelTable, matched: pl.DataFrame) -> str:
+        """Say how labels and predictions were joined.
+
+        It names the column of the labels if it is called otherwise than in the reference, and the key of the run if
+        positions were taken on trust.
+        """
+        text, column = _joined_by(table.place_column, matched), table.label_column
+        if column not in (None, self.table_model.label):
+            text += f" (labels in column {column!r})"
+        if table.place_column is None and table.others.is_empty() and self._usual_key is not None:
+            text += f". The run has the key {self._usual_key!r}, and these labels do not: if they are in another order "
+            text += "than its rows, they are compared with the wrong ones"
+        return text
 
     def _columns(self, job: Job) -> list[str]:
         """Return columns of the rows that were predicted: of the stream, or kept in the predictions."""
@@ -238,6 +253,7 @@ class LabelJob:
             "differing": counted.n_differing,
             "unmatched": counted.n_unmatched,
             "without_label": counted.n_missing,
+            "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
             "estimated_error": estimated,
             **summarize_labels(measured),
@@ -264,7 +280,8 @@ class LabelJob:
 
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
-            raise DataError(f"{self._request.labels} holds no label.")
+            where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
+            raise DataError(f"{self._request.labels} holds no label{where}.")
         stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
@@ -272,7 +289,7 @@ class LabelJob:
                 "this the file, and --label its column?"
             )
         if not matched.height:
-            how = joined_by(table.place_column, matched)
+            how = _joined_by(table.place_column, matched)
             raise DataError(
                 f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
                 f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
@@ -320,7 +337,7 @@ def _kept(job: Job) -> list[str]:
     return str(job.spec.options.get("keep") or "").split(",")
 
 
-def joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
+def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
     """Say how labels and predictions were joined."""
     if place_column is not None:
         return "joined by line" if place_column == LINE else f"joined by key {place_column}"

@@ -50,6 +50,8 @@ class LabelTable:
         The column that names the rows: a key, or ``line``. None: their position does.
     n_read, n_missing, n_repeated : int
         Rows of the table, those without a label, and those that repeat a place and its label.
+    n_unnamed : int
+        Rows that have a label, but no value in the place column.
     n_covered : int
         The last position that the table has a row for, with a label or without. 0 if a column names the rows.
     others : polars.DataFrame
@@ -63,6 +65,7 @@ class LabelTable:
     n_read: int
     n_missing: int
     n_repeated: int
+    n_unnamed: int = 0
     n_covered: int = 0
     others: pl.DataFrame = field(default_factory=pl.DataFrame)
     label_column: str | None = None
@@ -313,11 +316,13 @@ def _good_chunks(table: TableReader, wanted: list[str], n_rows: int | None = Non
 
 def check_labels(rows: pl.DataFrame, name: str, place_column: str | None) -> LabelTable:
     """Leave out rows without a label and repeated ones; raise a DataError if a place has two different labels."""
-    labelled = rows.filter(rows["label"].is_not_null() & rows["place"].is_not_null())
+    n_missing = rows["label"].null_count()
+    labelled = rows.drop_nulls(["label", "place"])
     once = labelled.unique(maintain_order=True)
     repeated = once.filter(once["place"].is_duplicated())
     if repeated.height:
         place, *_ = repeated["place"]
         first, second, *_ = repeated.filter(repeated["place"] == place)["label"]
         raise DataError(f"{name} has two labels for {place_column} = {place}, {first!r} and {second!r}: remove one.")
-    return LabelTable(once, place_column, rows.height, rows.height - labelled.height, labelled.height - once.height)
+    n_unnamed = rows.height - n_missing - labelled.height
+    return LabelTable(once, place_column, rows.height, n_missing, labelled.height - once.height, n_unnamed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.classifier.adaptive import AdaptiveModel
-from accous.exceptions import DataError
+from accous.exceptions import DataError, TrapWarning
 from accous.parameters import listed
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks
@@ -19,6 +20,7 @@ from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import written_intervals
+from accous.tabular.reference_copies import RowsToJoin, copies_in_words, rows_to_join
 from accous.tabular.remembered_rows import RowNumbers, find_new, numbers_of_rows, numbers_of_texts, remember
 from accous.tabular.table_watch import TableWatch
 
@@ -145,8 +147,10 @@ class TableLabels:
     ) -> Self:
         """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
 
-        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If the reference has an order in
-        time, it is replayed again; see `accous.AdaptiveClassifier.extend`.
+        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If more than half of the rows,
+        and at least twenty, are in the reference already, with the same features and labels, those are left out, with
+        a `TrapWarning`. If the reference has an order in time, it is replayed again; see
+        `accous.AdaptiveClassifier.extend`.
 
         Parameters
         ----------
@@ -183,7 +187,7 @@ class TableLabels:
             numbers = RowNumbers((by_key,), (by_key,))
         weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
         times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
-        return self.extend_rows(
+        found = self.extend_rows(
             features.X[rows],
             labelled.labels[rows],
             features.marks[rows],
@@ -193,6 +197,9 @@ class TableLabels:
             max_reference=max_reference,
             drop=drop,
         )
+        if found.is_copy.any():
+            warnings.warn(copies_in_words(int(found.is_copy.sum())), TrapWarning, stacklevel=2)
+        return self
 
     def extend_rows(
         self,
@@ -205,8 +212,8 @@ class TableLabels:
         order: Any = True,
         max_reference: int | None = None,
         drop: str = "oldest",
-    ) -> Self:
-        """Add encoded rows to the reference; those whose numbers are remembered are left out.
+    ) -> RowsToJoin:
+        """Add encoded rows to the reference; those that are remembered, or in the reference already, are left out.
 
         Parameters
         ----------
@@ -218,12 +225,18 @@ class TableLabels:
             What the rows are remembered by.
         sample_weight, order, max_reference, drop
             As for `extend`.
+
+        Returns
+        -------
+        RowsToJoin
+            Which rows have joined, and which are in the reference already.
         """
         with self.turn():
-            is_new = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
-            if not is_new.any():
-                return self
-            rows = np.flatnonzero(is_new)
+            is_unknown = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
+            found = rows_to_join(self.model, self.kind, X, labels, is_unknown)
+            rows = np.flatnonzero(found.is_new)
+            if not len(rows):
+                return found
             values = self.kind.new_values(labels[rows])
             new_classes = self._new_classes(values)
             self.model.extend(
@@ -242,8 +255,8 @@ class TableLabels:
                 earlier = self.settings.get("new_classes", [])
                 self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
             if numbers is not None:
-                self.joined_rows = numbers.remember(self.joined_rows, is_new)
-        return self
+                self.joined_rows = numbers.remember(self.joined_rows, is_unknown)
+        return found
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""

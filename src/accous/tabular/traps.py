@@ -43,7 +43,7 @@ class Remark:
     ----------
     kind : str
         ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"``,
-        ``"span"`` or ``"code"``.
+        ``"span"``, ``"repeated"`` or ``"code"``.
     column : str, optional
     text : str
         One sentence.

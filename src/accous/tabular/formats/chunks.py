@@ -115,9 +115,9 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] if content else ""
 
 
-def no_such_column(table: TableReader, name: str) -> ParameterError:
-    """Return the error for a named column that the table does not have."""
-    meant = did_you_mean(name, table.columns)
+def no_such_column(table: TableReader, name: str, *, label: str | None = None) -> ParameterError:
+    """Return the error for a named column that the table does not have; the label is never suggested for another."""
+    meant = did_you_mean(name, [each for each in table.columns if each != label])
     return ParameterError(f"{table.name} has no column {name!r}{meant}: it has {listed(table.columns)}.")
 
 
