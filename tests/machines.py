@@ -51,7 +51,7 @@ PRINTED = (
     "tests/cli/test_earlier_runs.py",
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
     "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
-    "tests/cli/test_numbers.py", "tests/cli/test_predict.py",
+    "tests/cli/test_numbers.py", "tests/cli/test_predict.py", "tests/cli/test_reference_copies.py",
     "tests/cli/test_suggestions.py", "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
     "tests/datasets/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip
@@ -64,6 +64,7 @@ EXEMPT = {
     "tests/cli/test_embeddings.py": "reads arrays as tests/tabular does",
     "tests/cli/test_hostile_files.py": "reads files as tests/tabular does",
     "tests/cli/test_missing_bench.py": "hides packages from imports, which no machine changes",
+    "tests/cli/test_swapped_arguments.py": "refuses files before anything is computed",
     "tests/cli/test_spark.py": "needs Java; `make test-spark` runs it",
     "tests/fuzz": "`make fuzz` plays as many cases as you like on the machine at hand",
     "tests/packaging": "about files of the project and its wheel",

@@ -14,7 +14,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
 SOURCES = [
-    *sorted((ROOT / "benchmarks").rglob("*.py")),
+    # Not below benchmarks/.peers, where other packages are installed.
+    *sorted(file for file in (ROOT / "benchmarks").rglob("*.py") if ".peers" not in file.parts),
     *sorted((ROOT / "examples").rglob("*.py")),
     *(file for package in PACKAGES for file in sorted(package.rglob("*.py"))),
 ]

@@ -114,7 +114,7 @@ with exclusive_lock(Path(sys.argv[1]), "the parent"):
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork: run it on Linux or macOS")
 def test_a_process_that_was_forked_does_not_hold_the_lock(tmp_path):
     assert subprocess.run([sys.executable, "-c", FORKS, str(tmp_path)], check=False).returncode == 7
 

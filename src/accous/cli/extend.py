@@ -31,7 +31,8 @@ from accous.wording import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.extend_job import ExtendJob, RowsJoined
+    from accous.tabular.extend_job import ExtendJob
+    from accous.tabular.extend_request import RowsJoined
 
 __all__ = ["EXAMPLES", "extend"]
 
@@ -103,7 +104,8 @@ def extend(
     if max_reference is not None:
         require_between("--max-reference", max_reference, 2, _LARGEST_REFERENCE)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.extend_job import ExtendJob, ExtendRequest
+    from accous.tabular.extend_job import ExtendJob
+    from accous.tabular.extend_request import ExtendRequest
 
     request = ExtendRequest(
         model=model,

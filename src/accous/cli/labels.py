@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.diagnostics.measured import MeasuredError
-    from accous.tabular.label_job import LabelsCounted
+    from accous.tabular.label_request import LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
 
@@ -76,7 +76,8 @@ def labels(
     Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
     also if you give it again. The model does not learn from it.
     """
-    from accous.tabular.label_job import LabelJob, LabelRequest
+    from accous.tabular.label_job import LabelJob
+    from accous.tabular.label_request import LabelRequest
 
     request = LabelRequest(
         model=model,
