@@ -176,7 +176,7 @@ def test_labels_that_are_close_do_not_confirm_an_estimate_that_is_clearly_off_or
     assert predictions((0.25, 0.2, 0.3), measured=replace(far, error=0.25, estimated=0.21)).answer == "yes"
     changed = predictions(measured=replace(LABELS, concept_changed="yes"))
     assert changed.answer == "not known"
-    assert "are close to the estimate, but P(y | x) seems to have changed" in changed.sentence
+    assert "are close to the estimate, but the latest of them say that P(y | x) has changed" in changed.sentence
 
 
 def test_a_small_gain_of_the_backtest_is_not_called_a_proof() -> None:

@@ -122,7 +122,7 @@ def test_labels_of_a_fixed_model_cannot_compare_and_the_answer_says_what_can(gap
     )
     measured = replace(measure(labels, n_stream=n_labelled, audit=None), **compared)
     sentence = verdict_of(replace(ALL_YES, measured=measured), is_vetoed=True).adaptation.sentence
-    assert ("let a second model with low caution (accous fit --caution low)" in sentence) == is_told
+    assert ('let a second model with low caution (caution="low", accous fit --caution low)' in sentence) == is_told
 
 
 def test_a_fixed_model_that_is_better_contradicts_nothing() -> None:

@@ -19,7 +19,7 @@ _ROUNDING = 1e-6
 _FIXED = "The fixed model predicts"
 _ONE_IS_SCORED = (
     " Labels score what was predicted, so they say nothing about the adapted model: to compare, let a second model "
-    "with low caution (accous fit --caution low) predict the same rows, and give it the same labels."
+    'with low caution (caution="low", accous fit --caution low) predict the same rows, and give it the same labels.'
 )
 _FIXED_NOW, _ADAPTED_NOW = f"{_FIXED} now.", "The adapted model predicts now."
 

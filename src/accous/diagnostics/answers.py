@@ -14,7 +14,7 @@ from typing import Any
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured_words import CLOSE, CONCEPT_CHANGED, labels_in_words, stretches_in_words
+from accous.diagnostics.measured_words import CLOSE, labels_in_words, stretches_in_words
 from accous.diagnostics.risk import is_telling
 
 __all__ = [
@@ -259,10 +259,11 @@ def _predictions_by_labels(
 
 def _doubt_about_closeness(measured: Any, scale: LossScale) -> str:
     """Say why labels that are close to the estimate do not confirm it; empty if they do."""
+    labels = labels_in_words(measured.n_labelled)
     if measured.concept_changed == "yes":
-        return f"{labels_in_words(measured.n_labelled).capitalize()} are close to the estimate, but {CONCEPT_CHANGED}"
+        return f"{labels} are close to the estimate, but the latest of them say that P(y | x) has changed."
     if not measured.is_estimate_outside or abs(measured.excess) <= CLOSE_SHARE * measured.error:
         return ""
     found = f"{scale.shown(measured.error)} where {scale.shown(measured.estimated)} was estimated"
     side = "low" if measured.excess > 0.0 else "high"
-    return f"{labels_in_words(measured.n_labelled).capitalize()} say {found}, which is clearly too {side}."
+    return f"{labels} say {found}, which is clearly too {side}."

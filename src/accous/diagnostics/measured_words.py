@@ -32,7 +32,9 @@ LABEL_HALF_LIFE = 500
 CLOSE = 0.05
 """How far from the estimate a measured error may be to count as close."""
 
-CONCEPT_CHANGED = "P(y | x) seems to have changed: only new labels in the reference can correct that."
+CONCEPT_CHANGED = (
+    "By the latest labels, P(y | x) seems to have changed: only new labels in the reference can correct that."
+)
 NOT_COVERED = "the reference does not cover the inputs"
 _MOST_CLASSES = 5
 _BESIDE = "and the measured error lies outside of its interval, though the two intervals overlap"
