@@ -45,14 +45,16 @@ def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
     wanted, found = names.tolist(), list(X.columns)
     if found == wanted or (len(found) == len(wanted) and not any_order):
         return X
-    missing = [name for name in wanted if name not in set(found)]
+    there = set(found)
+    missing = [name for name in wanted if name not in there]
     if missing and any_order:
-        others = [name for name in found if name not in set(wanted)]
+        known = set(wanted)
+        others = [name for name in found if name not in known]
         hint = f" X has {others[0]!r}, which the reference has not." if others else ""
         raise DataError(f"X has no column {missing[0]!r}, which the reference has: add it, or correct its name.{hint}")
     if missing:
         return X
-    for name in wanted:
-        if found.count(name) > 1:
+    if len(there) < len(found):
+        for name in (name for name in wanted if found.count(name) > 1):
             raise DataError(f"X has several columns called {name!r}: rename or drop all but one.")
     return X[wanted]

@@ -280,6 +280,8 @@ def _as_array(rows: Any) -> Any:
 
 def _first_unreadable_row(values: Any) -> int | None:
     for row, value in enumerate(values.tolist()):
+        if value is None:  # read as NaN
+            continue
         try:
             float(value)
         except (ValueError, TypeError):

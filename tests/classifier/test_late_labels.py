@@ -169,6 +169,16 @@ def test_a_folder_without_the_plain_sum_goes_on_without_it():
     assert np.isnan(measured.error_plain)
 
 
+def test_a_folder_without_blocks_and_latest_losses_starts_to_keep_them():
+    model, X, y = make_model(70)
+    plain = state_to_plain(model.observe(X[:100], y[:100]).state_, None)
+    del plain["late_labels"]["blocks"], plain["late_labels"]["latest"]
+    model.state_ = state_from_plain(plain, model.state_.ratio, model.state_.estimator)
+    labels = model.observe(X[100:150], y[100:150]).state_.late_labels
+    assert (labels.n_labelled, len(labels.latest), int(labels.blocks.sums[:, 0].sum())) == (150, 50, 50)
+    assert not model.measured_.latest.n_rows
+
+
 def test_a_folder_of_the_first_version_starts_to_count(tmp_path):
     model = accous.load(shutil.copytree(SAVED / "classifier", tmp_path / "model"))
     assert model.measured_ is None

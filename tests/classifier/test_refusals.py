@@ -79,6 +79,14 @@ REFUSALS = {
         lambda: AdaptiveClassifier().fit(ROWS, CLASSES, sample_weight=[1.0, 2.0]),
         r"sample_weight must have one number for each of the 120 rows, got the shape \(2,\)",
     ),
+    "ragged weights": (
+        lambda: AdaptiveClassifier().fit(ROWS, CLASSES, sample_weight=[[1.0, 2.0], [1.0]] * 60),
+        "sample_weight must have one number for each of the 120 rows, got the shape of a list of lists",
+    ),
+    "word after a missing value": (
+        lambda: fitted(FRAME).step(pd.DataFrame({"a": [1.0, 2.0], "b": [None, "many"], "c": [1.0, 2.0]})),
+        r"Column 'b' cannot be read as numbers in row 1 ",
+    ),
     "weights in words": (
         lambda: AdaptiveClassifier().fit(ROWS, CLASSES, sample_weight=["a"] * 120),
         "sample_weight must be finite numbers",

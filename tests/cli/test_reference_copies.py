@@ -80,6 +80,18 @@ def test_another_label_is_another_row(capsys):
     assert extend(capsys, swapped)[0]["joined"] == 300
 
 
+@pytest.mark.parametrize("options", [[], ["--key", "id"]], ids=["by line", "by key"])
+def test_the_same_customers_with_some_other_labels_join(capsys, options):
+    """Without the rows whose label stayed, the reference would get changed labels only."""
+    flipped = pl.col("label").replace({"yes": "no", "no": "yes"})
+    later = rows_of("reference").with_columns(
+        id=pl.col("id") + 1000, label=pl.when(pl.int_range(pl.len()) % 50 == 0).then(flipped).otherwise(pl.col("label"))
+    )
+    found, remarks = extend(capsys, later, *options)
+    assert (found["joined"], found["in_reference"]) == (300, 0)
+    assert "294 of the rows that joined equal a row of the reference" in remarks
+
+
 def test_less_than_half_joins_with_a_remark_and_a_few_without(capsys):
     mixed = pl.concat((rows_of("reference")[:40], rows_of("stream")[:60]))
     found, remarks = extend(capsys, mixed)

@@ -24,6 +24,7 @@ from accous.diagnostics.answers import (
 )
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.latest_labels import LatestError
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.measured import MeasuredError
 
@@ -141,6 +142,9 @@ def unexplained(by: float) -> Evidence:
         ({"measured": replace(LABELS, gap=0.05), "exponent": 0.0}, "no"),
         # What did harm is not forgotten because no more labels came.
         ({"measured": replace(LABELS, gap=0.05, age=RECENT_ROWS + 1)}, "no"),
+        # What helped may have ended: what is known now answers.
+        ({"measured": replace(LABELS, gap=-0.8, age=RECENT_ROWS + 1)}, "yes"),
+        ({"measured": replace(LABELS, gap=-0.8, age=RECENT_ROWS + 1), "is_held": True, "excess": (0.08, 0.01)}, "no"),
     ],
 )
 def test_adaptation(changes: dict[str, Any], answer: str) -> None:
@@ -158,7 +162,8 @@ def test_what_is_missing_to_call_the_adapted_model_better_is_said() -> None:
         "The adapted model errs 36.2 points less on the weighted reference, but adaptation gained nothing in the "
         "backtest: only labels can confirm it."
     )
-    assert "but the backtest contradicts such estimates" in adaptation(evidence=unexplained(0.5)).sentence
+    assert "but such estimates were not close to the truth" in adaptation(evidence=unexplained(0.5)).sentence
+    assert "too few looks to confirm that" in adaptation(evidence=replace(HELPED, n_looks=3)).sentence
     assert adaptation(excess=(-0.001, 0.01)).sentence.startswith("The weighted reference does not clearly show that")
 
 
@@ -177,6 +182,23 @@ def test_labels_that_are_close_do_not_confirm_an_estimate_that_is_clearly_off_or
     changed = predictions(measured=replace(LABELS, concept_changed="yes"))
     assert changed.answer == "not known"
     assert "are close to the estimate, but the latest of them say that P(y | x) has changed" in changed.sentence
+
+
+def test_labels_that_doubt_do_not_answer_better_than_the_backtest() -> None:
+    few = replace(LABELS, n_labelled=10, is_exact=False, concept_changed="yes")
+    assert predictions(measured=few, evidence=shifted(LARGEST_SHIFT)).answer == "no"
+    assert predictions(measured=few).answer == "yes"
+
+
+def test_the_latest_labels_can_refute_what_the_backtest_supports() -> None:
+    moving = replace(LABELS, latest=LatestError(200, 0.21, 0.167, 0.261, is_apart=True))
+    found = predictions(measured=moving)
+    assert found.answer == "not known"
+    assert found.sentence == (
+        "The error moves: the latest 200 labels say 21.0% (16.7% to 26.1%), where 10.0% is estimated."
+    )
+    assert predictions((0.2, 0.15, 0.25), measured=moving).answer == "yes"
+    assert predictions(measured=replace(moving, age=RECENT_ROWS + 1)).answer == "yes"
 
 
 def test_a_small_gain_of_the_backtest_is_not_called_a_proof() -> None:

@@ -108,3 +108,19 @@ def test_losses_of_numbers_are_compared_by_their_spread():
 @pytest.mark.parametrize(("share", "is_outside"), [(0.25, False), (0.3, True), (0.2, True)])
 def test_an_estimate_outside_of_the_interval_of_the_mean_is_noticed(share, is_outside):
     assert measured(wrong(share, 1_500)).is_estimate_outside is is_outside
+
+
+def test_an_error_that_moves_is_told_without_an_estimate_too():
+    losses = np.concatenate((wrong(0.0, 600), wrong(0.5, 200)))
+    found = measured(losses, estimate=(np.nan,) * 3)
+    assert "to compare it with; the error moves: the latest 200 labels say 50.0% (" in found.sentence
+
+
+def test_the_mean_contradicts_where_the_latest_labels_do_not():
+    found = measured(np.concatenate((wrong(0.1, 800), wrong(0.35, 200))), estimate=(0.3, 0.25, 0.4))
+    assert found.contradicts
+    assert "on average they contradict each other: rely on the latest 200 labels, which say 35.0%" in found.sentence
+
+
+def test_equal_losses_do_not_move():
+    assert not measure_latest(np.full(200, 0.3), 600, 0.1 + 0.2, LossScale("absolute", one=1.0)).is_apart

@@ -35,7 +35,11 @@ def test_a_whole_day_is_not_called_a_part_of_it():
     assert "less than a week" in remarks(range(24))[0]
 
 
-@pytest.mark.parametrize("hours", [range(0, 5 * 24, 24), range(24 * 30), [0] * 5], ids=["working days", "month", "one"])
+@pytest.mark.parametrize(
+    "hours",
+    [range(0, 5 * 24, 24), range(24 * 30), [0] * 5, range(0, 2_000, 720)],
+    ids=["working days", "month", "one", "months"],
+)
 def test_whole_weeks_and_a_single_time_are_not_remarked_on(hours):
     assert not remarks(hours)
 

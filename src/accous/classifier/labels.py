@@ -175,7 +175,7 @@ def read_base_weights(sample_weight: Any, n_rows: int) -> FloatArray:
     try:
         base = _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64)
     except (ValueError, TypeError) as error:
-        shape = np.shape(sample_weight)
+        shape = np.shape(sample_weight) if _n_dimensions(sample_weight) is not None else "of a list of lists"
         raise DataError(
             f"sample_weight must have one number for each of the {n_rows} rows, got the shape {shape} ({error})."
             if shape != (n_rows,)

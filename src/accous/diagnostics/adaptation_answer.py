@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from accous.diagnostics.answers import RECENT_ROWS, Answer
-from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 
 __all__ = ["answer_adaptation"]
@@ -88,7 +88,12 @@ def _open_question(difference: float, evidence: Evidence, scale: LossScale, *, i
     if not is_clear:
         return "The weighted reference does not clearly show that the adapted model is better."
     size = scale.difference(-difference)
-    replay = "adaptation gained nothing in the backtest" if evidence.held else "the backtest contradicts such estimates"
+    if evidence.n_looks < FEWEST_LOOKS:
+        replay = "the backtest has too few looks to confirm that"
+    elif evidence.held:
+        replay = "adaptation gained nothing in the backtest"
+    else:
+        replay = "such estimates were not close to the truth in the backtest"
     return f"The adapted model errs {size} less on the weighted reference, but {replay}: only labels can confirm it."
 
 
@@ -106,11 +111,12 @@ def _by_labels(measured: Any, now: str) -> Answer | None:
     gap, is_recent = measured.gap, measured.age <= RECENT_ROWS
     if math.isnan(gap) or abs(gap) <= CLEAR_STANDARD_ERRORS * measured.gap_standard_error:
         return None
+    # What labels have shown to do harm is not taken back because no more came; that something helps may have ended.
+    if gap < 0.0 and not is_recent:
+        return None
     word = "more" if gap > 0.0 else "less"
     size = measured.scale.difference(abs(gap))
     errs = f"On labelled rows, what was predicted errs {size} {word} than the fixed model."
     if not is_recent:
         errs += f" The last label came {measured.age:,} rows ago."
-    # What labels have shown to do harm is not taken back because no more came; that something helps may have ended.
-    answer = "no" if gap > 0.0 else "yes" if is_recent else "not known"
-    return Answer(answer, f"{errs} {now}", {"measured_excess": gap})
+    return Answer("no" if gap > 0.0 else "yes", f"{errs} {now}", {"measured_excess": gap})

@@ -14,7 +14,7 @@ from typing import Any
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured_words import CLOSE, labels_in_words, stretches_in_words
+from accous.diagnostics.measured_words import CLOSE, labels_in_words, latest_in_words, stretches_in_words
 from accous.diagnostics.risk import is_telling
 
 __all__ = [
@@ -162,10 +162,10 @@ def answer_predictions(
     numbers = {"estimate": estimate, "low": low, "high": high}
     has_rows = coverage is not None and coverage.n_rows >= FEWEST_RECENT_ROWS
     is_covered = inputs != "no" and has_rows and coverage.share_outside <= COVERED
-    by_stretches = _predictions_by_stretches(estimate, measured, scale)
+    doubts = _predictions_by_stretches(estimate, measured, scale) + _predictions_by_latest(estimate, measured, scale)
     by_labels = _predictions_by_labels(interval, measured, is_covered=is_covered, scale=scale)
     if by_labels is not None:
-        return worst([by_labels, *by_stretches])
+        return worst([by_labels, *doubts])
     if evidence is None or math.isnan(estimate):
         none = unverified or "No replay of the reference in order of time has checked the estimate."
         few = "The reference has too few rows of some class to estimate the error."
@@ -179,7 +179,7 @@ def answer_predictions(
     if measured is not None and measured.contradicts:
         # By labels of an earlier predictor, or they would have answered.
         return worst([Answer("not known", _LABELS_BEFORE_JOINING, numbers), by_backtest])
-    return worst([*by_stretches, by_backtest])
+    return worst([*doubts, by_backtest])
 
 
 def _predictions_by_backtest(
@@ -227,6 +227,17 @@ def _predictions_by_stretches(estimate: float, measured: Any, scale: LossScale) 
     return [Answer("not known", sentence, {"estimate": estimate, "measured": measured.error})]
 
 
+def _predictions_by_latest(estimate: float, measured: Any, scale: LossScale) -> list[Answer]:
+    """Return "not known" if the error moves, and the latest labels are not close to the estimate of now."""
+    if measured is None or measured.is_outdated or measured.age > RECENT_ROWS or not measured.latest.is_apart:
+        return []
+    if abs(measured.latest.error - estimate) <= CLOSE * scale.one:
+        return []
+    sentence = f"{latest_in_words(measured)}, where {scale.shown(estimate)} is estimated."
+    numbers = {"estimate": estimate, "measured": measured.latest.error}
+    return [Answer("not known", f"{sentence[0].upper()}{sentence[1:]}", numbers)]
+
+
 def _predictions_by_labels(
     interval: tuple[float, float, float], measured: Any, *, is_covered: bool, scale: LossScale
 ) -> Answer | None:
@@ -247,11 +258,11 @@ def _predictions_by_labels(
     if measured.is_exact and measured.is_off and is_about_now:
         return Answer("not known", measured.sentence, numbers)
     is_close = abs(measured.excess) <= close and abs(measured.error_now - estimate) <= close
-    if is_close and is_about_now and (doubt := _doubt_about_closeness(measured, scale)):
-        return Answer("not known", doubt, numbers)
     is_supported = is_covered and is_telling(estimate, low, high, scale.loss)
     if not (measured.is_exact and is_close and is_about_now and is_supported):
         return None
+    if doubt := _doubt_about_closeness(measured, scale):
+        return Answer("not known", doubt, numbers)
     labels = f"{labels_in_words(measured.n_labelled).capitalize()} say {scale.shown(measured.error)}"
     apart = f"{scale.difference(abs(measured.excess))} apart, and up to {scale.difference(close)} count as close"
     return Answer("yes", f"{labels} where {scale.shown(measured.estimated)} was estimated: {apart}.", numbers)

@@ -23,6 +23,7 @@ __all__ = ["UNKNOWN", "LatestError", "keep_latest", "measure_latest"]
 _N_LATEST = 200
 _FEWEST_LABELS = 2 * _N_LATEST  # of fewer, the latest are the larger part
 _STANDARD_ERRORS = 2.0
+_ROUNDING = 1e-6
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
@@ -86,6 +87,7 @@ def measure_latest(losses: FloatArray, n_labelled: int, error: float, scale: Los
         standard_error = math.sqrt(share * (1.0 - share) / n_rows)
         low, high = (float(end) for end in wilson_interval(mean, n_rows))
     else:
-        standard_error = float(losses.std()) / math.sqrt(n_rows)
+        # Of losses that are all the same, rounding would count as a difference.
+        standard_error = max(float(losses.std()), _ROUNDING * scale.one) / math.sqrt(n_rows)
         low, high = max(0.0, mean - _Z * standard_error), mean + _Z * standard_error
     return LatestError(n_rows, mean, low, high, abs(mean - error) > _STANDARD_ERRORS * standard_error)

@@ -100,11 +100,11 @@ def comparison_in_words(found: MeasuredError) -> str:
     """Say how the measured error lies beside the estimate."""
     if math.isnan(found.estimated) or found.is_outdated:
         later = f"{_OUTDATED}: at least 20 labels for later ones are needed to judge the estimate of now."
-        return later if found.is_outdated else "there is nothing to compare with."
+        return later if found.is_outdated else f"there is nothing to compare with{_moves(found)}."
     if found.is_few:
         return "these are too few labels to compare them."
     if found.contradicts and not found.is_inside:
-        return f"{_apart(found)}: {_reliable(found)}."
+        return f"{_on_average(found)}{_apart(found)}: {_reliable(found)}."
     if found.is_exact and found.is_off:
         return f"{_far_inside(found)}: {_reliable(found)}."
     if found.is_alarmed:
@@ -126,6 +126,15 @@ def _agreement(found: MeasuredError) -> str:
 def latest_in_words(found: MeasuredError) -> str:
     """Say what the latest labels say, where the measured error lags behind them."""
     return f"the {found.scale.name} moves: the latest {found.latest.n_rows} labels say {_latest(found)}"
+
+
+def _on_average(found: MeasuredError) -> str:
+    """Say that it is the mean over the labels that contradicts, where the printed interval is wider than its own."""
+    return "on average " if found.latest.is_apart else ""
+
+
+def _moves(found: MeasuredError) -> str:
+    return f"; {latest_in_words(found)}" if found.latest.is_apart else ""
 
 
 def _reliable(found: MeasuredError) -> str:
@@ -181,7 +190,7 @@ def sentence_of(found: MeasuredError) -> str:
     parts = [f"By {labels_in_words(found.n_labelled)}, the {scale.name} is {scale.shown(found.error)} ({interval})"]
     if math.isnan(found.estimated):
         why = "" if found.is_covered else f"{NOT_COVERED}, so "
-        parts.append(f"{why}there is no estimate without labels to compare it with.")
+        parts.append(f"{why}there is no estimate without labels to compare it with{_moves(found)}.")
     else:
         parts += [f"the estimate for these rows is {estimate_in_words(found)}", comparison_in_words(found)]
     text = "; ".join(parts)

@@ -45,9 +45,10 @@ def rows_to_join(
     """Return which rows join the reference, and which are copies of rows that it has.
 
     A row repeats one of the reference if their features and labels have the same bits and the reference has that row
-    once. In a table of few categories, other rows are alike too. But a row that the reference holds k times on average
-    is there exactly once with a probability of k exp(-k), at most 37 %, whatever rows come now. So if more than half of
-    the different rows repeat one, and at least twenty, they are the same rows, and do not join again.
+    once. If more than half of the different rows repeat one, and at least twenty, they are taken for the same rows, and
+    do not join again. Rows may also be alike because few categories make them so, or because the same customers come
+    again with the same features. Then some of them have another label than the row of the reference with their
+    features. One such row is enough to let all join: leaving out the others would leave changed labels only.
 
     Parameters
     ----------
@@ -70,7 +71,9 @@ def rows_to_join(
     n_repeated = len(np.unique(contents[is_repeated]))
     if n_repeated < _FEWEST:
         return RowsToJoin(is_unknown, none)
-    if n_repeated > _LARGEST_SHARE * len(np.unique(contents[is_unknown])):
+    is_other = is_unknown & ~is_repeated
+    has_other_label = np.isin(_contents(kind, X[is_other]), _contents(kind, model.reference_)).any()
+    if n_repeated > _LARGEST_SHARE * len(np.unique(contents[is_unknown])) and not has_other_label:
         return RowsToJoin(is_unknown & ~is_repeated, is_repeated)
     return RowsToJoin(is_unknown, none, int(is_repeated.sum()))
 
@@ -81,8 +84,10 @@ def copies_in_words(n_copies: int) -> str:
     return f"{are} not join again: label and features are the same. Give new rows only."
 
 
-def _contents(kind: LabelKind, X: NDArray[np.float64], labels: pl.Series) -> NDArray[np.uint64]:
-    """Return a number for each row, from its features and its label."""
-    answers = np.asarray(kind.true_answers(labels), dtype=np.float64)
-    content = np.column_stack((answers, np.asarray(X, dtype=np.float64))) + 0.0  # -0.0 is 0.0
+def _contents(kind: LabelKind, X: NDArray[np.float64], labels: pl.Series | None = None) -> NDArray[np.uint64]:
+    """Return a number for each row, from its features and its label, if that counts."""
+    content = np.asarray(X, dtype=np.float64) + 0.0  # -0.0 is 0.0
+    if labels is not None:
+        answers = np.asarray(kind.true_answers(labels), dtype=np.float64) + 0.0
+        content = np.column_stack((answers, content))
     return numbers_of_lines(np.zeros(len(content), dtype=np.int64), content)

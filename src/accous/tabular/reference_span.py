@@ -32,7 +32,7 @@ def remarks_on_span(frame: pl.DataFrame, order: RowOrder) -> list[Remark]:
     first, last = times.min(), times.max()
     assert isinstance(first, datetime)
     assert isinstance(last, datetime)
-    if times.dt.date().n_unique() >= _DAYS_OF_A_WEEK:
+    if last - first >= timedelta(days=7) or times.dt.date().n_unique() >= _DAYS_OF_A_WEEK:
         return []
     whole, missing = ("day", "hours") if last - first < _NEARLY_A_DAY else ("week", "weekdays")
     text = (

@@ -42,7 +42,8 @@ def overall_findings(panels: Iterable[Panel]) -> list[str]:
     sentences = _gains(gains) if gains else []
     cells = [cell for panel in panels for cell in panel.cells.values()]
     gaps = [gap for cell in cells if (gap := gap_closed(cell, OURS, all_seeds=True)) is not None]
-    return sentences + (_overall_gap(gaps, len(gains)) if gaps else [])
+    n_cells = sum(bool(cell.common_seeds(OURS, UNWEIGHTED)) for cell in cells)
+    return sentences + (_overall_gap(gaps, n_cells) if gaps else [])
 
 
 def _place(panel: Panel, shift: str) -> str:

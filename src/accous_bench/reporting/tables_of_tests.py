@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from accous.wording import count
 from accous_bench.reporting.cells import OURS, Panel
@@ -51,7 +51,9 @@ def _words_on_tests(found: Iterable[AgainstOurs]) -> str:
     )
 
 
-def _why_untested(found: Iterable[AgainstOurs]) -> str:
+def _why_untested(found: Sequence[AgainstOurs]) -> str:
+    if not found:
+        return "no seed is shared by all cells, so nothing is tested"
     n_pairs = max((against.test.n for against in found if against.is_paired), default=0)
     reasons = {
         0: "errors over different rounds are not tested",
