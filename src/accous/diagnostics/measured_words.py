@@ -63,10 +63,13 @@ def counted_in_words(n_labelled: int, n_plain: int, error_plain: float | None, s
     >>> from accous.diagnostics.loss_scale import ERRORS
     >>> counted_in_words(3_000, 3_000, 0.352, ERRORS)
     'by 3,000 labels (a label counts half after 500 more); 35.2% over all of them'
+    >>> print(counted_in_words(3_000, 1_000, float("nan"), ERRORS))
+    by 3,000 labels (a label counts half after 500 more, and those from before rows joined the reference hardly count)
     """
     if n_labelled == 1:
         return "by 1 label"
-    text = f"by {n_labelled:,} labels (a label counts half after {LABEL_HALF_LIFE} more)"
+    earlier = "" if n_plain == n_labelled else ", and those from before rows joined the reference hardly count"
+    text = f"by {n_labelled:,} labels (a label counts half after {LABEL_HALF_LIFE} more{earlier})"
     if error_plain is None or math.isnan(error_plain):
         return text
     which = "all of them" if n_plain == n_labelled else f"the {n_plain:,} since rows joined the reference"
