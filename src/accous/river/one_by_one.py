@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import ParameterError
 from accous.parameters import require_integer
 from accous.river.feature_rows import feature_names, rows_of
@@ -33,7 +32,7 @@ class OneByOne:
         Whether the reference is replayed in order of time.
     """
 
-    def __init__(self, model: Any, default: type[AdaptiveModel], n_reference: int, ordered: bool) -> None:
+    def __init__(self, model: Any, default: type[Any], n_reference: int, ordered: bool) -> None:
         require_integer("n_reference", n_reference, at_least=2)
         if model is not None and not isinstance(model, default):
             raise ParameterError(

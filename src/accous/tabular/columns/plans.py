@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from accous.arrays import FloatArray
 from accous.exceptions import CheckpointError
 from accous.tabular.formats.values import to_numbers, to_texts, to_times
 from accous.wording import count
@@ -27,7 +28,6 @@ __all__ = [
     "plan_to_json",
 ]
 
-FloatArray = NDArray[np.float64]
 # Reasons to leave a column out; such columns are still watched.
 ALWAYS_THE_SAME, ALL_MISSING = "always the same value", "all values are missing"
 _MISSING, _OTHER = "(missing)", "(other)"
