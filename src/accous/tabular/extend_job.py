@@ -23,8 +23,7 @@ from accous.tabular.job_record import absolute, require_free
 from accous.tabular.known_labels import require_no_feature
 from accous.tabular.label_job import LabelJob
 from accous.tabular.label_request import LabelRequest
-from accous.tabular.label_tables import place_texts
-from accous.tabular.predictions import LINE
+from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.rejected_rows import write_rejects
 from accous.tabular.remembered_rows import RowNumbers, numbers_of_keyed_rows, numbers_of_lines, numbers_of_texts
 from accous.tabular.row_reader import RowReader, Rows

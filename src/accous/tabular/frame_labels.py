@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError
 from accous.parameters import did_you_mean, listed
 from accous.tabular.label_kinds import LabelKind
-from accous.tabular.label_tables import check_labels, match_rows, place_texts
+from accous.tabular.label_tables import LINE, check_labels, match_rows, place_texts
 from accous.tabular.order import RowOrder, put_in_order
-from accous.tabular.predictions import LINE
 from accous.tabular.remembered_rows import numbers_of_texts
 from accous.wording import count
 

@@ -17,9 +17,8 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import Job, absolute
 from accous.tabular.known_labels import require_no_feature
 from accous.tabular.label_request import LabelRequest, LabelsCounted
-from accous.tabular.label_tables import LabelTable, match_predictions, read_label_table, written_intervals
+from accous.tabular.label_tables import LINE, LabelTable, match_predictions, read_label_table, written_intervals
 from accous.tabular.position_check import require_same_rows
-from accous.tabular.predictions import LINE
 from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
 from accous.tabular.stream_rows import StreamRows, is_unchanged, open_stream_again, read_stream_rows
 from accous.tabular.summary import summarize_labels

@@ -17,9 +17,9 @@ from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_
 from accous.tabular.formats.labelled import read_label_array
 from accous.tabular.formats.opening import format_of, open_table
 from accous.tabular.formats.values import is_usable, to_texts
-from accous.tabular.predictions import LINE
 
 __all__ = [
+    "LINE",
     "LabelTable",
     "check_labels",
     "is_comparable",
@@ -30,6 +30,7 @@ __all__ = [
     "written_intervals",
 ]
 
+LINE = "line"
 """The column that holds the line number of a row in the stream."""
 
 _FORMATS_WITH_HEADER = ("csv", "tsv")

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.exceptions import DataError
 from accous.tabular.formats.chunks import Position, TableReader
-from accous.tabular.label_tables import LabelTable, is_comparable, place_texts
-from accous.tabular.predictions import LINE
+from accous.tabular.label_tables import LINE, LabelTable, is_comparable, place_texts
 
 __all__ = ["require_same_rows"]
 

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from accous.exceptions import ParameterError
 from accous.tabular.formats.values import exactly
 from accous.tabular.label_kinds import LabelKind
+from accous.tabular.label_tables import LINE
 
 __all__ = [
-    "LINE",
     "copied_columns",
     "output_columns",
     "output_schema",
     "predictions_frame",
 ]
 
-LINE = "line"
 _DECIMALS = 6
 
 

@@ -17,8 +17,7 @@ from accous.tabular.formats.chunks import Chunk, Position, TableReader, digest_o
 from accous.tabular.formats.opening import open_table
 from accous.tabular.formats.sources import STDIN
 from accous.tabular.job_record import Job
-from accous.tabular.label_tables import place_texts
-from accous.tabular.predictions import LINE
+from accous.tabular.label_tables import LINE, place_texts
 from accous.tabular.table_model import TableModel
 
 __all__ = ["StreamRows", "is_unchanged", "open_stream_again", "read_stream_rows"]

@@ -24,9 +24,10 @@ from accous.tabular.frames import like, to_polars
 from accous.tabular.history import History
 from accous.tabular.job_record import Job
 from accous.tabular.label_kinds import LabelKind, kind_of
+from accous.tabular.label_tables import LINE
 from accous.tabular.log_position import LogPosition
 from accous.tabular.played_round import NO_COUNTS, PlayedRound, predict_and_adapt, ratios_of
-from accous.tabular.predictions import LINE, predictions_frame
+from accous.tabular.predictions import predictions_frame
 from accous.tabular.table_labels import TableLabels
 from accous.tabular.table_readings import TableReadings
 from accous.tabular.table_watch import TableWatch
