@@ -28,9 +28,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import nn
 
 from accous import datasets
-from accous.blas import one_blas_thread
 from accous.deep import BackboneFeatures
 from accous.streams import MixtureStream
+from accous.threads import one_blas_thread
 from accous_bench.contenders import get_contender
 from accous_bench.image_references import PartOfReference, tuned_features
 from accous_bench.problem import ALPHA_0, SHIFTS, Problem, Setting

@@ -26,10 +26,8 @@ import numpy as np
 import polars as pl
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
 from accous.classifier.backtest import Backtest
 from accous.diagnostics.evidence import Look, measure_evidence
-from accous.openmp import one_openmp_thread_if_few
 from accous.ratio.no_shift import NoShift
 from accous.tabular.choosing import Trial, choose
 from accous.tabular.columns.encoder import ColumnEncoder
@@ -38,6 +36,7 @@ from accous.tabular.fitting import ReferenceTable, cross_validate, replay
 from accous.tabular.named_estimators import BOOSTING, LINEAR, make_estimator
 from accous.tabular.order import RowOrder
 from accous.tabular.traps import leave_out_traps
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from benchmarks.real_stream_tables import STREAMS, read_stream
 from benchmarks.record import origin
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from sklearn.base import clone
 
-from accous.blas import one_blas_thread
 from accous.checkpoint.foreign import describe_foreign, name_of, require_state_methods
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
 from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import CheckpointError
-from accous.learned import require_learned
 from accous.ratio.base import RatioEstimator
+from accous.threads import one_blas_thread
+from accous.validation import require_learned
 
 __all__ = [
     "describe",

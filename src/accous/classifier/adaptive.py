@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.auditing import Auditing
 from accous.classifier.backtest import Backtest
 from accous.classifier.boosted_erm import EstimatorRecipe
@@ -51,14 +50,12 @@ from accous.classifier.verification import Verification
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
-from accous.learned import LearnedAttributes
-from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import require_choice, require_number
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.no_shift import NoShift
 from accous.ratio.online import OnlineDensityRatio
-from accous.turns import TakesTurns
-from accous.validation import count_rows, own_copy, read_frame, read_rows, require_finite
+from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
+from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows, require_finite
 
 __all__ = ["LARGEST_PENALTY", "AdaptiveModel"]
 

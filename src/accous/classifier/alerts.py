@@ -13,8 +13,8 @@ from accous.diagnostics.measured import MeasuredError
 from accous.diagnostics.regimes import Regime
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
-from accous.logs import LOGGER
-from accous.turns import TakesTurns
+from accous.text import LOGGER
+from accous.threads import TakesTurns
 
 __all__ = ["READINGS", "Alerts", "Subject"]
 

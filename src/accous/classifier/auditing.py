@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.task import Task
 from accous.classifier.unreadable_values import naming_values
 from accous.diagnostics.audits import Audit
 from accous.exceptions import DataError
-from accous.named_columns import select_columns
-from accous.openmp import one_openmp_thread_if_few
-from accous.validation import count_rows
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.validation import count_rows, select_columns
 
 __all__ = ["Auditing"]
 

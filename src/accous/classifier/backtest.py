@@ -13,7 +13,6 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_one_column, require_as_many
 from accous.classifier.state import under_guard
@@ -24,8 +23,9 @@ from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
+from accous.text import count
+from accous.threads import one_blas_thread
 from accous.validation import count_rows
-from accous.wording import count
 
 __all__ = ["CUTS", "Backtest", "backtest"]
 

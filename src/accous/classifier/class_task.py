@@ -24,7 +24,7 @@ from accous.diagnostics.audits import Audit, audit_errors
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.traps import FEWEST_ROWS_PER_CLASS, columns_of_label, rare_classes
 from accous.exceptions import DataError
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["ClassTask", "read_class_task"]
 

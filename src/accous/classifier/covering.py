@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.recent_rows import RecentRows
 from accous.diagnostics.column_ranges import ColumnRanges
 from accous.diagnostics.column_watch import ColumnWatch
@@ -16,6 +15,7 @@ from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift_strength import ComparedReference
 from accous.diagnostics.neighbours import ReferenceNeighbours
 from accous.ratio.base import RatioEstimator
+from accous.threads import one_blas_thread
 
 __all__ = ["Covering", "ReferenceCover", "watch_columns"]
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.classifier.class_task import ClassTask
 from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
 from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
@@ -29,6 +28,7 @@ from accous.core.solvers.logistic import (
     solve,
     solve_compiled,
 )
+from accous.threads import one_blas_thread
 
 __all__ = [
     "ErmRecipe",

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.task import Task
@@ -21,6 +20,7 @@ from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import RiskEstimate, loss_interval, weighted_loss
+from accous.threads import one_blas_thread
 
 __all__ = ["Estimating"]
 

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check, Fallback, FixedModel, next_veto
 from accous.classifier.labels import read_base_weights
@@ -18,11 +17,11 @@ from accous.classifier.round import RoundRules, check_fit, share_in_use, weigh
 from accous.classifier.shrinkage import Fit, shrink
 from accous.classifier.state import Joining
 from accous.classifier.task import Task
-from accous.named_columns import select_columns
 from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.checking import ratios_of_reference
-from accous.validation import append_rows, count_rows, own_copy
+from accous.threads import one_blas_thread
+from accous.validation import append_rows, count_rows, own_copy, select_columns
 
 __all__ = ["Extending", "rows_to_keep"]
 

@@ -16,7 +16,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import WeightedErm
 from accous.classifier.guard import LENIENT, Guard
 from accous.classifier.shrinkage import FIRST_STRENGTH
@@ -25,6 +24,7 @@ from accous.core.pool.tempered import Tempered, start_tempered
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import loss_difference
 from accous.ratio.base import RatioEstimator
+from accous.threads import one_blas_thread
 
 __all__ = [
     "Check",

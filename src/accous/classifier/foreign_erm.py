@@ -17,7 +17,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
 from accous.classifier.task import Task
 from accous.exceptions import ParameterError
-from accous.openmp import one_openmp_thread_if_few
+from accous.threads import one_openmp_thread_if_few
 from accous.validation import own_copy
 
 __all__ = ["ForeignErm", "last_step", "require_sample_weight"]

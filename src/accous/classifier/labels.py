@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "read_base_weights",

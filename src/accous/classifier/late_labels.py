@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
 from accous.classifier.unreadable_values import naming_values
@@ -25,9 +24,8 @@ from accous.diagnostics.measured import MeasuredError, measure
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.stretches import LabelledRounds
 from accous.exceptions import DataError, ParameterError
-from accous.named_columns import select_columns
-from accous.openmp import one_openmp_thread_if_few
-from accous.validation import count_rows
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.validation import count_rows, select_columns
 
 __all__ = ["LateLabelling"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 
-from accous.blas import one_blas_thread
 from accous.classifier.events import log_events
 from accous.classifier.fallback import FixedModel
 from accous.classifier.round import RoundRules, play_round
@@ -15,8 +14,8 @@ from accous.classifier.state import AdaptationState
 from accous.classifier.task import Task
 from accous.classifier.unreadable_values import naming_values
 from accous.exceptions import ParameterError
-from accous.named_columns import select_columns
-from accous.validation import count_rows
+from accous.threads import one_blas_thread
+from accous.validation import count_rows, select_columns
 
 __all__ = ["Learning"]
 

@@ -9,8 +9,7 @@ from html import escape
 from typing import Any
 
 from accous.diagnostics.loss_scale import LossScale
-from accous.logs import LOGGER
-from accous.wording import count
+from accous.text import LOGGER, count
 
 __all__ = ["NotebookDisplay", "state_html"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import Task
 from accous.classifier.unreadable_values import naming_values
-from accous.openmp import one_openmp_thread_if_few
+from accous.threads import one_openmp_thread_if_few
 from accous.validation import count_rows
 
 __all__ = ["Predicting"]

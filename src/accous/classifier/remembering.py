@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.drift_watch import parts_of_coef
 from accous.diagnostics.attribution import shares
 from accous.diagnostics.drift import main_columns
 from accous.diagnostics.regimes import Regime
+from accous.threads import one_blas_thread
 
 __all__ = ["Remembering"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.core.fast.kernels_leaves import BINOMIAL, MULTINOMIAL, SQUARED, add_leaves, revalue_leaves
-from accous.openmp import one_openmp_thread_if_few
+from accous.threads import one_openmp_thread_if_few
 
 __all__ = ["RevaluedTrees", "can_be_revalued"]
 

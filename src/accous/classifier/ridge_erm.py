@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.number_task import NumberTask
 from accous.core.solvers.descent import Point
 from accous.core.solvers.ridge import (
@@ -20,6 +19,7 @@ from accous.core.solvers.ridge import (
     solve_ridge_compiled,
 )
 from accous.exceptions import DataError
+from accous.threads import one_blas_thread
 
 __all__ = ["RidgeErm", "RidgePredictor", "RidgeRecipe"]
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.covering import ReferenceCover, watch_columns
 from accous.classifier.drift_watch import watch_round
 from accous.classifier.erm import WeightedErm
@@ -28,6 +27,7 @@ from accous.core.pool.tempered import Tempered
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
 from accous.ratio.checking import checked_ratios, ratios_of_reference
+from accous.threads import one_blas_thread
 
 __all__ = ["SMALLEST_SHIFT", "RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]
 

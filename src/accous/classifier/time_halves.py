@@ -11,10 +11,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import ErmRecipe
 from accous.classifier.task import Task
-from accous.openmp import one_openmp_thread_if_few
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
 __all__ = ["ReferenceParts", "TimeHalves"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from accous.exceptions import AccousError, DataError
-from accous.named_columns import is_frame
+from accous.validation import is_frame
 
 __all__ = ["naming_values"]
 

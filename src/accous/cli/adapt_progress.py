@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

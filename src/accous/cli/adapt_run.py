@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import results_console
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ import typer
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -26,7 +26,7 @@ from accous.cli.options import (
     require_separator,
 )
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import print_backtest, results_console
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ import typer
 
 from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
 from accous.exceptions import ParameterError
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from accous.diagnostics.loss_scale import LossScale

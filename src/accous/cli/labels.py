@@ -20,7 +20,7 @@ from accous.cli.options import (
     remarks_console,
     require_separator,
 )
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -30,7 +30,7 @@ from accous.cli.options import (
 from accous.cli.stopping import give_up_stdout, stop_on_signals
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from accous.cli.locked_model import require_folder
 from accous.cli.options import ModelFolder, NamedEstimator, Quiet, remarks_console, require_between
 from accous.exceptions import CheckpointError
 from accous.extras import import_extra
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from accous.service.owner import OwnedModel

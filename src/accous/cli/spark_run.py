@@ -12,7 +12,7 @@ from accous.keyed.newest import newest_states
 from accous.keyed.shipped_model import ShippedModel
 from accous.report.fleet import render_fleet
 from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

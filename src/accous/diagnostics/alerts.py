@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from accous.exceptions import ParameterError
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["ALLOWED", "DRIFT_ROUNDS", "Alert", "Condition", "parse_condition"]
 

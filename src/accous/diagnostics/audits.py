@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.core.solvers.logistic import make_problem, solve
 from accous.diagnostics.comparison import Comparison, compare_means, match_reference
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["SIGNIFICANCE", "Audit", "audit_errors", "conclude"]
 

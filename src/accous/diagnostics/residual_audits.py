@@ -15,7 +15,7 @@ from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_prob
 from accous.diagnostics.audits import SIGNIFICANCE, Audit, conclude
 from accous.diagnostics.comparison import Comparison, Matched, compare_means, match_reference
 from accous.diagnostics.losses import SQUARED, NumberLoss
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["audit_residuals"]
 

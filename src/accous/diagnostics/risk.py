@@ -13,7 +13,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics.loss_scale import ERROR
 from accous.diagnostics.measured_words import NOT_COVERED, unknown_in_words
 from accous.diagnostics.weights import effective_sample_size
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "LEVEL",

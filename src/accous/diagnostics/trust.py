@@ -13,7 +13,7 @@ from accous.diagnostics.answers import Answer, answer_inputs, answer_predictions
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.loss_scale import ERRORS, LossScale
 from accous.diagnostics.weights import effective_sample_size
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "FEWEST_ROWS",

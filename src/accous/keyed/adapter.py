@@ -18,8 +18,7 @@ from accous.keyed.readings import KeyReading, read_key
 from accous.keyed.row_keys import read_keys, read_numbers, read_times
 from accous.keyed.shared_model import SharedModel
 from accous.keyed.state_format import StateFormat
-from accous.named_columns import select_columns
-from accous.validation import read_rows
+from accous.validation import read_rows, select_columns
 
 __all__ = ["KeyedAdapter"]
 

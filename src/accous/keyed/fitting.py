@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import Check, Veto
 from accous.classifier.refit_rule import is_check_due, refit_limit
@@ -18,6 +17,7 @@ from accous.classifier.shrinkage import FIRST_STRENGTH, Fit, shrink
 from accous.core.fast.kernels_keys import N_SHOWN, SHARE_STEPS, sample_shares, weigh_keys
 from accous.core.keys.stack import KeyStack, Number
 from accous.keyed.shared_model import SharedModel
+from accous.threads import one_blas_thread
 
 __all__ = ["start_fits", "update_fits"]
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import compare
 from accous.classifier.shrinkage import shrink
@@ -22,6 +21,7 @@ from accous.diagnostics.risk import loss_interval
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
 from accous.diagnostics.weights import weight_distance
 from accous.keyed.shared_model import SharedModel
+from accous.threads import one_blas_thread
 
 __all__ = ["KeyReading", "read_key"]
 

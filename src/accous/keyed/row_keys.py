@@ -8,7 +8,7 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import DataError
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["read_keys", "read_numbers", "read_times"]
 

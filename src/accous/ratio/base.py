@@ -11,10 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.learned import LearnedAttributes
-from accous.turns import TakesTurns
-from accous.validation import count_rows, own_copy, read_frame, read_rows
+from accous.threads import TakesTurns, one_blas_thread
+from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows
 
 __all__ = ["RatioEstimator", "unchanged_on_failure"]
 

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.blas import one_blas_thread
 from accous.core.solvers.gaussian_kernel import (
     gaussian_basis,
     largest_exponents,
@@ -25,6 +24,7 @@ from accous.exceptions import DataError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+from accous.threads import one_blas_thread
 
 __all__ = ["CV_WIDTHS", "HeldOutLosses", "KernelBasis", "KernelRatio", "MixtureRatio", "MixtureState", "folds"]
 

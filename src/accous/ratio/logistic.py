@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.blas import one_blas_thread
 from accous.core.fast.width import is_wide
 from accous.core.paper.losses import Logistic
 from accous.core.solvers.ratio_regression import fit_ratio_regression
@@ -17,6 +16,7 @@ from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import FeatureMap, fit_features
 from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+from accous.threads import one_blas_thread
 
 __all__ = ["LogisticRatio"]
 

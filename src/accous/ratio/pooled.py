@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.blas import one_blas_thread
 from accous.core.pool.judgement import SeenRows
 from accous.core.pool.memory import LONGEST_LOOK, distance
 from accous.core.pool.pool import RatioPool
@@ -18,6 +17,7 @@ from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice, require_integer
 from accous.ratio.candidates import Candidates, check_candidates, resume_candidates, start_candidates
 from accous.ratio.linear import LinearRatio
+from accous.threads import one_blas_thread
 
 __all__ = ["PooledRatio"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accous.diagnostics.drift import LONGEST_SHIFT, SMALLEST_CHANGE
 from accous.report.subject import Subject
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["changes_in_words", "kinds_of_changes", "note_on_changes"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import page_asset
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["render_fleet"]
 

@@ -30,7 +30,7 @@ from accous.report.intervals import date_of_round
 from accous.report.regimes import regimes_section
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["NOTES", "TITLES", "event_rows", "page_asset", "render_page", "tile_rows"]
 

@@ -6,7 +6,7 @@ from html import escape
 
 from accous.diagnostics.regimes import Regime, rounds_in_words
 from accous.report.subject import Subject
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["regimes_section"]
 

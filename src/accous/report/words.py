@@ -15,7 +15,7 @@ from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
 from accous.tabular.columns.marks import CATEGORIES, NEW_VALUES
 from accous.tabular.reference_score import no_better_in_words
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]
 

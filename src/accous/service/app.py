@@ -9,7 +9,6 @@ import asyncio
 import time
 from typing import Any
 
-from accous.logs import LOGGER
 from accous.service.answers import SECURITY_HEADERS, Answer, headers_of
 from accous.service.calls import Call, ClientGone, Receive, Scope, Send
 from accous.service.event_stream import stream_events
@@ -17,6 +16,7 @@ from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
 from accous.service.routes import Reply, Route, Routes
 from accous.service.service import Service
+from accous.text import LOGGER
 
 __all__ = ["App"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from accous.exceptions import AccousError
-from accous.logs import LOGGER
 from accous.service.answers import Answer, json_answer
 from accous.service.batch_log import Record
 from accous.service.batches import Batch, BatchReader, key_text
@@ -19,6 +18,7 @@ from accous.service.prediction_answers import plain_predictions, prediction_cont
 from accous.service.prediction_ids import MadePrediction, read_id
 from accous.service.refusals import Refusal
 from accous.tabular.table_model import TableModel
+from accous.text import LOGGER
 
 __all__ = ["Executor", "Parsed"]
 

@@ -6,7 +6,7 @@ from http.cookies import CookieError, SimpleCookie
 
 from accous.service.calls import CLOSE, Call
 from accous.service.refusals import Refusal
-from accous.service.tokens import COOKIE, Scope, Tokens
+from accous.service.tokens import COOKIE, Tokens, TokenScope
 
 __all__ = ["Gate"]
 
@@ -42,7 +42,7 @@ class Gate:
                 headers=CLOSE,
             )
 
-    def require(self, call: Call, scope: Scope, *, accepts_cookie: bool = False) -> None:
+    def require(self, call: Call, scope: TokenScope, *, accepts_cookie: bool = False) -> None:
         """Refuse a request without the right token."""
         if self.tokens.is_open:
             return

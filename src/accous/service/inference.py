@@ -24,7 +24,7 @@ from accous.service.service import Served, Service
 from accous.service.sizes import require_columns, require_rows
 from accous.tabular.columns.plans import NumberColumn
 from accous.tabular.label_kinds import ClassKind, LabelKind
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["Inference"]
 

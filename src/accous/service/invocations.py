@@ -16,7 +16,7 @@ from accous.service.prediction_answers import plain_predictions
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
 from accous.service.sizes import require_columns, require_rows
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["Invocations"]
 

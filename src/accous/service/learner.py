@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from accous.exceptions import AccousError
-from accous.logs import LOGGER
 from accous.service.answers import Answer
 from accous.service.batch_log import BatchLog, LogError, Record
 from accous.service.carrying_out import Executor, Parsed
@@ -22,6 +21,7 @@ from accous.service.waiting import Waiting, resolve, settle
 from accous.tabular.folder import save_table_model
 from accous.tabular.log_position import LogPosition
 from accous.tabular.table_model import TableModel
+from accous.text import LOGGER
 
 __all__ = ["Learner"]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from accous.checkpoint.files import sync_folder
 from accous.exceptions import CheckpointError
-from accous.logs import LOGGER
 from accous.service.batch_log import BatchLog, Opened, open_log
 from accous.service.batches import BatchReader
 from accous.service.carrying_out import Executor
@@ -17,6 +16,7 @@ from accous.service.refusals import Refusal
 from accous.tabular.folder import load_table_model, save_table_model
 from accous.tabular.log_position import LogPosition
 from accous.tabular.table_model import TableModel
+from accous.text import LOGGER
 
 __all__ = ["OwnedModel", "open_owned"]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from accous.checkpoint.manifest import MANIFEST_NAME
 from accous.exceptions import AccousError
-from accous.logs import LOGGER
 from accous.service.batches import BatchReader
 from accous.service.gate import Gate
 from accous.service.limits import Limits
@@ -22,6 +21,7 @@ from accous.service.server import Server
 from accous.service.service import Served, Service
 from accous.service.settings import Settings
 from accous.tabular.folder import load_table_model
+from accous.text import LOGGER
 
 __all__ = ["FollowedModel", "Workers"]
 

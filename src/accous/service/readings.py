@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from accous.logs import LOGGER
 from accous.report.page import render_page
 from accous.report.subject import Subject, subject_of_pipeline
 from accous.service.page_view import page_view
 from accous.tabular.history_points import COUNTS, MEANS
 from accous.tabular.summary import summarize_table_model
 from accous.tabular.table_model import TableModel
+from accous.text import LOGGER
 
 __all__ = ["Reading", "ReadingTimer"]
 

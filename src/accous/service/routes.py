@@ -14,7 +14,7 @@ from accous.service.invocations import Invocations
 from accous.service.pages import Pages
 from accous.service.refusals import Refusal
 from accous.service.service import Service
-from accous.service.tokens import Scope
+from accous.service.tokens import TokenScope
 
 __all__ = ["Reply", "Route", "Routes"]
 
@@ -46,7 +46,7 @@ class Route:
 
     name: str
     endpoint: Endpoint
-    scope: Scope | None = None
+    scope: TokenScope | None = None
     accepts_cookie: bool = False
     is_stream: bool = False
     at_once: AtOnce | None = None

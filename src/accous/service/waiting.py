@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from accous.logs import LOGGER
 from accous.service.answers import Answer
 from accous.service.batch_log import Record
 from accous.service.carrying_out import Parsed
 from accous.service.refusals import Refusal
+from accous.text import LOGGER
 
 __all__ = ["Reply", "Waiting", "resolve", "settle"]
 

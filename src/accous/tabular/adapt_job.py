@@ -20,7 +20,7 @@ from accous.tabular.formats.sources import STDIN
 from accous.tabular.formats.values import is_usable
 from accous.tabular.formats.writing import RowsOutput, finish_parquet
 from accous.tabular.job_record import Job, begin_or_resume
-from accous.tabular.known_labels import check_labels, require_no_feature
+from accous.tabular.known_labels import check_known_labels, require_no_feature
 from accous.tabular.predictions import output_columns, output_schema
 from accous.tabular.reference_file import is_same_file
 from accous.tabular.repeated_rows import first_repeated, followed_before
@@ -89,7 +89,7 @@ class AdaptJob:
             require_no_feature(self._label, request.label or "", table_model.encoder.used_columns)
         if self._label is not None and request.stream != STDIN:
             table, label = self._open()
-            self.doubt = check_labels(table, label or "", request.label or "", table_model.kind)
+            self.doubt = check_known_labels(table, label or "", request.label or "", table_model.kind)
         before, spec = table_model.job, request.spec(self._kept)
         if new_classes := table_model.settings.get("new_classes"):
             # The predictions have columns for them: a file that lacks these is not continued.

@@ -15,7 +15,7 @@ from accous.tabular.label_kinds import LabelKind
 from accous.tabular.label_tables import LINE, check_labels, match_rows, place_texts
 from accous.tabular.order import RowOrder, put_in_order
 from accous.tabular.remembered_rows import numbers_of_texts
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["LabelledRows", "labels_of_frame", "match_frame", "times_in_order"]
 

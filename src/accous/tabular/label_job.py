@@ -23,7 +23,7 @@ from accous.tabular.remembered_rows import find_new, numbers_of_rows, remember
 from accous.tabular.stream_rows import StreamRows, is_unchanged, open_stream_again, read_stream_rows
 from accous.tabular.summary import summarize_labels
 from accous.tabular.table_model import TableModel
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["LabelJob"]
 

@@ -19,10 +19,10 @@ from accous.classifier.erm import LinearPredictor
 from accous.classifier.number_task import NumberTask
 from accous.diagnostics.interval_counts import ALPHA
 from accous.exceptions import DataError
-from accous.openmp import one_openmp_thread_if_few
 from accous.parameters import listed
 from accous.tabular.formats.values import to_texts
 from accous.tabular.label_tables import place_texts
+from accous.threads import one_openmp_thread_if_few
 
 __all__ = ["ClassKind", "LabelKind", "NumberKind", "kind_of"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import BoolArray
 from accous.tabular.label_kinds import LabelKind
 from accous.tabular.remembered_rows import numbers_of_lines
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["RowsToJoin", "copies_in_words", "rows_to_join"]
 

@@ -32,7 +32,7 @@ from accous.tabular.table_labels import TableLabels
 from accous.tabular.table_readings import TableReadings
 from accous.tabular.table_watch import TableWatch
 from accous.tabular.time_column import TimeColumn, find_time_column
-from accous.turns import TakesTurns
+from accous.threads import TakesTurns
 
 __all__ = ["TableModel"]
 

@@ -22,7 +22,7 @@ from accous.diagnostics.traps import (
 from accous.tabular.columns.learning import Choices
 from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
 from accous.tabular.formats.values import to_numbers, to_texts
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["Remark", "leave_out_traps", "remarks_on_labels", "remarks_on_texts"]
 

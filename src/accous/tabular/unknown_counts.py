@@ -8,7 +8,7 @@ import numpy as np
 
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.marks import CATEGORIES, Marks
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["UnknownCounts", "add_unknown", "unknown_in_words"]
 

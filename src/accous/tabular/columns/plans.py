@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.exceptions import CheckpointError
 from accous.tabular.formats.values import to_numbers, to_texts, to_times
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "ALL_MISSING",

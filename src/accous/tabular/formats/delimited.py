@@ -16,7 +16,7 @@ from accous.tabular.formats.records import Records
 from accous.tabular.formats.sources import TextSource
 from accous.tabular.formats.text_tables import TextTable
 from accous.tabular.formats.values import exactly
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["DelimitedTable"]
 

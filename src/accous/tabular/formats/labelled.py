@@ -14,7 +14,7 @@ from accous.tabular.formats.chunks import Chunk, Position, TableReader, no_such_
 from accous.tabular.formats.npy import open_array
 from accous.tabular.formats.opening import has_known_ending, open_table
 from accous.tabular.formats.values import exactly
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["LABEL", "LabelledTable", "place_of_labels", "read_label_array", "with_labels"]
 

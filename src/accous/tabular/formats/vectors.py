@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import ParameterError
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "EMBEDDING",

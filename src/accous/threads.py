@@ -1,16 +1,17 @@
-"""Limits BLAS to one thread during a round or a reduction: the same seed gives the same bits on any number of cores."""
+"""Threads: how many BLAS and OpenMP use in a round, and the lock of objects that learn."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
+# --- Limits BLAS to one thread during a round or a reduction: the same seed gives the same bits on any number
+#     of cores
 
 
 class _Library(NamedTuple):
@@ -101,11 +102,11 @@ def _blas_libraries() -> tuple[list[_Library], list[_Library]]:
     per_thread: list[_Library] = []
     for controller in ThreadpoolController().select(user_api="blas").lib_controllers:
         is_openmp = getattr(controller, "threading_layer", None) == "openmp"
-        (per_thread if is_openmp else shared).append(_bind(controller))
+        (per_thread if is_openmp else shared).append(_bind_blas(controller))
     return shared, per_thread
 
 
-def _bind(controller: Any) -> _Library:
+def _bind_blas(controller: Any) -> _Library:
     """Look up the library's functions once; threadpoolctl looks them up in every call."""
     # threadpoolctl lets only the first thread that asks set a shared pool, and no other thread after that. Here the
     # first caller to enter sets the pool and the last one to leave restores it, and these may be different threads.
@@ -114,3 +115,81 @@ def _bind(controller: Any) -> _Library:
     is_openblas = find is not None and getattr(controller, "threading_layer", None) != "openmp"
     get_threads = find("openblas_get_num_threads") if find is not None and is_openblas else None
     return _Library(get_threads or controller.get_num_threads, set_threads)
+
+
+# --- Limits OpenMP to one thread where there is little to do, as in the small fits of trees on a reference
+
+
+# With more rows, more threads are worth their cost.
+MOST_ROWS = 20_000
+
+
+class _Pool(NamedTuple):
+    """The functions of an OpenMP library; each thread of Python has a number of its own."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+@contextmanager
+def one_openmp_thread_if_few(n_rows: int) -> Iterator[None]:
+    """Limit OpenMP to one thread for the calling thread if there are at most 20,000 rows.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows to fit or to predict.
+    """
+    pools = _pools() if n_rows <= MOST_ROWS else ()
+    before = [pool.get() for pool in pools]
+    try:
+        for pool in pools:
+            pool.set(1)
+        yield
+    finally:
+        for pool, count in zip(pools, before, strict=True):
+            pool.set(count)
+
+
+@cache
+def _pools() -> tuple[_Pool, ...]:
+    import sklearn.utils._openmp_helpers  # noqa: F401  (loads the library that scikit-learn uses)
+
+    return tuple(_bind_openmp(each) for each in ThreadpoolController().select(user_api="openmp").lib_controllers)
+
+
+def _bind_openmp(controller: Any) -> _Pool:
+    return _Pool(controller.get_num_threads, controller.set_num_threads)
+
+
+# --- Threads that change the same model take turns; threads that only read it never wait
+
+
+LOCK_NAME = "_turn_lock"
+
+
+class TakesTurns:
+    """Gives every object a lock of its own, made on first use.
+
+    The lock is not part of the object's state: copies, clones, pickles and saved models do not have it, and make their
+    own when they need one.
+    """
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Return the lock to hold while the object learns; a thread that holds it may take it again."""
+        attributes = vars(self)
+        lock: AbstractContextManager[Any] | None = attributes.get(LOCK_NAME)
+        # `setdefault` is one step: threads that come here together all get the lock of the first.
+        return attributes.setdefault(LOCK_NAME, threading.RLock()) if lock is None else lock
+
+    def __copy__(self) -> Self:
+        """Return a copy that learns independently; both share what was learned so far and never modify it."""
+        other = object.__new__(type(self))
+        other.__dict__.update(vars(self))
+        other.__dict__.pop(LOCK_NAME, None)
+        return other
+
+    def __getstate__(self) -> Any:
+        """Return what pickles and copies keep: everything but the lock."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != LOCK_NAME} if isinstance(state, dict) else state

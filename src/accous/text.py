@@ -1,8 +1,18 @@
-"""Numbers with their nouns in sentences."""
+"""Small change of messages: numbers with their nouns, and the logger of accous."""
 
 from __future__ import annotations
 
-__all__ = ["count"]
+import logging
+
+# --- The logger of accous: silent until you configure logging
+
+
+LOGGER = logging.getLogger("accous")
+# Without a handler of any kind, Python would print warnings to stderr.
+LOGGER.addHandler(logging.NullHandler())
+
+
+# --- Numbers with their nouns in sentences
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
