@@ -22,7 +22,7 @@ NO_SHRINKAGE = {
     "accous.classifier.shrinkage.STRENGTHS": (0.0,),
     "accous.classifier.fallback.FIRST_STRENGTH": 0.0,
 }
-NO_GUARD = {"accous.core.pool.support._NO_HOLD": 1e9, "accous.core.pool.support._FULL_HOLD": 2e9}
+NO_GUARD = {"accous.core.pool._NO_HOLD": 1e9, "accous.core.pool._FULL_HOLD": 2e9}
 
 
 @dataclass(frozen=True)

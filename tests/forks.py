@@ -25,7 +25,7 @@ import accous.cli.adapt_progress, accous.cli.columns_table, accous.cli.compiling
 import accous.cli.demo_tables, accous.cli.inspect, accous.classifier.alerts, accous.service.serving
 import accous.tabular.adapt_job, accous.tabular.fit_job, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 compile_all()
 with contextlib.redirect_stderr(io.StringIO()):
     accous.cli.main(["inspect", "no folder"])

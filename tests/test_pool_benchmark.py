@@ -9,7 +9,7 @@ import pytest
 
 from accous.classifier import fallback, shrinkage
 from accous.classifier.shrinkage import shrink
-from accous.core.pool import support
+from accous.core import pool as support
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import get_contender
 from benchmarks import limit, pool
@@ -37,7 +37,7 @@ def test_an_arm_switches_its_constants_and_puts_them_back(arm: object) -> None:
 
 def test_constants_come_back_after_an_error() -> None:
     def fail() -> None:
-        with constants({"accous.core.pool.support._NO_HOLD": 5.0}):
+        with constants({"accous.core.pool._NO_HOLD": 5.0}):
             raise ValueError(support._NO_HOLD)
 
     with pytest.raises(ValueError, match=r"5\.0"):

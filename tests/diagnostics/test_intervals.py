@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.intervals import conformal_intervals
 from accous.diagnostics.sets import conformal_sets
 from accous.streams import ConstantShift, GaussianRegressionStream

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.losses import SQUARED
 from accous.diagnostics.risk import RiskEstimate, loss_difference, loss_interval, weighted_loss
 from accous.streams import ConstantShift, GaussianRegressionStream

@@ -19,9 +19,12 @@ from scipy.special import softmax
 from accous.arrays import FloatArray, IntArray
 from accous.classifier.class_task import ClassTask
 from accous.classifier.folds import N_FOLDS, N_QUICK_FOLDS, by_folds
-from accous.core.solvers.descent import FULL, ONE_FOLD, ONE_ROUND, Point
-from accous.core.solvers.logistic import (
+from accous.core.regression import (
+    FULL,
+    ONE_FOLD,
+    ONE_ROUND,
     LogisticProblem,
+    Point,
     descend_from,
     leave_one_out_scores,
     make_problem,

@@ -1,7 +1,7 @@
 """The fallback: hold the adaptation back while past batches or the reference's labels are evidence against it.
 
 There are three safeguards, and none needs extra data. A ratio counts only as far as it explained past batches better
-than ratio 1: the pool of `accous.OnlineDensityRatio` does that itself, and `accous.core.pool.tempered` does it for
+than ratio 1: the pool of `accous.OnlineDensityRatio` does that itself, and `accous.core.pool` does it for
 others. Weights that leave few effective rows are shrunk (`accous.classifier.shrinkage`). The veto uses the labels of
 the reference: it compares the cross-fitted, weighted losses of the adapted and the fixed predictor, and the guard
 (`accous.classifier.guard`) says which of them makes the predictions.
@@ -20,7 +20,7 @@ from accous.classifier.erm import WeightedErm
 from accous.classifier.guard import LENIENT, Guard
 from accous.classifier.shrinkage import FIRST_STRENGTH
 from accous.classifier.task import Task
-from accous.core.pool.tempered import Tempered, start_tempered
+from accous.core import Tempered, start_tempered
 from accous.diagnostics.loss_scale import LossScale
 from accous.diagnostics.risk import loss_difference
 from accous.ratio.base import RatioEstimator

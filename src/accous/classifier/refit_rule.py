@@ -8,7 +8,7 @@ from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import Check
 from accous.classifier.state import AdaptationState
-from accous.core.fast.kernels_weights import effective_rows, total_variation
+from accous.core.kernels_rows import effective_rows, total_variation
 
 __all__ = ["is_check_due", "is_refit_due", "refit_limit"]
 

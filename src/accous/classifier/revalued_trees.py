@@ -2,7 +2,7 @@
 
 A fit of scikit-learn's histogram gradient boosting searches the splits of every tree. With the splits kept, the values
 of all leaves follow from one pass over the rows, in milliseconds instead of seconds
-(`accous.core.fast.kernels_leaves`).
+(`accous.core.kernels_fits`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_leaves import BINOMIAL, MULTINOMIAL, SQUARED, add_leaves, revalue_leaves
+from accous.core.kernels_fits import BINOMIAL, MULTINOMIAL, SQUARED, add_leaves, revalue_leaves
 from accous.threads import one_openmp_thread_if_few
 
 __all__ = ["RevaluedTrees", "can_be_revalued"]

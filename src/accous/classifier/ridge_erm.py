@@ -10,8 +10,8 @@ from scipy.linalg import LinAlgError
 
 from accous.arrays import FloatArray
 from accous.classifier.number_task import NumberTask
-from accous.core.solvers.descent import Point
-from accous.core.solvers.ridge import (
+from accous.core.regression import (
+    Point,
     RidgeProblem,
     leave_one_out_predictions,
     make_ridge_problem,
@@ -52,7 +52,7 @@ class RidgePredictor:
 
 
 class RidgeErm:
-    """Built-in ridge regression; a refit costs less than the ratio's round. See `accous.core.solvers.ridge`.
+    """Built-in ridge regression; a refit costs less than the ratio's round. See `accous.core.regression`.
 
     With ``scales``, the penalty acts on the coefficients of standardised columns. Predictors always have the
     coefficients of the raw columns.

@@ -22,8 +22,8 @@ from accous.classifier.refit_rule import is_check_due, is_refit_due
 from accous.classifier.shrinkage import Fit, choose_strength, is_choice_due, shrink
 from accous.classifier.state import AdaptationState
 from accous.classifier.task import Task
-from accous.core.fast.kernels_weights import normalise_weights, total_variation
-from accous.core.pool.tempered import Tempered
+from accous.core import Tempered
+from accous.core.kernels_rows import normalise_weights, total_variation
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
 from accous.ratio.checking import checked_ratios, ratios_of_reference

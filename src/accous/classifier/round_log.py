@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_weights import effective_rows
+from accous.core.kernels_rows import effective_rows
 from accous.extras import import_extra
 
 __all__ = ["MAX_ROUNDS", "NO_ROUNDS", "RoundLog", "rounds_frame", "rounds_from_plain"]

@@ -20,7 +20,7 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.task import Task
-from accous.core.fast.kernels_weights import effective_rows
+from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.risk import mean_and_error
 from accous.diagnostics.weights import effective_sample_size
 

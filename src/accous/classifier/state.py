@@ -13,8 +13,8 @@ from accous.classifier.guard import Guard
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.classifier.round_log import NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.classifier.shrinkage import FIRST_STRENGTH
-from accous.core.pool.tempered import start_tempered
-from accous.core.solvers.descent import Point
+from accous.core import start_tempered
+from accous.core.regression import Point
 from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.diagnostics.late_labels import LateLabels
 from accous.ratio.base import RatioEstimator

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core.solvers.logistic import make_problem, solve
+from accous.core.regression import make_problem, solve
 from accous.diagnostics.comparison import Comparison, compare_means, match_reference
 from accous.text import count
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.solvers.ratio_regression import fit_ratio_regression
+from accous.core.ratio_problems import fit_ratio_regression
 from accous.diagnostics.risk import LEVEL
 
 __all__ = ["Comparison", "Matched", "compare_means", "match_reference"]

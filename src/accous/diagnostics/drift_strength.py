@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.logistic import make_problem, solve
+from accous.core.regression import make_problem, solve
 from accous.diagnostics.neighbours import distance_scales, standardized
 
 __all__ = ["ComparedReference", "drift_strength"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.audits import SIGNIFICANCE, Audit, conclude
 from accous.diagnostics.comparison import Comparison, Matched, compare_means, match_reference
 from accous.diagnostics.losses import SQUARED, NumberLoss

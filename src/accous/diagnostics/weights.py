@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_weights import effective_rows, total_variation
+from accous.core.kernels_rows import effective_rows, total_variation
 
 __all__ = ["effective_sample_size", "weight_distance"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.keys.stack import KeyStack, Number
+from accous.core.many_keys import KeyStack, Number
 from accous.keyed.arrivals import Plan, RoundPlanner, Rows, join_rows
 
 __all__ = ["ChunkPlan", "ChunkPlanner"]

@@ -14,8 +14,8 @@ from accous.classifier.fallback import Check, Veto
 from accous.classifier.refit_rule import is_check_due, refit_limit
 from accous.classifier.round import SMALLEST_SHIFT, check_fit
 from accous.classifier.shrinkage import FIRST_STRENGTH, Fit, shrink
-from accous.core.fast.kernels_keys import N_SHOWN, SHARE_STEPS, sample_shares, weigh_keys
-from accous.core.keys.stack import KeyStack, Number
+from accous.core.kernels_keys import N_SHOWN, SHARE_STEPS, sample_shares, weigh_keys
+from accous.core.many_keys import KeyStack, Number
 from accous.keyed.shared_model import SharedModel
 from accous.threads import one_blas_thread
 

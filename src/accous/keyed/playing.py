@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.fast.kernels_keys import score_rows_of_keys
-from accous.core.keys.rounds import count_learners
-from accous.core.keys.stack import KeyStack, Number, make_stack
+from accous.core.kernels_keys import score_rows_of_keys
+from accous.core.many_keys import KeyStack, Number, count_learners, make_stack
 from accous.keyed.arrivals import Rows, join_rows
 from accous.keyed.chunk_plans import ChunkPlan, ChunkPlanner
 from accous.keyed.fitting import start_fits, update_fits

@@ -15,7 +15,7 @@ from accous.arrays import FloatArray
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import compare
 from accous.classifier.shrinkage import shrink
-from accous.core.keys.stack import N_EVENT_COLUMNS, KeyStack, Number
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
 from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
 from accous.diagnostics.risk import loss_interval
 from accous.diagnostics.trust import Checks, WeightEvidence, judge

@@ -13,10 +13,9 @@ from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.regression import AdaptiveRegressor
 from accous.classifier.round import RoundRules
-from accous.core.fast.ensemble import NarrowReference
-from accous.core.fast.kernels_keys import sample_shares
-from accous.core.keys.rounds import KeyRounds
-from accous.core.keys.stack import KeyShape
+from accous.core.ensemble import NarrowReference
+from accous.core.kernels_keys import sample_shares
+from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import ParameterError
 from accous.ratio.online import OnlineDensityRatio
 

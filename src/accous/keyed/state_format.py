@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_states import read_state
-from accous.core.keys.stack import N_NUMBERS, KeyShape, KeyStack, Number
+from accous.core.kernels_keys import read_state
+from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, Number
 from accous.exceptions import CheckpointError
 
 __all__ = ["VERSION", "StateFormat"]

@@ -8,9 +8,8 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.classifier.drift_watch import LOOK_DECAY, ROUND_DECAY, parts_of_coef
-from accous.core.fast.kernels_keys import count_rows_of_keys
-from accous.core.keys.looks import look_back, slots_of
-from accous.core.keys.stack import N_EVENT_COLUMNS, KeyStack, Number
+from accous.core.kernels_keys import count_rows_of_keys
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, look_back, slots_of
 from accous.diagnostics.attribution import shares
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns
 from accous.keyed.predictions import KeyEvent

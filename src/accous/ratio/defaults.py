@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.rounds import FULL, LOW_RANK
+from accous.core.ensemble import FULL, LOW_RANK
 
 __all__ = [
     "AUTO_META_RANGE",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.fast.kernels_features import make_features
+from accous.core.kernels_rows import make_features
 from accous.exceptions import DataError
 from accous.ratio.defaults import default_feature_bound
 from accous.ratio.maps import LARGEST_FEATURE, Identity, RowMap, Standardize

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.core.solvers.gaussian_kernel import (
+from accous.core.ratio_problems import (
     gaussian_basis,
     largest_exponents,
     median_distance,
@@ -158,7 +158,7 @@ class KernelBasis:
     ----------
     centers : array of shape (n_centers, n_columns)
     shifts : array of shape (n_centers,)
-        See :func:`accous.core.solvers.gaussian_kernel.largest_exponents`.
+        See :func:`accous.core.ratio_problems.largest_exponents`.
     width : float
         sigma.
     """

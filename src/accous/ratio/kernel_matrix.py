@@ -8,8 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from accous.arrays import FloatArray
-from accous.core.solvers.box_qp import DenseMatrix, FactoredMatrix
-from accous.core.solvers.gaussian_kernel import gaussian_basis, spread_indices, squared_distances
+from accous.core.ratio_problems import DenseMatrix, FactoredMatrix, gaussian_basis, spread_indices, squared_distances
 
 __all__ = ["KernelMatrix", "make_kernel_matrix"]
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.gaussian_kernel import gaussian_basis, largest_exponents, squared_distances
-from accous.core.solvers.kliep import fit_mixture_weights
+from accous.core.ratio_problems import fit_mixture_weights, gaussian_basis, largest_exponents, squared_distances
 from accous.parameters import require_number
 from accous.ratio.kernel import HeldOutLosses, KernelBasis, MixtureRatio, MixtureState
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
-from accous.core.solvers.box_qp import BoxProblem, solve_box_qp
-from accous.core.solvers.gaussian_kernel import squared_distances
+from accous.core.ratio_problems import BoxProblem, solve_box_qp, squared_distances
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number, require_number_in
 from accous.ratio.kernel import KernelRatio

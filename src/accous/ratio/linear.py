@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.arrays import FloatArray, IntArray, to_plain
-from accous.core.paper.losses import LOSSES, Loss
-from accous.core.paper.reference import Reference
-from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, prepare_reference
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
+from accous.core.losses import LOSSES, Loss
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.fast.width import is_wide
-from accous.core.paper.losses import Logistic
-from accous.core.solvers.ratio_regression import fit_ratio_regression
-from accous.core.solvers.wide_ratio_regression import WideReference, fit_wide_ratio_regression, make_wide_reference
+from accous.core.ensemble import is_wide
+from accous.core.losses import Logistic
+from accous.core.ratio_problems import (
+    WideReference,
+    fit_ratio_regression,
+    fit_wide_ratio_regression,
+    make_wide_reference,
+)
 from accous.parameters import require_integer, require_number
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import FeatureMap, fit_features

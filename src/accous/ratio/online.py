@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
-from accous.core.paper.meta import MetaState
-from accous.core.pool.shapes import UNCUT
-from accous.core.rounds import AnyStack, choose_rounds
+from accous.core import UNCUT
+from accous.core.ensemble import AnyStack, EnsembleSettings, EnsembleState, MetaState, PaperRounds, choose_rounds
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
 from accous.ratio.pooled import PooledRatio

@@ -8,11 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.pool.judgement import SeenRows
-from accous.core.pool.memory import LONGEST_LOOK, distance
-from accous.core.pool.pool import RatioPool
-from accous.core.pool.shapes import N_SHAPES, UNCUT
-from accous.core.pool.state import PoolState
+from accous.core import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
 from accous.exceptions import CheckpointError, ParameterError
 from accous.parameters import require_choice, require_integer
 from accous.ratio.candidates import Candidates, check_candidates, resume_candidates, start_candidates

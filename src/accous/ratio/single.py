@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accous.arrays import FloatArray, from_plain
-from accous.core.paper.ensemble import LearnerStack
-from accous.core.paper.reference import Reference
-from accous.core.rounds import AnyStack, start_learners
+from accous.core.ensemble import AnyStack, LearnerStack, Reference, start_learners
 from accous.ratio.linear import LinearRatio
 
 __all__ = ["SingleLearnerRatio"]

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.core.solvers.gaussian_kernel import spread_indices, squared_distances
-from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_losses
+from accous.core.ratio_problems import fit_least_squares, leave_one_out_losses, spread_indices, squared_distances
 from accous.parameters import require_choice, require_number
 from accous.ratio.kernel import KernelBasis, MixtureRatio, MixtureState
 

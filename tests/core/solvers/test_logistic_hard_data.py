@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.logistic import leave_one_out_scores, make_problem, solve
+from accous.core.regression import leave_one_out_scores, make_problem, solve
 from accous.threads import one_blas_thread
 from tests.core.solvers.logistic_cases import (
     centred,

@@ -16,25 +16,6 @@ from numba import float32, float64, int64, njit, types
 from numba.extending import is_jitted
 from numpy.typing import NDArray
 
-__all__ = [
-    "COUNTS",
-    "IN1",
-    "IN2",
-    "IN3",
-    "KEYS",
-    "OUT1",
-    "OUT2",
-    "OUT3",
-    "SINGLE2",
-    "SINGLE3",
-    "Kernel",
-    "SingleArray",
-    "compile_all",
-    "inlined",
-    "inlined_sums",
-    "kernel",
-]
-
 Function = Callable[..., Any]
 
 # Array types: float64, C order, by number of dimensions; input arrays are read-only.

@@ -12,22 +12,7 @@ import numpy as np
 from numba import boolean, float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.compiled import (
-    COUNTS,
-    IN1,
-    IN2,
-    IN3,
-    KEYS,
-    OUT1,
-    OUT2,
-    OUT3,
-    SINGLE3,
-    SingleArray,
-    inlined,
-    kernel,
-)
-
-__all__ = ["play_learners", "play_learners_of_keys", "restart_learners"]
+from accous.core.compiled import COUNTS, IN1, IN2, IN3, KEYS, OUT1, OUT2, OUT3, SINGLE3, SingleArray, inlined, kernel
 
 _MAX_PROJECTION_STEPS = 20
 _SURFACE_TOLERANCE = 1e-14
@@ -72,7 +57,7 @@ def play_learners(
     new_weights: FloatArray,
     new_coef: FloatArray,
 ) -> tuple[int, float]:
-    """Do what :mod:`accous.core.paper.newton` and :mod:`accous.core.paper.meta` do in a round; fill the new arrays.
+    """Do what :mod:`accous.core.learners` and :mod:`accous.core.ensemble` do in a round; fill the new arrays.
 
     In ``gradients``, the ensemble's gradient follows those of the learners. ``room``, of shape (d + 3, d), is
     workspace. If a learner's point cannot be projected here, the learner is marked and its point stays outside the
@@ -398,7 +383,7 @@ def _project(
     radius: float,
     room: FloatArray,
 ) -> bool:
-    r"""Project learner n's point, which is outside the ball, onto the ball; see :mod:`accous.core.paper.projection`.
+    r"""Project learner n's point, which is outside the ball, onto the ball; see :mod:`accous.core.learners`.
 
     This is the same iteration on :math:`1/\|\theta(\mu)\| - 1/S = 0`, from 0 upwards, but with a Cholesky factor of
     :math:`A + \mu I` in each step instead of one eigendecomposition. Points are nearly always just outside the ball,

@@ -1,24 +1,14 @@
-"""Compiled passes over many rows of few columns: gradients of all learners, ratios, the refit and fits without a row.
-
-Rows come in blocks, ``(n_blocks, d, BLOCK)``. Within a block a column is contiguous, so every inner loop runs over
-BLOCK neighbouring numbers, and one block with its scores stays in the fastest cache. Values per row have the shape
-``(n_blocks, BLOCK)``: a flat array would need a sum as its index, which might be negative and would prevent
-vectorisation.
-
-All functions that share the exponential are in this one file, because numba recompiles a cached kernel only when its
-own file has changed. To keep compilation short, the code here allocates and slices nothing and writes out ``min`` and
-``max``. It passes variables to functions instead of literals, because each literal would cause another compilation.
-"""
+"""Compiled loops over reference rows and their weights."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import float64, int64, types
+from numba import boolean, float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.compiled import (
+from accous.core.compiled import (
     IN1,
     IN2,
     IN3,
@@ -34,19 +24,9 @@ from accous.core.fast.compiled import (
     kernel,
 )
 
-__all__ = [
-    "BLOCK",
-    "covary_scores",
-    "evaluate_ratios",
-    "evaluate_ratios_of_keys",
-    "evaluate_row_ratios",
-    "evaluate_row_ratios_at_each",
-    "fit_logistic",
-    "leave_rows_out",
-    "read_batches_of_keys",
-    "sum_gradients",
-    "to_blocks",
-]
+# --- Compiled passes over many rows of few columns: gradients of all learners, ratios, the refit and fits
+#     without a row
+
 
 BLOCK = 128
 
@@ -450,7 +430,7 @@ def covary_scores(
 ) -> None:
     """Write the covariance of every column with the score to ``covariances``; ``scores`` is workspace."""
     _score(blocks, coef, scores)
-    mean = _sum(scores) / n_rows
+    mean = _sum_of_blocks(scores) / n_rows
     for block in range(blocks.shape[0]):
         for i in range(BLOCK):
             scores[block, i] -= mean
@@ -570,7 +550,7 @@ def _move(scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes
 
 
 @inlined_sums
-def _sum(values: FloatArray) -> float:
+def _sum_of_blocks(values: FloatArray) -> float:
     total = 0.0
     for block in range(values.shape[0]):
         for i in range(BLOCK):
@@ -647,7 +627,7 @@ def fit_logistic(
     hessian = column_room[4:]  # with a row to spare, because two are made at a time
     _centre(coefs, centre, coef)
     _scale(weights, C, scaled)
-    tolerance *= _sum(scaled)
+    tolerance *= _sum_of_blocks(scaled)
     _score(blocks, coef, scores)
     largest_move = np.inf
     for _ in range(max_steps):
@@ -767,3 +747,125 @@ def leave_rows_out(
             leverage = leverages[block, i]
             scores[block, i] += leverage * slopes[block, i] / (1.0 - curvatures[block, i] * leverage)
     return True
+
+
+# --- Compiled steps from ratios to importance weights: normalise, count effective rows, and compare weights
+
+
+@kernel(types.boolean, IN1, IN1, OUT1)
+def normalise_weights(base: FloatArray, ratios: FloatArray, weights: FloatArray) -> bool:
+    r"""Write :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j` to ``weights``; return False if all ratios are zero."""
+    total = _sum_of_products(base, ratios)
+    if not total > 0.0:
+        return False
+    factor = _sum(base) / total
+    for i in range(weights.shape[0]):
+        weights[i] = base[i] * ratios[i] * factor
+    return True
+
+
+@kernel(float64, IN1)
+def effective_rows(weights: FloatArray) -> float:
+    r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2`, in one call.
+
+    Weights are not negative and not all zero. Unlike a product of BLAS, its bits do not depend on the number of cores.
+    """
+    total, squares = _sum_and_squares(weights, 1.0)
+    if 1e-300 < squares < 1e300:
+        return total * total / squares
+    # Squares and sums of shares neither overflow nor underflow.
+    largest = 0.0
+    for i in range(weights.shape[0]):
+        largest = max(largest, weights[i])
+    total, squares = _sum_and_squares(weights, 1.0 / largest)
+    return total * total / squares
+
+
+@kernel(float64, IN1, IN1)
+def total_variation(weights: FloatArray, others: FloatArray) -> float:
+    r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""
+    return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
+
+
+@inlined_sums
+def _sum_of_differences(a: FloatArray, total_a: float, b: FloatArray, total_b: float) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        # Quotients, not products: a product and the difference could become one instruction, and equal shares differ.
+        total += abs(a[i] / total_a - b[i] / total_b)
+    return total
+
+
+@inlined_sums
+def _sum_of_products(a: FloatArray, b: FloatArray) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@inlined_sums
+def _sum(a: FloatArray) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i]
+    return total
+
+
+@inlined_sums
+def _sum_and_squares(weights: FloatArray, factor: float) -> tuple[float, float]:
+    total = squares = 0.0
+    for i in range(weights.shape[0]):
+        share = weights[i] * factor
+        total += share
+        squares += share * share
+    return total, squares
+
+
+# --- Compiled conversion of a few rows to features: standardise, append the intercept, bound, scale
+
+
+@kernel(int64, IN2, IN1, IN1, float64, float64, float64, float64, boolean, OUT2, OUT1)
+def make_features(
+    rows: FloatArray,
+    mean: FloatArray,
+    scale: FloatArray,
+    largest: float,
+    bound: float,
+    tolerance: float,
+    divisor: float,
+    is_intercept_bounded: bool,
+    features: FloatArray,
+    is_long: FloatArray,
+) -> int:
+    """Compute rows (x - mean) / scale, clipped to +-largest, shortened to the bound and divided by the divisor.
+
+    Rows longer than the bound are marked by a 1 in ``is_long``. If ``features`` has one column more than ``rows``, it
+    is the intercept: a 1 that is bounded with the row, or a constant 1.
+
+    Returns
+    -------
+    int
+        Number of rows longer than the bound, beyond the relative tolerance.
+    """
+    n_columns, n_long = rows.shape[1], 0
+    has_intercept = features.shape[1] > n_columns
+    for i in range(rows.shape[0]):
+        squared_norm = 1.0 if has_intercept and is_intercept_bounded else 0.0
+        for j in range(n_columns):
+            value = (rows[i, j] - mean[j]) / scale[j]
+            value = largest if value > largest else value
+            value = -largest if value < -largest else value
+            features[i, j] = value
+            squared_norm += value * value
+        norm, factor = math.sqrt(squared_norm), 1.0
+        if norm > bound * (1.0 + tolerance):
+            factor = bound / norm
+            n_long += 1
+            is_long[i] = 1.0
+        factor /= divisor
+        for j in range(n_columns):
+            features[i, j] *= factor
+        if has_intercept:
+            features[i, n_columns] = factor if is_intercept_bounded else 1.0
+    return n_long

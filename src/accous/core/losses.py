@@ -19,8 +19,6 @@ import numpy as np
 
 from accous.arrays import FloatArray
 
-__all__ = ["LOSSES", "KullbackLeibler", "LeastSquares", "Logistic", "Loss"]
-
 _BLOCK_ENTRIES = 1 << 17
 
 
@@ -127,7 +125,7 @@ class Logistic(Loss):
     Examples
     --------
     >>> import numpy as np
-    >>> from accous.core.paper.losses import Logistic
+    >>> from accous.core.losses import Logistic
     >>> Logistic().ratio(np.array([0.0, -1e308]), max_ratio=100.0)
     array([  1., 100.])
     """
