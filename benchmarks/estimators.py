@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from accous.ratio.base.online import NoShift
 
 from accous import AdaptiveClassifier
 from accous.classifier.backtest import Backtest
 from accous.diagnostics.evidence import Look, measure_evidence
-from accous.ratio.no_shift import NoShift
 from accous.tabular.choosing import Trial, choose
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from accous.ratio.base.online import NoShift
 
-from accous.ratio.no_shift import NoShift
 from accous.tabular.choosing import CANDIDATES, Trial, choose, n_rows_to_compare
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices

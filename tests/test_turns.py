@@ -12,11 +12,11 @@ import joblib
 import numpy as np
 import polars as pl
 import pytest
+from accous.ratio.base.base import RatioEstimator
 from sklearn.base import clone
 
 import accous
 from accous import ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.ratio.base import RatioEstimator
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.table_model import TableModel

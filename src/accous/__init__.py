@@ -16,14 +16,8 @@ if TYPE_CHECKING:
     from accous.classifier.regression import AdaptiveRegressor
     from accous.exceptions import AccousError
     from accous.model_folders import load, save
-    from accous.ratio.kliep import KLIEP
-    from accous.ratio.kmm import KMM
-    from accous.ratio.logistic import LogisticRatio
-    from accous.ratio.no_shift import NoShift
-    from accous.ratio.online import OnlineDensityRatio
-    from accous.ratio.rulsif import RULSIF
-    from accous.ratio.single import SingleLearnerRatio
-    from accous.ratio.ulsif import ULSIF
+    from accous.ratio.base.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
+    from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 
     __version__: str
 
@@ -56,14 +50,14 @@ _HOME_OF_NAME = {
     "AdaptiveClassifier": "accous.classifier.adaptation",
     "AdaptiveRegressor": "accous.classifier.regression",
     "Alerts": "accous.classifier.alerts",
-    "KLIEP": "accous.ratio.kliep",
-    "KMM": "accous.ratio.kmm",
-    "LogisticRatio": "accous.ratio.logistic",
-    "NoShift": "accous.ratio.no_shift",
-    "OnlineDensityRatio": "accous.ratio.online",
-    "RULSIF": "accous.ratio.rulsif",
-    "SingleLearnerRatio": "accous.ratio.single",
-    "ULSIF": "accous.ratio.ulsif",
+    "KLIEP": "accous.ratio.one_step",
+    "KMM": "accous.ratio.one_step",
+    "LogisticRatio": "accous.ratio.one_step",
+    "NoShift": "accous.ratio.online",
+    "OnlineDensityRatio": "accous.ratio.base.online",
+    "RULSIF": "accous.ratio.one_step",
+    "SingleLearnerRatio": "accous.ratio.online",
+    "ULSIF": "accous.ratio.one_step",
     "backtest": "accous.classifier.backtest",
     "load": "accous.model_folders",
     "save": "accous.model_folders",

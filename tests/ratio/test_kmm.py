@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accous.ratio.base.one_step import CV_WIDTHS
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
@@ -13,8 +14,7 @@ from scipy.spatial.distance import cdist, pdist
 from accous import KMM
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
-from accous.ratio import kernel_matrix
-from accous.ratio.kernel import CV_WIDTHS
+from accous.ratio.base import one_step as kernel_matrix
 from tests.budgets import examples
 from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
 

@@ -14,7 +14,7 @@ from typing import Any
 from sklearn import config_context
 
 from accous.exceptions import CheckpointError
-from accous.ratio.base import RatioEstimator
+from accous.ratio.base.base import RatioEstimator
 
 __all__ = ["describe_foreign", "name_of", "require_foreign", "require_state_methods"]
 

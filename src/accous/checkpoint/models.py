@@ -16,7 +16,7 @@ from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
 from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import CheckpointError
-from accous.ratio.base import RatioEstimator
+from accous.ratio.base.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
 
@@ -36,14 +36,14 @@ Model = AdaptiveModel | RatioEstimator
 _HOMES = {
     "AdaptiveClassifier": "accous.classifier.adaptation",
     "AdaptiveRegressor": "accous.classifier.regression",
-    "KLIEP": "accous.ratio.kliep",
-    "KMM": "accous.ratio.kmm",
-    "LogisticRatio": "accous.ratio.logistic",
-    "NoShift": "accous.ratio.no_shift",
-    "OnlineDensityRatio": "accous.ratio.online",
-    "RULSIF": "accous.ratio.rulsif",
-    "SingleLearnerRatio": "accous.ratio.single",
-    "ULSIF": "accous.ratio.ulsif",
+    "KLIEP": "accous.ratio.one_step",
+    "KMM": "accous.ratio.one_step",
+    "LogisticRatio": "accous.ratio.one_step",
+    "NoShift": "accous.ratio.online",
+    "OnlineDensityRatio": "accous.ratio.base.online",
+    "RULSIF": "accous.ratio.one_step",
+    "SingleLearnerRatio": "accous.ratio.online",
+    "ULSIF": "accous.ratio.one_step",
 }
 
 # Parameters that models of earlier versions were saved without, and what they did.

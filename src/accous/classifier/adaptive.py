@@ -51,9 +51,8 @@ from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.weights import effective_sample_size
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
-from accous.ratio.base import RatioEstimator, unchanged_on_failure
-from accous.ratio.no_shift import NoShift
-from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.base.base import RatioEstimator, unchanged_on_failure
+from accous.ratio.base.online import NoShift, OnlineDensityRatio
 from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows, require_finite
 

@@ -14,7 +14,7 @@ from accous.diagnostics.column_watch import ColumnWatch
 from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift_strength import ComparedReference
 from accous.diagnostics.neighbours import ReferenceNeighbours
-from accous.ratio.base import RatioEstimator
+from accous.ratio.base.base import RatioEstimator
 from accous.threads import one_blas_thread
 
 __all__ = ["Covering", "ReferenceCover", "watch_columns"]

@@ -18,8 +18,7 @@ from accous.classifier.shrinkage import Fit, shrink
 from accous.classifier.state import Joining
 from accous.classifier.task import Task
 from accous.parameters import require_choice, require_integer
-from accous.ratio.base import RatioEstimator, unchanged_on_failure
-from accous.ratio.checking import ratios_of_reference
+from accous.ratio.base.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.threads import one_blas_thread
 from accous.validation import append_rows, count_rows, own_copy, select_columns
 

@@ -26,7 +26,7 @@ from accous.core import Tempered
 from accous.core.kernels_rows import normalise_weights, total_variation
 from accous.diagnostics.attribution import ReferenceColumns
 from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
-from accous.ratio.checking import checked_ratios, ratios_of_reference
+from accous.ratio.base.base import checked_ratios, ratios_of_reference
 from accous.threads import one_blas_thread
 
 __all__ = ["SMALLEST_SHIFT", "RoundRules", "check_fit", "play_round", "share_in_use", "weigh"]

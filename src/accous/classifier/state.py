@@ -17,7 +17,7 @@ from accous.core import start_tempered
 from accous.core.regression import Point
 from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
 from accous.diagnostics.late_labels import LateLabels
-from accous.ratio.base import RatioEstimator
+from accous.ratio.base.base import RatioEstimator
 
 __all__ = [
     "AdaptationState",

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.classifier.adaptation import AdaptiveClassifier
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.single import SingleLearnerRatio
+from accous.ratio.base.one_step import LogisticRatio
+from accous.ratio.base.online import NoShift, SingleLearnerRatio
 from accous.streams import (
     Batch,
     BernoulliShift,

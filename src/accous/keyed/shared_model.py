@@ -17,7 +17,7 @@ from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import sample_shares
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import ParameterError
-from accous.ratio.online import OnlineDensityRatio
+from accous.ratio.base.online import OnlineDensityRatio
 
 __all__ = ["SharedModel"]
 

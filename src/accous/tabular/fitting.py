@@ -15,7 +15,7 @@ from accous.arrays import FloatArray
 from accous.classifier.backtest import CUTS, Backtest, backtest
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.exceptions import DataError, ParameterError
-from accous.ratio.no_shift import NoShift
+from accous.ratio.base.online import NoShift
 from accous.tabular.calendar_traps import remarks_on_used
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices

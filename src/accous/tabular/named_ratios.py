@@ -6,14 +6,9 @@ from typing import Any
 
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice
-from accous.ratio.base import RatioEstimator
-from accous.ratio.kliep import KLIEP
-from accous.ratio.kmm import KMM
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.online import OnlineDensityRatio
-from accous.ratio.single import SingleLearnerRatio
-from accous.ratio.ulsif import ULSIF
+from accous.ratio.base.base import RatioEstimator
+from accous.ratio.base.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 
 __all__ = ["make_ratio"]
 

@@ -1,1 +1,0 @@
-"""Density-ratio estimators, one method per file; the ratio is always batch over reference."""
