@@ -28,7 +28,7 @@ from accous.ratio.base.online import NoShift
 
 from accous import AdaptiveClassifier
 from accous.classifier.backtest import Backtest
-from accous.diagnostics.evidence import Look, measure_evidence
+from accous.diagnostics.risk import Look, measure_evidence
 from accous.tabular.choosing import Trial, choose
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices

@@ -16,7 +16,7 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.classifier.guard import FREE, LENIENT, OFF, STRICT
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED
+from accous.diagnostics.risk import LARGEST_UNEXPLAINED
 from benchmarks.limit import FIX
 from benchmarks.pool_replays import COUNTERS, NAMES, Replay, replay
 from benchmarks.real_stream_tables import STREAMS

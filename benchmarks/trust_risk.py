@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.risk import conformal_sets
 from accous.streams import ConstantShift, GaussianStream
 from accous.threads import one_blas_thread
 from benchmarks.problems import SHIFTS, TableProblem

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accous import datasets, deep, keyed, river, streams
     from accous.classifier.adaptation import AdaptiveClassifier
-    from accous.classifier.alerts import Alerts
     from accous.classifier.backtest import backtest
     from accous.classifier.regression import AdaptiveRegressor
+    from accous.diagnostics.alerts import Alerts
     from accous.exceptions import AccousError
     from accous.model_folders import load, save
     from accous.ratio.base.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
@@ -49,7 +49,7 @@ _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
     "AdaptiveClassifier": "accous.classifier.adaptation",
     "AdaptiveRegressor": "accous.classifier.regression",
-    "Alerts": "accous.classifier.alerts",
+    "Alerts": "accous.diagnostics.alerts",
     "KLIEP": "accous.ratio.one_step",
     "KMM": "accous.ratio.one_step",
     "LogisticRatio": "accous.ratio.one_step",

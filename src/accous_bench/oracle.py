@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.classifier.erm import LinearPredictor, LogisticErm
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
 
 __all__ = ["Oracle"]
 

@@ -27,7 +27,7 @@ from accous.classifier.guard import (
     Guard,
     choose_guard,
 )
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, Look
+from accous.diagnostics.risk import NO_EVIDENCE, Evidence, Look
 from accous.exceptions import ParameterError
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
 

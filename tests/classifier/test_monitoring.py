@@ -13,8 +13,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.diagnostics.audits import Audit
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.labels import Audit
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError

@@ -8,7 +8,7 @@ from accous.ratio.base.one_step import ULSIF
 
 import accous
 from accous import AdaptiveClassifier
-from accous.diagnostics.regimes import Regime, rounds_in_words
+from accous.diagnostics.drift import Regime, rounds_in_words
 
 CENTRES = np.array([[0, 0, 0, 0], [1.5, 0, 0, 0], [0, 1.5, 0, 0], [0, 0, -1.5, 0]])
 ROUNDS_PER_VISIT = 96

@@ -12,7 +12,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.cli.fit_run import _signed
-from accous.diagnostics.loss_scale import ERRORS
+from accous.diagnostics.losses import ERRORS
 from accous.report.subject import subject_of_pipeline
 from accous.report.words import judge_in_words
 from accous.tabular.folder import load_table_model

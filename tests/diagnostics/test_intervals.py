@@ -8,8 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.diagnostics.intervals import conformal_intervals
-from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.risk import conformal_intervals, conformal_sets
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 

@@ -12,7 +12,7 @@ from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
 
 from accous import KMM
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import ParameterError
 from accous.ratio.base import one_step as kernel_matrix
 from tests.budgets import examples

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.diagnostics.answers import Answer
+from accous.diagnostics.trust import Answer
 from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from accous.classifier.backtest import Backtest
-from accous.diagnostics.evidence import Evidence, Residuals
+from accous.diagnostics.risk import Evidence, Residuals
 from accous.tabular.choosing import Trial, choose, is_worth_comparing, n_rows_to_compare
 from accous.tabular.fit_job import FitJob
 from accous.tabular.fit_request import FitRequest

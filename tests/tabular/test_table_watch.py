@@ -14,8 +14,8 @@ import pytest
 import accous
 from accous import Alerts
 from accous.cli import main
-from accous.diagnostics.column_watch import NOTHING_FOUND
-from accous.diagnostics.seasons import start_seasons
+from accous.diagnostics.coverage import NOTHING_FOUND
+from accous.diagnostics.drift import start_seasons
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices
 from accous.tabular.folder import load_table_model

@@ -47,8 +47,8 @@ from accous.classifier.task import Task
 from accous.classifier.traps import warn_of_traps
 from accous.classifier.unreadable_values import naming_values
 from accous.classifier.verification import Verification
-from accous.diagnostics.attribution import ReferenceColumns
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.drift import ReferenceColumns
+from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_number
 from accous.ratio.base.base import RatioEstimator, unchanged_on_failure

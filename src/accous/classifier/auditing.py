@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.classifier.task import Task
 from accous.classifier.unreadable_values import naming_values
-from accous.diagnostics.audits import Audit
+from accous.diagnostics.labels import Audit
 from accous.exceptions import DataError
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows, select_columns

@@ -17,10 +17,9 @@ from accous.classifier.guard import DOUBTED, FREE, choose_guard
 from accous.classifier.labels import read_base_weights, read_one_column, require_as_many
 from accous.classifier.state import under_guard
 from accous.classifier.time_order import read_order
-from accous.diagnostics.answers import LARGEST_SHIFT
-from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
-from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
+from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
+from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.parameters import require_integer
 from accous.text import count

@@ -20,9 +20,9 @@ from accous.classifier.labels import (
     require_kind_of_classes,
 )
 from accous.classifier.task import LateTruths
-from accous.diagnostics.audits import Audit, audit_errors
-from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.traps import FEWEST_ROWS_PER_CLASS, columns_of_label, rare_classes
+from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS, columns_of_label, rare_classes
+from accous.diagnostics.labels import Audit, audit_errors
+from accous.diagnostics.losses import ERRORS, LossScale
 from accous.exceptions import DataError
 from accous.text import count
 

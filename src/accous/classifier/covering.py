@@ -9,11 +9,8 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray
 from accous.classifier.recent_rows import RecentRows
-from accous.diagnostics.column_ranges import ColumnRanges
-from accous.diagnostics.column_watch import ColumnWatch
-from accous.diagnostics.coverage import MIN_ROWS, Coverage
-from accous.diagnostics.drift_strength import ComparedReference
-from accous.diagnostics.neighbours import ReferenceNeighbours
+from accous.diagnostics.coverage import MIN_ROWS, ColumnRanges, ColumnWatch, Coverage
+from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours
 from accous.ratio.base.base import RatioEstimator
 from accous.threads import one_blas_thread
 

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
-from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftLog, main_columns, start_log
+from accous.diagnostics.drift import (
+    ROUNDS_BETWEEN_LOOKS,
+    DriftLog,
+    ReferenceColumns,
+    linear_parts,
+    main_columns,
+    shares,
+    start_log,
+)
 from accous.threads import one_blas_thread
 
 __all__ = ["LOOK_DECAY", "ROUND_DECAY", "Watch", "parts_of_coef", "shares_of_parts", "start_watch", "watch_round"]

@@ -17,9 +17,8 @@ from accous.classifier.fallback import FixedModel, compare
 from accous.classifier.task import Task
 from accous.classifier.time_halves import TimeHalves
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.risk import RiskEstimate, loss_interval, weighted_loss
+from accous.diagnostics.losses import LossScale
+from accous.diagnostics.risk import NO_EVIDENCE, Evidence, RiskEstimate, loss_interval, weighted_loss, widen
 from accous.threads import one_blas_thread
 
 __all__ = ["Estimating"]

@@ -6,7 +6,7 @@ import math
 
 from accous.classifier.fallback import FixedModel, Veto
 from accous.classifier.state import AdaptationState
-from accous.diagnostics.column_watch import ColumnWatch
+from accous.diagnostics.coverage import ColumnWatch
 from accous.text import LOGGER
 
 __all__ = ["log_events", "log_onsets"]

@@ -21,7 +21,7 @@ from accous.classifier.guard import LENIENT, Guard
 from accous.classifier.shrinkage import FIRST_STRENGTH
 from accous.classifier.task import Task
 from accous.core import Tempered, start_tempered
-from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.losses import LossScale
 from accous.diagnostics.risk import loss_difference
 from accous.ratio.base.base import RatioEstimator
 from accous.threads import one_blas_thread

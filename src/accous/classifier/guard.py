@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, Evidence
+from accous.diagnostics.risk import LARGEST_UNEXPLAINED, Evidence
 
 __all__ = ["CAUTIONS", "DOUBTED", "FREE", "LENIENT", "OFF", "STRICT", "UNPROVEN", "Guard", "choose_guard"]
 

@@ -13,16 +13,11 @@ from accous.arrays import BoolArray, FloatArray
 from accous.classifier.fallback import FixedModel
 from accous.classifier.task import LateTruths, Task
 from accous.classifier.unreadable_values import naming_values
-from accous.diagnostics.answers import RECENT_ROWS
-from accous.diagnostics.audits import Audit
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.interval_counts import inside_of
-from accous.diagnostics.judged_rows import JudgedRows
-from accous.diagnostics.late_labels import LateLabels
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured import MeasuredError, measure
+from accous.diagnostics.labels import Audit, JudgedRows, LabelledRounds, LateLabels, MeasuredError, inside_of, measure
+from accous.diagnostics.losses import LossScale
 from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.stretches import LabelledRounds
+from accous.diagnostics.trust import RECENT_ROWS
 from accous.exceptions import DataError, ParameterError
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows, select_columns

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.diagnostics.answers import is_outside
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.evidence import Evidence
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured import MeasuredError
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.stretches import LabelledRounds
-from accous.diagnostics.trust import Checks, Trust, WeightEvidence, judge, no_overlap
+from accous.diagnostics.labels import LabelledRounds, MeasuredError
+from accous.diagnostics.losses import LossScale
+from accous.diagnostics.risk import Evidence, RiskEstimate
+from accous.diagnostics.trust import Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 
 __all__ = ["Monitoring"]
 

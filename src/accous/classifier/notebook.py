@@ -8,7 +8,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.losses import LossScale
 from accous.text import LOGGER, count
 
 __all__ = ["NotebookDisplay", "state_html"]

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray
 from accous.classifier.numbers import read_numbers
 from accous.classifier.task import LateTruths
-from accous.diagnostics.audits import Audit
-from accous.diagnostics.loss_scale import LossScale, scale_of_numbers
-from accous.diagnostics.losses import NumberLoss
-from accous.diagnostics.residual_audits import audit_residuals
+from accous.diagnostics.coverage import columns_of_number
+from accous.diagnostics.labels import Audit, audit_residuals
+from accous.diagnostics.losses import LossScale, NumberLoss, scale_of_numbers
 from accous.diagnostics.risk import weighted_loss
-from accous.diagnostics.traps import columns_of_number
 
 __all__ = ["NumberTask"]
 

@@ -12,7 +12,7 @@ from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel
 from accous.classifier.number_task import NumberTask
 from accous.classifier.unreadable_values import naming_values
-from accous.diagnostics.intervals import conformal_intervals
+from accous.diagnostics.risk import conformal_intervals
 from accous.exceptions import DataError
 from accous.parameters import require_share
 from accous.threads import one_blas_thread, one_openmp_thread_if_few

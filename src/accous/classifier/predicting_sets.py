@@ -12,7 +12,7 @@ from accous.classifier.class_task import ClassTask
 from accous.classifier.erm import WeightedErm
 from accous.classifier.fallback import FixedModel
 from accous.classifier.unreadable_values import naming_values
-from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.risk import conformal_sets
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_share
 from accous.threads import one_blas_thread, one_openmp_thread_if_few

@@ -8,9 +8,7 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.classifier.drift_watch import parts_of_coef
-from accous.diagnostics.attribution import shares
-from accous.diagnostics.drift import main_columns
-from accous.diagnostics.regimes import Regime
+from accous.diagnostics.drift import Regime, main_columns, shares
 from accous.threads import one_blas_thread
 
 __all__ = ["Remembering"]

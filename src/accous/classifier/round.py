@@ -24,8 +24,8 @@ from accous.classifier.state import AdaptationState
 from accous.classifier.task import Task
 from accous.core import Tempered
 from accous.core.kernels_rows import normalise_weights, total_variation
-from accous.diagnostics.attribution import ReferenceColumns
-from accous.diagnostics.column_watch import ROUNDS_BETWEEN_COLUMN_LOOKS
+from accous.diagnostics.coverage import ROUNDS_BETWEEN_COLUMN_LOOKS
+from accous.diagnostics.drift import ReferenceColumns
 from accous.ratio.base.base import checked_ratios, ratios_of_reference
 from accous.threads import one_blas_thread
 

@@ -21,8 +21,8 @@ from accous.arrays import FloatArray
 from accous.classifier.erm import WeightedErm
 from accous.classifier.task import Task
 from accous.core.kernels_rows import effective_rows
+from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.risk import mean_and_error
-from accous.diagnostics.weights import effective_sample_size
 
 __all__ = ["FIRST_STRENGTH", "Fit", "choose_strength", "is_choice_due", "shrink"]
 

@@ -15,8 +15,8 @@ from accous.classifier.round_log import NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.classifier.shrinkage import FIRST_STRENGTH
 from accous.core import start_tempered
 from accous.core.regression import Point
-from accous.diagnostics.column_watch import NOTHING_FOUND, ColumnWatch
-from accous.diagnostics.late_labels import LateLabels
+from accous.diagnostics.coverage import NOTHING_FOUND, ColumnWatch
+from accous.diagnostics.labels import LateLabels
 from accous.ratio.base.base import RatioEstimator
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol
 from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.diagnostics.audits import Audit
-from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.labels import Audit
+from accous.diagnostics.losses import LossScale
 
 __all__ = ["LateTruths", "Task"]
 

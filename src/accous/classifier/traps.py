@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from accous.classifier.task import Task
-from accous.diagnostics.traps import follows_rows
+from accous.diagnostics.coverage import follows_rows
 from accous.exceptions import TrapWarning
 
 __all__ = ["warn_of_traps"]

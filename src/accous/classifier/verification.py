@@ -12,7 +12,7 @@ from accous.classifier.erm import ErmRecipe
 from accous.classifier.task import Task
 from accous.classifier.time_halves import ReferenceParts, TimeHalves
 from accous.classifier.time_order import read_order
-from accous.diagnostics.evidence import Evidence
+from accous.diagnostics.risk import Evidence
 from accous.exceptions import DataError
 
 __all__ = ["Verification"]

@@ -12,7 +12,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
     from accous.tabular.job_record import Job
 
 __all__ = ["AdaptProgress"]

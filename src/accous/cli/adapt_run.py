@@ -14,7 +14,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
     from accous.tabular.adapt_job import AdaptJob
     from accous.tabular.adapt_request import AdaptRequest
     from accous.tabular.adapt_run import SaveRule
@@ -75,7 +75,7 @@ def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
 
 def _scale(job: AdaptJob) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
 
     return LossScale(job.table_model.model.task_.loss_name)
 

@@ -159,7 +159,7 @@ def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
 def _print(found: Backtest, job: FitJob) -> None:
     from rich.table import Table
 
-    from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
+    from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, look_cells
 
     console = results_console()
     table = Table(title=f"Backtest of the predictor {job.estimator}")

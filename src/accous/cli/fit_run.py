@@ -15,7 +15,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
     from accous.tabular.fit_job import FitJob
     from accous.tabular.fit_request import FitRequest
     from accous.tabular.fitting import ReferenceTable
@@ -63,7 +63,7 @@ def _print_choice(job: FitJob) -> None:
         return
     from rich.table import Table
 
-    from accous.diagnostics.loss_scale import ERROR, LossScale
+    from accous.diagnostics.losses import ERROR, LossScale
 
     console = results_console()
     if choice.trials:

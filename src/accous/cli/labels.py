@@ -25,7 +25,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.measured import MeasuredError
+    from accous.diagnostics.labels import MeasuredError
     from accous.tabular.label_request import LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
@@ -138,12 +138,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.measured_words import (
-        comparison_in_words,
-        counted_in_words,
-        estimate_in_words,
-        interval_in_words,
-    )
+    from accous.diagnostics.losses import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
 
     scale = measured.scale
     interval = interval_in_words(measured.error_low, measured.error_high, scale)

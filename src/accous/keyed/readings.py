@@ -16,10 +16,9 @@ from accous.classifier.erm import LinearPredictor
 from accous.classifier.fallback import compare
 from accous.classifier.shrinkage import shrink
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
-from accous.diagnostics.risk import loss_interval
+from accous.diagnostics.losses import weight_distance
+from accous.diagnostics.risk import NO_EVIDENCE, Evidence, loss_interval, widen
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
-from accous.diagnostics.weights import weight_distance
 from accous.keyed.shared_model import SharedModel
 from accous.threads import one_blas_thread
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.risk import LEVEL, is_telling
-from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.risk import LEVEL, is_telling, wilson_interval
 from accous.diagnostics.trust import VERDICTS
 from accous.report.intervals import Intervals, axis_of, divide, place_of_rounds
 from accous.report.subject import Subject

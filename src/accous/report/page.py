@@ -11,10 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.interval_counts import ALPHA
-from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured_words import NOT_COVERED, counted_in_words, latest_in_words
+from accous.diagnostics.labels import ALPHA
+from accous.diagnostics.losses import NOT_COVERED, LossScale, counted_in_words, latest_in_words
+from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, look_cells
 from accous.report.answers import answers_section
 from accous.report.changes import kinds_of_changes, note_on_changes
 from accous.report.figures import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from accous.diagnostics.regimes import Regime, rounds_in_words
+from accous.diagnostics.drift import Regime, rounds_in_words
 from accous.report.subject import Subject
 from accous.text import count
 

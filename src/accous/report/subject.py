@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured import MeasuredError
-from accous.diagnostics.regimes import Regime
+from accous.diagnostics.drift import DriftEvent, Regime
+from accous.diagnostics.labels import MeasuredError
+from accous.diagnostics.losses import LossScale
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.marks import MISSING

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accous.diagnostics.answers import COVERED, FEWEST_RECENT_ROWS
-from accous.diagnostics.interval_counts import doubt_about_intervals
-from accous.diagnostics.measured import MeasuredError
-from accous.diagnostics.measured_words import interval_in_words
-from accous.diagnostics.trust import Trust
-from accous.diagnostics.verdict_words import verdict_in_words
+from accous.diagnostics.labels import MeasuredError, doubt_about_intervals
+from accous.diagnostics.losses import interval_in_words
+from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust, verdict_in_words
 from accous.parameters import listed
 from accous.report.changes import changes_in_words
 from accous.report.subject import Subject

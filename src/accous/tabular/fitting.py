@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.classifier.backtest import CUTS, Backtest, backtest
-from accous.diagnostics.evidence import Look, measure_evidence
+from accous.diagnostics.risk import Look, measure_evidence
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.base.online import NoShift
 from accous.tabular.calendar_traps import remarks_on_used

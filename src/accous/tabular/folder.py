@@ -9,7 +9,7 @@ import numpy as np
 
 from accous.arrays import from_plain, to_plain
 from accous.checkpoint.saving import load_with, save_with
-from accous.diagnostics.seasons import SeasonWatch
+from accous.diagnostics.drift import SeasonWatch
 from accous.exceptions import CheckpointError
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.history import History

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.classifier.erm import LinearPredictor
 from accous.classifier.number_task import NumberTask
-from accous.diagnostics.interval_counts import ALPHA
+from accous.diagnostics.labels import ALPHA
 from accous.exceptions import DataError
 from accous.parameters import listed
 from accous.tabular.formats.values import to_texts

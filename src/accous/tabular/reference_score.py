@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accous.diagnostics.loss_scale import ERROR, LossScale
+from accous.diagnostics.losses import ERROR, LossScale
 
 __all__ = ["TOO_FEW_ROWS", "held_out_in_words", "no_better_in_words", "reference_error", "scale_of"]
 

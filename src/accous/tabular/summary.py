@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from accous.checkpoint.reading import read_summary
 
 if TYPE_CHECKING:
-    from accous.classifier.alerts import Subject
-    from accous.diagnostics.measured import MeasuredError
-    from accous.diagnostics.regimes import Regime
+    from accous.diagnostics.alerts import Subject
+    from accous.diagnostics.drift import Regime
+    from accous.diagnostics.labels import MeasuredError
     from accous.tabular.table_model import TableModel
 
 __all__ = ["read_table_model_summary", "summarize_labels", "summarize_run", "summarize_table_model"]
@@ -101,7 +101,7 @@ def _contradiction(measured: MeasuredError) -> bool | None:
 
 
 def _state(table_model: TableModel) -> dict[str, Any]:
-    from accous.classifier.alerts import Subject
+    from accous.diagnostics.alerts import Subject
 
     subject = Subject(table_model)
     return {
@@ -116,7 +116,7 @@ def _state(table_model: TableModel) -> dict[str, Any]:
 
 def _intervals(subject: Subject) -> dict[str, Any] | None:
     """Return how far prediction intervals can be relied on; None if classes are predicted."""
-    from accous.diagnostics.interval_counts import ALPHA, NO_INTERVALS, doubt_about_intervals
+    from accous.diagnostics.labels import ALPHA, NO_INTERVALS, doubt_about_intervals
 
     measured = subject.measured
     if subject.classifier.task_.kind != "regressor":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.drift_watch import LOOK_DECAY
 from accous.classifier.events import log_onsets
-from accous.diagnostics.seasons import SeasonWatch, start_seasons
+from accous.diagnostics.drift import SeasonWatch, start_seasons
 from accous.exceptions import DataError
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks

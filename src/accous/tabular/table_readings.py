@@ -14,13 +14,9 @@ from accous.classifier.adaptive import AdaptiveModel
 from accous.classifier.backtest import Backtest
 from accous.classifier.drift_watch import shares_of_parts
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.interval_counts import doubt_about_intervals
-from accous.diagnostics.measured import MeasuredError
-from accous.diagnostics.regimes import Regime
+from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch
+from accous.diagnostics.labels import LabelledRounds, MeasuredError, doubt_about_intervals
 from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.seasons import SeasonWatch
-from accous.diagnostics.stretches import LabelledRounds
 from accous.diagnostics.trust import Trust
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.order import rises

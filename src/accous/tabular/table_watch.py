@@ -9,10 +9,16 @@ import numpy as np
 
 from accous.arrays import IntArray, from_plain, to_plain
 from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
-from accous.diagnostics.column_ranges import ColumnRanges, constant_sentence
-from accous.diagnostics.column_watch import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
-from accous.diagnostics.coverage import Finding
-from accous.diagnostics.rare_counts import largest_rare_count, smallest_rare_count
+from accous.diagnostics.coverage import (
+    NOTHING_FOUND,
+    ROUNDS_BETWEEN_COLUMN_LOOKS,
+    ColumnRanges,
+    ColumnWatch,
+    Finding,
+    constant_sentence,
+    largest_rare_count,
+    smallest_rare_count,
+)
 from accous.tabular.calendar_traps import is_part_of_calendar
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks

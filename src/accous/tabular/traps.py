@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
-from accous.diagnostics.traps import (
+from accous.diagnostics.coverage import (
     FEWEST_ROWS_PER_CLASS,
     columns_of_label,
     columns_of_number,
