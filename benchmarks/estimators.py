@@ -27,8 +27,8 @@ import polars as pl
 from accous.ratio.base.online import NoShift
 
 from accous import AdaptiveClassifier
-from accous.classifier.backtest import Backtest
 from accous.diagnostics.risk import Look, measure_evidence
+from accous.model.backtest import Backtest
 from accous.tabular.choosing import Trial, choose
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.learning import Choices

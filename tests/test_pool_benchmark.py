@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accous.classifier import fallback, shrinkage
-from accous.classifier.shrinkage import shrink
 from accous.core import pool as support
+from accous.model import safeguards as fallback
+from accous.model import safeguards as shrinkage
+from accous.model.safeguards import shrink
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import get_contender
 from benchmarks import limit, pool

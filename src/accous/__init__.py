@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, keyed, river, streams
-    from accous.classifier.adaptation import AdaptiveClassifier
-    from accous.classifier.backtest import backtest
-    from accous.classifier.regression import AdaptiveRegressor
     from accous.diagnostics.alerts import Alerts
     from accous.exceptions import AccousError
+    from accous.model.backtest import backtest
+    from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
     from accous.model_folders import load, save
     from accous.ratio.base.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
     from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -47,8 +46,8 @@ __all__ = [
 
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
-    "AdaptiveClassifier": "accous.classifier.adaptation",
-    "AdaptiveRegressor": "accous.classifier.regression",
+    "AdaptiveClassifier": "accous.model.estimators",
+    "AdaptiveRegressor": "accous.model.estimators",
     "Alerts": "accous.diagnostics.alerts",
     "KLIEP": "accous.ratio.one_step",
     "KMM": "accous.ratio.one_step",
@@ -58,7 +57,7 @@ _HOME_OF_NAME = {
     "RULSIF": "accous.ratio.one_step",
     "SingleLearnerRatio": "accous.ratio.online",
     "ULSIF": "accous.ratio.one_step",
-    "backtest": "accous.classifier.backtest",
+    "backtest": "accous.model.backtest",
     "load": "accous.model_folders",
     "save": "accous.model_folders",
 }

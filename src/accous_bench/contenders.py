@@ -29,8 +29,8 @@ from accous.ratio.base.features import LARGEST_NORM
 from accous.ratio.base.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 
-from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import ParameterError
+from accous.model.estimators import AdaptiveClassifier
 from accous.parameters import did_you_mean
 from accous_bench.dann import DANN
 from accous_bench.limit import Limit

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
-from accous.classifier.labels import read_base_weights, read_labels
+from accous.model.tasks import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.validation import LearnedAttributes, read_rows
 from accous_bench.adversarial import Descent, adapt_network, fit_network

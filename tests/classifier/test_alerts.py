@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from accous import ULSIF, AdaptiveClassifier, Alerts
-from accous.classifier.events import log_events
-from accous.classifier.fallback import Fallback, Veto, next_veto
-from accous.classifier.guard import LENIENT, STRICT
 from accous.diagnostics.alerts import Alert
 from accous.exceptions import ParameterError
+from accous.model.safeguards import LENIENT, STRICT, Fallback, Veto, next_veto
+from accous.model.snapshot import log_events
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.table_model import TableModel
 from tests.forks import ForkServer

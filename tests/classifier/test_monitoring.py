@@ -309,6 +309,6 @@ def test_all_of_it_is_saved_and_resumed(tmp_path: Any) -> None:
 
 
 def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks: ForkServer) -> None:
-    modules = "accous.classifier.monitoring, accous.diagnostics.plots"
+    modules = "accous.model.snapshot, accous.diagnostics.plots"
     code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
     library_forks.run(code, kind="code")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.classifier.guard import DOUBTED, OFF, STRICT, UNPROVEN, Guard
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.labels import LatestError, MeasuredError
 from accous.diagnostics.losses import LossScale
@@ -28,6 +27,7 @@ from accous.diagnostics.trust import (
     answer_predictions,
     worst,
 )
+from accous.model.safeguards import DOUBTED, OFF, STRICT, UNPROVEN, Guard
 
 NAN = float("nan")
 WITHIN = Coverage(500, 0.05, 0.3)

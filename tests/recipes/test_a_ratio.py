@@ -10,10 +10,10 @@ import pytest
 from accous.ratio.base.base import RatioEstimator
 
 from accous import KMM, AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.classifier.guard import VETO_STANDARD_ERRORS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import ParameterError
+from accous.model.safeguards import VETO_STANDARD_ERRORS
 from accous.streams import ConstantShift, GaussianStream
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from accous.classifier.backtest import Backtest
 from accous.diagnostics.risk import Evidence, Residuals
+from accous.model.backtest import Backtest
 from accous.tabular.choosing import Trial, choose, is_worth_comparing, n_rows_to_compare
 from accous.tabular.fit_job import FitJob
 from accous.tabular.fit_request import FitRequest

@@ -14,8 +14,8 @@ from sklearn.base import clone
 from accous.checkpoint.foreign import describe_foreign, name_of, require_state_methods
 from accous.checkpoint.plain import from_json, to_json
 from accous.checkpoint.rows import array_from_plain, array_to_plain, is_same_plain, rows_from_plain, rows_to_plain
-from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import CheckpointError
+from accous.model.estimators import AdaptiveModel
 from accous.ratio.base.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
@@ -34,8 +34,8 @@ Model = AdaptiveModel | RatioEstimator
 
 # The module of each class; only the classes that a model uses are imported.
 _HOMES = {
-    "AdaptiveClassifier": "accous.classifier.adaptation",
-    "AdaptiveRegressor": "accous.classifier.regression",
+    "AdaptiveClassifier": "accous.model.estimators",
+    "AdaptiveRegressor": "accous.model.estimators",
     "KLIEP": "accous.ratio.one_step",
     "KMM": "accous.ratio.one_step",
     "LogisticRatio": "accous.ratio.one_step",

@@ -82,7 +82,7 @@ def _scale(job: AdaptJob) -> LossScale:
 
 def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
     """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
-    from accous.classifier.round_log import MAX_ROUNDS
+    from accous.model.watching import MAX_ROUNDS
 
     state = job.table_model.model.state_
     if state.fallback.veto.is_held:

@@ -34,7 +34,7 @@ from accous.exceptions import DataError, ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.classifier.backtest import Backtest
+    from accous.model.backtest import Backtest
     from accous.tabular.fit_job import FitJob
 
 __all__ = ["EXAMPLES", "backtest"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.model.estimators import AdaptiveClassifier
 from accous.ratio.base.one_step import LogisticRatio
 from accous.ratio.base.online import NoShift, SingleLearnerRatio
 from accous.streams import (

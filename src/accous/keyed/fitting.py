@@ -1,6 +1,6 @@
 """The predictor of each key after a round: refit if its weights have moved, and compare with the fixed one if due.
 
-The rules are those of `accous.classifier.round`. A key keeps the shares of a sample of the reference in place of whole
+The rules are those of `accous.model.round`. A key keeps the shares of a sample of the reference in place of whole
 weights; see docs/keyed.md.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.classifier.erm import LinearPredictor
-from accous.classifier.fallback import Check, Veto
-from accous.classifier.refit_rule import is_check_due, refit_limit
-from accous.classifier.round import SMALLEST_SHIFT, check_fit
-from accous.classifier.shrinkage import FIRST_STRENGTH, Fit, shrink
 from accous.core.kernels_keys import N_SHOWN, SHARE_STEPS, sample_shares, weigh_keys
 from accous.core.many_keys import KeyStack, Number
 from accous.keyed.shared_model import SharedModel
+from accous.model.predictors import LinearPredictor
+from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
+from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto, shrink
 from accous.threads import one_blas_thread
 
 __all__ = ["start_fits", "update_fits"]

@@ -157,7 +157,7 @@ class KeyPlayer:
     def _play_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
     ) -> list[KeyEvent]:
-        """Play one round of each active key: the steps are those of `accous.classifier.round.play_round`."""
+        """Play one round of each active key: the steps are those of `accous.model.round.play_round`."""
         shared = self._shared
         was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)

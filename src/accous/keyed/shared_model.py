@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.adaptive import AdaptiveModel
-from accous.classifier.erm import LinearPredictor
-from accous.classifier.regression import AdaptiveRegressor
-from accous.classifier.round import RoundRules
 from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import sample_shares
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import ParameterError
+from accous.model.estimators import AdaptiveClassifier, AdaptiveModel, AdaptiveRegressor
+from accous.model.predictors import LinearPredictor
+from accous.model.round import RoundRules
 from accous.ratio.base.online import OnlineDensityRatio
 
 __all__ = ["SharedModel"]

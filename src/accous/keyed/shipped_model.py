@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accous.classifier.regression import AdaptiveRegressor
 from accous.exceptions import ParameterError
 from accous.keyed.adapter import KeyedAdapter
+from accous.model.estimators import AdaptiveRegressor
 from accous.model_folders import load, save
 
 __all__ = ["ShippedModel"]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.classifier.drift_watch import LOOK_DECAY, ROUND_DECAY, parts_of_coef
 from accous.core.kernels_keys import count_rows_of_keys
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, look_back, slots_of
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.keyed.predictions import KeyEvent
 from accous.keyed.shared_model import SharedModel
+from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
 
 __all__ = ["count_round", "keys_to_look_at", "look_at_inputs", "look_at_pools"]
 

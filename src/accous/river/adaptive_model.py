@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-from accous.classifier.adaptation import AdaptiveClassifier
+from accous.model.estimators import AdaptiveClassifier
 from accous.river.feature_rows import rows_of
 from accous.river.one_by_one import OneByOne
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-from accous.classifier.regression import AdaptiveRegressor
+from accous.model.estimators import AdaptiveRegressor
 from accous.river.one_by_one import OneByOne
 
 __all__ = ["AdaptiveRegressionModel"]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.classifier.backtest import Backtest
-from accous.classifier.guard import LENIENT, choose_guard
+from accous.model.backtest import Backtest
+from accous.model.safeguards import LENIENT, choose_guard
 from accous.tabular.named_estimators import BOOSTING, LINEAR
 
 __all__ = ["AUTO", "CANDIDATES", "Choice", "Trial", "choose", "is_worth_comparing", "n_rows_to_compare"]

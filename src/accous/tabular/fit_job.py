@@ -13,11 +13,10 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from accous.checkpoint.locks import exclusive_lock
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.backtest import Backtest
-from accous.classifier.foreign_erm import last_step, require_sample_weight
-from accous.classifier.regression import AdaptiveRegressor
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.model.backtest import Backtest
+from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
+from accous.model.predictors import last_step, require_sample_weight
 from accous.tabular.choosing import (
     AUTO,
     CANDIDATES,

@@ -12,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.backtest import CUTS, Backtest, backtest
 from accous.diagnostics.risk import Look, measure_evidence
 from accous.exceptions import DataError, ParameterError
+from accous.model.backtest import CUTS, Backtest, backtest
 from accous.ratio.base.online import NoShift
 from accous.tabular.calendar_traps import remarks_on_used
 from accous.tabular.columns.encoder import ColumnEncoder

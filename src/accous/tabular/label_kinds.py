@@ -15,10 +15,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.erm import LinearPredictor
-from accous.classifier.number_task import NumberTask
 from accous.diagnostics.labels import ALPHA
 from accous.exceptions import DataError
+from accous.model.predictors import LinearPredictor
+from accous.model.tasks import NumberTask
 from accous.parameters import listed
 from accous.tabular.formats.values import to_texts
 from accous.tabular.label_tables import place_texts

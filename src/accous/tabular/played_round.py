@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.classifier.adaptive import AdaptiveModel
+from accous.model.estimators import AdaptiveModel
 from accous.tabular.label_kinds import LabelKind
 
 __all__ = ["NO_COUNTS", "PlayedRound", "predict_and_adapt", "ratios_of"]

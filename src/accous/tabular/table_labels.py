@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptive import AdaptiveModel
 from accous.exceptions import DataError, TrapWarning
+from accous.model.estimators import AdaptiveModel
 from accous.parameters import listed
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks

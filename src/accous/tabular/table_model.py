@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptive import AdaptiveModel
-from accous.classifier.drift_watch import LOOK_DECAY
-from accous.classifier.events import log_onsets
 from accous.diagnostics.drift import SeasonWatch, start_seasons
 from accous.exceptions import DataError
+from accous.model.estimators import AdaptiveModel
+from accous.model.snapshot import log_onsets
+from accous.model.watching import LOOK_DECAY
 from accous.tabular.columns.encoder import ColumnEncoder, Features
 from accous.tabular.columns.marks import Marks
 from accous.tabular.formats.values import is_usable

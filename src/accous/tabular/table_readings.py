@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.classifier.adaptive import AdaptiveModel
-from accous.classifier.backtest import Backtest
-from accous.classifier.drift_watch import shares_of_parts
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch
 from accous.diagnostics.labels import LabelledRounds, MeasuredError, doubt_about_intervals
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
+from accous.model.backtest import Backtest
+from accous.model.estimators import AdaptiveModel
+from accous.model.watching import shares_of_parts
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.order import rises
 from accous.tabular.table_watch import TableWatch, number_findings

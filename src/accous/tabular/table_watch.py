@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import IntArray, from_plain, to_plain
-from accous.classifier.recent_rows import NO_ROWS, RecentRows, recent_from_plain
 from accous.diagnostics.coverage import (
     NOTHING_FOUND,
     ROUNDS_BETWEEN_COLUMN_LOOKS,
@@ -19,6 +18,7 @@ from accous.diagnostics.coverage import (
     largest_rare_count,
     smallest_rare_count,
 )
+from accous.model.watching import NO_ROWS, RecentRows, recent_from_plain
 from accous.tabular.calendar_traps import is_part_of_calendar
 from accous.tabular.columns.encoder import ColumnEncoder
 from accous.tabular.columns.marks import CATEGORIES, MISSING, NEW_VALUES, Mark, Marks

@@ -1,18 +1,63 @@
-"""Rows that a user's pipeline cannot read: the error names the column and the row, which scikit-learn's does not."""
+"""What is wrong with rows, in the user's words: values that cannot be read, columns that mislead."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from accous.exceptions import AccousError, DataError
+from accous.diagnostics.coverage import follows_rows
+from accous.exceptions import AccousError, DataError, TrapWarning
+from accous.model.tasks import Task
 from accous.validation import is_frame
 
-__all__ = ["naming_values"]
+# --- Warnings at fit of what misleads a model: counters, columns that give the label away, tiny classes
+
+
+_FEWEST_ROWS = 200  # with fewer, every class is small, and a column determines the label by chance
+
+
+def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
+    """Issue a `TrapWarning` for each trap in the reference.
+
+    Parameters
+    ----------
+    rows : array or frame of shape (n_reference, n_features)
+        Columns of a frame are not looked at.
+    task : Task
+        Knows the traps in the labels.
+    names : callable
+        Returns the names of the columns.
+    is_ordered : bool, default=False
+        Whether the rows are in order of time; only then is a column that follows their order a counter.
+    """
+    if len(task) < _FEWEST_ROWS:
+        return
+    for sentence in task.traps():
+        _warn(sentence)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
+        return
+    for column, what in task.columns_of_label(rows):
+        _warn(f"Column {names()[column]!r} alone predicts {what}: leave it out if it is not known before the label is.")
+    if is_ordered:
+        for column in range(rows.shape[1]):
+            if follows_rows(rows[:, column]):
+                _warn(
+                    f"Column {names()[column]!r} counts the rows: leave it out, or all later rows are new to the model."
+                )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
+
+
+# --- Rows that a user's pipeline cannot read: the error names the column and the row, which scikit-learn's does
+#     not
+
 
 _NOT_A_NUMBER = re.compile(r"could not convert string to float: (?:np\.str_\()?(['\"])(?P<text>.*?)\1", re.DOTALL)
 _UNKNOWN = re.compile(r"Found unknown categories \[(?P<values>.*)\] in column \d+ during transform", re.DOTALL)

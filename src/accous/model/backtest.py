@@ -1,32 +1,121 @@
-"""The backtest: replay labelled history as if it were a stream, and compare what the model claims with the labels."""
+"""The replay of labelled history in order of time: what adaptation would have done, and what was estimated."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
-from accous.arrays import FloatArray
-from accous.classifier.guard import DOUBTED, FREE, choose_guard
-from accous.classifier.labels import read_base_weights, read_one_column, require_as_many
-from accous.classifier.state import under_guard
-from accous.classifier.time_order import read_order
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
 from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.model.predictors import ErmRecipe
+from accous.model.round import under_guard
+from accous.model.safeguards import DOUBTED, FREE, choose_guard
+from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
 from accous.parameters import require_integer
 from accous.text import count
-from accous.threads import one_blas_thread
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
-__all__ = ["CUTS", "Backtest", "backtest"]
+# --- The order in time that a user gives for rows: what sorts as time does, and what is refused
+
+
+_ISO = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])"
+    r"(?:-(?:0[1-9]|[12]\d|3[01])(?:(?P<mark>[T ])[0-2]\d(?P<minutes>:[0-5]\d(?P<seconds>:[0-6]\d(?:\.\d+)?)?)?"
+    r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?)?"
+)
+
+
+def read_order(order: Any, n_rows: int) -> IntArray:
+    """Return the rows in order of time, oldest first; rows of the same time keep their order.
+
+    Text is sorted letter by letter, so it must be in one ISO form, in which this is the order of time.
+    """
+    times = np.asarray(order)
+    if isinstance(order, str):
+        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
+    if times.shape != (n_rows,):
+        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
+    try:
+        # NaN and NaT differ from themselves.
+        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
+    except TypeError as error:
+        raise _not_sortable(error) from None
+    if is_missing.any():
+        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
+    try:
+        return np.argsort(_sortable(times), kind="stable")
+    except TypeError as error:
+        raise _not_sortable(error) from None
+
+
+def _not_sortable(error: TypeError) -> DataError:
+    return DataError(f"order has entries that cannot be sorted: {error}.")
+
+
+def _sortable(times: NDArray[Any]) -> NDArray[Any]:
+    """Return times as they sort: text in ISO form without its zone, anything else as it is."""
+    if times.dtype.kind not in "OUST":
+        return times
+    texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in times.tolist()]
+    # Other objects, such as dates, know how they sort; a mixture does not.
+    if not all(isinstance(text, str) for text in texts):
+        return times
+    forms = [_form(text) for text in texts]
+    for row, (text, form) in enumerate(zip(texts, forms, strict=True)):
+        if form is None or form != forms[0]:
+            raise _not_iso(text, row, texts[0] if form is not None else None)
+    end = -len(forms[0][-1]) if forms and forms[0] is not None and forms[0][-1] else None
+    return np.array([text[:end] for text in texts])
+
+
+def _form(text: str) -> tuple[int, str, bool, bool, str] | None:
+    """Return what two texts must share to sort as their times do; None for a text that is not in ISO form."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    mark = parts["mark"] or ""
+    n_of_date = len(text) if not mark else text.index(mark)
+    return n_of_date, mark, parts["minutes"] is not None, parts["seconds"] is not None, parts["zone"] or ""
+
+
+def _not_iso(text: str, row: int, first: str | None) -> DataError:
+    """Make the error about a text; ``first`` is that of row 0 where both are ISO text, but of two forms."""
+    if first is not None:
+        what = f"text of several forms, {first!r} in row 0 and {text!r} in row {row}"
+        advice = 'pass pandas.to_datetime(order, format="ISO8601", utc=True).'
+    else:
+        what = f"the text {text!r} in row {row}"
+        to = "pandas.to_numeric(order)" if _is_number(text) else "pandas.to_datetime(order, format=...)"
+        advice = f"pass {to}, or ISO text such as 2024-05-31 17:00."
+    return DataError(f"order holds {what}, and text sorts letter by letter, not by time: {advice}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- The backtest: replay labelled history as if it were a stream, and compare what the model claims with the
+#     labels
+
 
 CUTS = (0.4, 0.6, 0.8)
 # For a reference that has grown: half of the rows are played once. Above 900 rows, a verdict has its five looks.
@@ -307,3 +396,208 @@ def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArr
         square_fixed=history.mean(losses_fixed**2, start, stop),
         square_adapted=history.mean(losses**2, start, stop),
     )
+
+
+# --- Predictors of the halves of a reference in order of time, and how far they disagree
+
+
+@dataclass(frozen=True)
+class ReferenceParts:
+    """A reference, and how a predictor is fitted on a part of its rows.
+
+    Attributes
+    ----------
+    X : array or frame
+        As the predictor reads it.
+    task : Task
+    weights : array of shape (n_rows,)
+        Base weights.
+    recipe : ErmRecipe
+        How predictors are fitted.
+    has_numbers : bool
+        Whether the predictor reads rows as numbers, because it is the built-in one.
+    """
+
+    X: Any
+    task: Task
+    weights: FloatArray
+    recipe: ErmRecipe
+    has_numbers: bool
+
+    def fit(self, rows: IntArray) -> Any:
+        """Fit on some rows, with the classes that they have; one class alone is predicted always."""
+        task = self.task.part(rows)
+        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        weights = self.weights[rows]
+        weights = weights if weights.any() else np.ones(len(rows))
+        if task.is_constant:
+            return DummyClassifier().fit(np.zeros((len(rows), 1)), task.truths)
+        return self.recipe.on(X, task).fit(weights, None)
+
+
+class TimeHalves:
+    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
+
+    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
+    the rows lie outside what either half has seen.
+
+    Parameters
+    ----------
+    parts : ReferenceParts
+    order : array of shape (n_rows,)
+        The rows in order of time.
+    """
+
+    def __init__(self, parts: ReferenceParts, order: IntArray) -> None:
+        self._parts, self._order = parts, order
+
+    @cached_property
+    def _predictors(self) -> list[Any] | None:
+        try:
+            with one_blas_thread():
+                return [self._parts.fit(rows) for rows in np.array_split(self._order, 2)]
+        except ValueError:
+            # The user's estimator could not be fitted on a half.
+            return None
+
+    @cached_property
+    def _differences_on_reference(self) -> FloatArray | None:
+        return self._differences(self._parts.X)
+
+    def prepare(self) -> bool:
+        """Fit the predictors now, and return whether that was possible."""
+        return self._predictors is not None
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether the predictors take rows as arrays of numbers, in the form in which recent rows are kept."""
+        X = self._parts.X
+        return self._parts.has_numbers or (isinstance(X, np.ndarray) and X.dtype == np.float64)
+
+    def disagreement(self, rows: Any) -> float:
+        """Mean loss of one predictor where the other is right; NaN if one could not be fitted.
+
+        Of classes, this is the share of the rows on which they disagree.
+        """
+        losses = self._differences(rows)
+        return float("nan") if losses is None else float(np.mean(losses))
+
+    def disagreement_on_reference(self, weights: FloatArray) -> float:
+        """Return the same mean over the reference, weighted to match recent rows.
+
+        It stands for the recent rows where these are not kept in the form that the predictors take. One of the two
+        knows each of these rows, so a predictor that learns its rows by heart disagrees a little more than on new ones.
+        """
+        losses = self._differences_on_reference
+        return float("nan") if losses is None else float(np.average(losses, weights=weights))
+
+    def _differences(self, rows: Any) -> FloatArray | None:
+        if self._predictors is None:
+            return None
+        with one_blas_thread(), one_openmp_thread_if_few(count_rows(rows)):
+            first, second = (np.asarray(predictor.predict(rows)) for predictor in self._predictors)
+        return self._parts.task.losses(self._parts.task.errors_on(first, second))
+
+
+# --- What labelled history says about a model: the backtest of its reference, repeated when rows join it
+
+
+_NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
+_TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
+_NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
+
+
+class Verification:
+    """The part of an adaptive model that replays its reference."""
+
+    backtest_: Backtest | None
+    unverified_: str
+    time_order_: IntArray | None
+    halves_: TimeHalves | None
+    reference_: Any
+    task_: Task
+    estimator: Any
+    base_weight_: FloatArray
+
+    if TYPE_CHECKING:
+
+        def _recipe(self) -> ErmRecipe: ...
+
+    @property
+    def _evidence(self) -> Evidence | None:
+        return None if self.backtest_ is None else self.backtest_.evidence
+
+    def _verify(self, X: Any, y: Any, order: Any) -> None:
+        """Replay the reference if it has an order in time."""
+        self.backtest_ = self.time_order_ = None
+        self.unverified_ = ""
+        n_rows = len(self.task_)
+        if order is None or (isinstance(order, (bool, np.bool_)) and not order):
+            self._split_in_halves()
+            return
+        if isinstance(order, Backtest) and order.n_reference != n_rows:
+            raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
+        has_times = not isinstance(order, (bool, np.bool_, Backtest))
+        self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
+        self._split_in_halves()
+        if isinstance(order, Backtest):
+            self.backtest_ = order
+        elif n_rows < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self._replay(X, y, self.time_order_)
+
+    def _verify_again(self) -> None:
+        """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
+        had_order, self.backtest_ = self.backtest_ is not None or self.unverified_ != "", None
+        if self.time_order_ is None:
+            self.unverified_ = _NO_ORDER if had_order else ""
+        elif len(self.task_) < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self.unverified_ = ""
+            self._replay(self.reference_, self.task_.truths, self.time_order_, cuts=QUICK_CUTS)
+
+    def _replay(self, X: Any, y: Any, order: IntArray, *, cuts: tuple[float, ...] = CUTS) -> None:
+        try:
+            self.backtest_ = backtest(self, X, y, order=order.argsort(), sample_weight=self.base_weight_, cuts=cuts)
+        except ValueError:
+            # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
+            self.backtest_, self.unverified_ = None, _NO_REPLAY
+
+    def _split_in_halves(self) -> None:
+        if self.time_order_ is None:
+            self.halves_ = None
+            return
+        parts = ReferenceParts(
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self.estimator is None
+        )
+        self.halves_ = TimeHalves(parts, self.time_order_)
+
+    def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None:
+        """Take up rows that joined the reference, as the latest, and forget those that left."""
+        if self.time_order_ is None:
+            return
+        if isinstance(order_of_new, (bool, np.bool_)) and not order_of_new:
+            self.time_order_ = None
+            return
+        n_before = len(self.time_order_)
+        n_new = n_rows - n_before
+        is_given = isinstance(order_of_new, (bool, np.bool_))
+        new = np.arange(n_new) if is_given else read_order(order_of_new, n_new)
+        order = np.concatenate((self.time_order_, n_before + new))
+        places = np.full(n_rows, -1)
+        places[kept] = np.arange(len(kept))
+        self.time_order_ = places[order][places[order] >= 0]
+
+    def verification_to_plain(self) -> dict[str, Any]:
+        """Return the order in time and the backtest, for files."""
+        return {"order": self.time_order_, "backtest": to_plain(self.backtest_), "unverified": self.unverified_}
+
+    def verification_from_plain(self, plain: dict[str, Any] | None) -> None:
+        """Undo ``verification_to_plain``; models saved by earlier versions have none."""
+        plain = plain or {"order": None, "backtest": None}
+        self.time_order_ = plain["order"]
+        self.backtest_ = from_plain(Backtest | None, plain["backtest"])
+        self.unverified_ = plain.get("unverified", "")
+        self._split_in_halves()
