@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accous.checkpoint import saving
-from accous.checkpoint.locks import lock_to_save
+from accous.checkpoint import folder as saving
+from accous.checkpoint.files import lock_to_save
 from accous.exceptions import CheckpointError
 from accous.extras import require_extra
 

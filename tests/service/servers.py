@@ -11,8 +11,8 @@ from typing import Any, Self
 import httpx
 import polars as pl
 
-from accous.checkpoint.plain import write_plain
-from accous.checkpoint.saving import load_with
+from accous.checkpoint.codecs import write_plain
+from accous.checkpoint.folder import load_with
 from accous.tabular.folder import load_table_model
 from accous.tabular.table_model import TableModel
 from tests.forks import Forked, ForkServer
@@ -152,7 +152,7 @@ def content_of(folder: Path) -> tuple[bytes, ...]:
 
 
 def content_of_model(model: Any, attached: Any, progress: Any) -> tuple[bytes, ...]:
-    from accous.checkpoint.models import fixed_to_plain, state_to_plain
+    from accous.checkpoint.folder import fixed_to_plain, state_to_plain
 
     class Bytes:
         def __init__(self) -> None:

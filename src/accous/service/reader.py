@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from accous.checkpoint.manifest import MANIFEST_NAME
+from accous.checkpoint.folder import MANIFEST_NAME
 from accous.exceptions import AccousError
 from accous.service.batches import BatchReader
 from accous.service.gate import Gate

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 from accous.exceptions import ParameterError
 from accous.service.gate import Gate
 from accous.service.learner import Learner

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_regressor
 
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor

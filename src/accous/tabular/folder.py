@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import from_plain, to_plain
-from accous.checkpoint.saving import load_with, save_with
+from accous.checkpoint.folder import load_with, save_with
 from accous.diagnostics.drift import SeasonWatch
 from accous.exceptions import CheckpointError
 from accous.tabular.columns.encoder import ColumnEncoder
@@ -120,7 +120,7 @@ def _kind(settings: dict[str, Any]) -> str:
 
 
 def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
-    """Return the table model whose parts `accous.checkpoint.saving.load_with` has loaded.
+    """Return the table model whose parts `accous.checkpoint.folder.load_with` has loaded.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accous.checkpoint.reading import read_summary
+from accous.checkpoint.folder import read_summary
 
 if TYPE_CHECKING:
     from accous.diagnostics.alerts import Subject
