@@ -21,7 +21,7 @@ from accous import AdaptiveClassifier
 from accous.model.predictors import RevaluedTrees
 from accous.model.safeguards import FIRST_STRENGTH, shrink
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
-from accous.tabular.named_estimators import make_estimator
+from accous.table.model import make_estimator
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from benchmarks.record import write_results
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from accous.cli import main as run_command
 from accous.core.compiled import compile_all
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from benchmarks.record import write_results
 
 BATCH_SIZE = 10

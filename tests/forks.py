@@ -23,7 +23,7 @@ SOURCES = str(Path(accous.__file__).resolve().parents[1])
 COMMANDS = """
 import accous.cli.adapt_progress, accous.cli.columns_table, accous.cli.compiling, accous.cli.demo_race
 import accous.cli.demo_tables, accous.cli.inspect, accous.diagnostics.alerts, accous.service.serving
-import accous.tabular.adapt_job, accous.tabular.fit_job, accous_bench.grid, accous_bench.problems
+import accous.table.adapt, accous.table.fit, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
 from accous.core.compiled import compile_all
 compile_all()

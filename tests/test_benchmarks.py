@@ -10,7 +10,7 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.datasets import ImagePool
 from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.choosing import Trial, choose
+from accous.table.fit import Trial, choose
 from accous_bench.contenders import Contender
 from benchmarks.choice_rules import RULES
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case

@@ -11,7 +11,7 @@ import pytest
 import accous
 from accous.checkpoint.files import exclusive_lock
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.cli.processes import restored
 from tests.cli.tables import make_tables
 

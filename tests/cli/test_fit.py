@@ -15,7 +15,7 @@ from accous.cli.fit_run import _signed
 from accous.diagnostics.losses import ERRORS
 from accous.report.subject import subject_of_pipeline
 from accous.report.words import judge_in_words
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
 
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]

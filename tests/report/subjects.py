@@ -6,7 +6,7 @@ import numpy as np
 
 from accous import AdaptiveClassifier
 from accous.report.subject import Subject
-from accous.tabular.history import History
+from accous.table.history import History
 
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]
 

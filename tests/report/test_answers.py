@@ -12,7 +12,7 @@ from accous.diagnostics.trust import Answer
 from accous.report.page import render_page, tile_rows
 from accous.report.subject import Subject
 from accous.report.words import answer_rows, judge_in_words
-from accous.tabular.history import History
+from accous.table.history import History
 from tests.report.subjects import follow, observe
 
 SHORT = ("inputs", "adaptation", "estimate")

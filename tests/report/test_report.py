@@ -16,7 +16,7 @@ from accous.report.answers import answers_section
 from accous.report.page import render_page
 from accous.report.subject import Subject, subject_of_pipeline
 from accous.report.words import judge_in_words
-from accous.tabular.history import History
+from accous.table.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow
 

@@ -13,8 +13,7 @@ import polars as pl
 
 from accous.checkpoint.codecs import write_plain
 from accous.checkpoint.folder import load_with
-from accous.tabular.folder import load_table_model
-from accous.tabular.table_model import TableModel
+from accous.table.model import TableModel, load_table_model
 from tests.forks import Forked, ForkServer
 from tests.waiting import PATIENCE, wait_for
 
@@ -176,7 +175,7 @@ def played_alone(
     model: Path, folder: Path, batches: list[list[dict[str, Any]]]
 ) -> tuple[TableModel, tuple[bytes, ...]]:
     """The same batches, played one after the other in this process without any service."""
-    from accous.tabular.folder import save_table_model
+    from accous.table.model import save_table_model
 
     shutil.copytree(model, folder)
     alone = load_table_model(folder)

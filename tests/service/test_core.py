@@ -22,8 +22,8 @@ from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
 from accous.service.tokens import Tokens
-from accous.tabular.folder import load_table_model
-from accous.tabular.summary import summarize_table_model
+from accous.table.model import load_table_model
+from accous.table.summary import summarize_table_model
 from tests.service.servers import content_of, played_alone, serving
 from tests.waiting import wait_for
 

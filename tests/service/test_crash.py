@@ -17,7 +17,7 @@ from accous.service.batches import BatchReader
 from accous.service.carrying_out import Executor
 from accous.service.kept import Kept
 from accous.service.limits import Limits
-from accous.tabular.folder import load_table_model, save_table_model
+from accous.table.model import load_table_model, save_table_model
 from tests.service.conftest import Fitted
 from tests.service.crashes import crash
 from tests.service.servers import content_of, metric, serving

@@ -14,7 +14,7 @@ from accous.service.limits import Limits
 from accous.service.metrics import Metrics
 from accous.service.service import Served, Service
 from accous.service.tokens import Tokens
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 
 N_ROWS = 2_000
 

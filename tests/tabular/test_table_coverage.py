@@ -11,7 +11,7 @@ from accous.report import figures
 from accous.report.subject import subject_of_pipeline
 from accous.report.words import judge_in_words
 from accous.service.metrics import Metrics
-from accous.tabular.summary import summarize_table_model
+from accous.table.summary import summarize_table_model
 
 
 def rows(n_rows, seed, category=None):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.diagnostics.losses import LossScale
-    from accous.tabular.job_record import Job
+    from accous.table.runs import Job
 
 __all__ = ["AdaptProgress"]
 

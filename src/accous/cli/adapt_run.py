@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.diagnostics.losses import LossScale
-    from accous.tabular.adapt_job import AdaptJob
-    from accous.tabular.adapt_request import AdaptRequest
-    from accous.tabular.adapt_run import SaveRule
+    from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
 
 __all__ = ["run_adapt"]
 
@@ -27,7 +25,7 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     from accous.cli.adapt_progress import AdaptProgress
     from accous.cli.compiling import compile_with_notice
     from accous.cli.stopping import stop_on_signals
-    from accous.tabular.adapt_job import AdaptJob
+    from accous.table.adapt import AdaptJob
 
     job = AdaptJob(request)
     compile_with_notice(remarks)
@@ -140,6 +138,6 @@ def _remarks(job: AdaptJob, request: AdaptRequest) -> Iterator[str]:
     if backwards:
         yield backwards
     if record.n_unknown:
-        from accous.tabular.unknown_counts import unknown_in_words
+        from accous.table.runs import unknown_in_words
 
         yield unknown_in_words(record.n_unknown, record.unknown_in)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.model.backtest import Backtest
-    from accous.tabular.fit_job import FitJob
+    from accous.table.fit import FitJob
 
 __all__ = ["EXAMPLES", "backtest"]
 
@@ -91,8 +91,7 @@ def backtest(
     if plot is not None:
         _require_picture(plot, may_replace=force)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.fit_job import FitJob
-    from accous.tabular.fit_request import FitRequest
+    from accous.table.fit import FitJob, FitRequest
 
     request = FitRequest(
         reference=reference,

@@ -23,7 +23,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.tabular.history import History
+from accous.table.history import History
 from accous_bench.oracle import Oracle
 
 __all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]

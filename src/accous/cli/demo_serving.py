@@ -20,8 +20,7 @@ from accous.cli.demo_tables import write_demo_tables
 from accous.cli.options import remarks_console
 from accous.exceptions import ParameterError
 from accous.extras import import_extra
-from accous.tabular.fit_job import FitJob
-from accous.tabular.fit_request import FitRequest
+from accous.table.fit import FitJob, FitRequest
 
 __all__ = ["serve_demo"]
 

@@ -91,12 +91,12 @@ def inspect(
 
 def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
     """Return what the last save wrote, or compute it from the model."""
-    from accous.tabular.summary import read_table_model_summary
+    from accous.table.summary import read_table_model_summary
 
     summary = read_table_model_summary(model)
     if summary is None:
-        from accous.tabular.folder import load_table_model
-        from accous.tabular.summary import summarize_table_model
+        from accous.table.model import load_table_model
+        from accous.table.summary import summarize_table_model
 
         summary = summarize_table_model(load_table_model(model, estimator))
     return summary
@@ -217,7 +217,7 @@ def _scale(record: dict[str, Any]) -> LossScale:
 
 def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     """Return how well the reference was predicted when the model was fitted."""
-    from accous.tabular.reference_score import held_out_in_words, no_better_in_words, reference_error, scale_of
+    from accous.table.summary import held_out_in_words, no_better_in_words, reference_error, scale_of
 
     key = "accuracy" if record["classes"] else "error"
     of_constant, n_joined = record["reference_error_of_constant"], record["joined_rows"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from accous.diagnostics.labels import MeasuredError
-    from accous.tabular.label_request import LabelsCounted
+    from accous.table.labels import LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
 
@@ -76,8 +76,7 @@ def labels(
     Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
     also if you give it again. The model does not learn from it.
     """
-    from accous.tabular.label_job import LabelJob
-    from accous.tabular.label_request import LabelRequest
+    from accous.table.labels import LabelJob, LabelRequest
 
     request = LabelRequest(
         model=model,

@@ -12,7 +12,7 @@ from accous.extras import import_extra
 from accous.keyed.predictions import KeyEvent, Predictions
 from accous.keyed.readings import KeyReading
 from accous.keyed.shipped_model import ShippedModel
-from accous.tabular.frames import to_polars
+from accous.table.rows import to_polars
 
 if TYPE_CHECKING:
     import pyarrow as pa

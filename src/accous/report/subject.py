@@ -14,11 +14,10 @@ from accous.diagnostics.labels import MeasuredError
 from accous.diagnostics.losses import LossScale
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
-from accous.tabular.columns.marks import MISSING
-from accous.tabular.columns.summaries import summarize
-from accous.tabular.history import History
-from accous.tabular.reference_score import TOO_FEW_ROWS, held_out_in_words, reference_error, scale_of
-from accous.tabular.table_model import TableModel
+from accous.table.columns import MISSING, summarize
+from accous.table.history import History
+from accous.table.model import TableModel
+from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, reference_error, scale_of
 
 __all__ = ["Subject", "subject_of_pipeline"]
 

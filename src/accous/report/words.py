@@ -10,8 +10,8 @@ from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust, verdict
 from accous.parameters import listed
 from accous.report.changes import changes_in_words
 from accous.report.subject import Subject
-from accous.tabular.columns.marks import CATEGORIES, NEW_VALUES
-from accous.tabular.reference_score import no_better_in_words
+from accous.table.columns import CATEGORIES, NEW_VALUES
+from accous.table.summary import no_better_in_words
 from accous.text import count
 
 __all__ = ["Verdict", "answer_rows", "judge_in_words"]

@@ -15,11 +15,8 @@ from accous.exceptions import DataError
 from accous.service.bodies import Label, LabelsBody, RowsBody, choices_of, decode_json, decode_rows
 from accous.service.limits import Limits
 from accous.service.refusals import Refusal
-from accous.tabular.columns.encoder import Features
-from accous.tabular.columns.marks import Marks
-from accous.tabular.columns.plain_rows import PlainRowEncoder, frame_of_rows
-from accous.tabular.columns.plans import NumberColumn
-from accous.tabular.table_model import TableModel
+from accous.table.columns import Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
+from accous.table.model import TableModel
 
 __all__ = ["Batch", "BatchReader", "key_text"]
 

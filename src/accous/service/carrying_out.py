@@ -17,7 +17,7 @@ from accous.service.kept import Kept, KeptAnswer
 from accous.service.prediction_answers import plain_predictions, prediction_content, prediction_sets
 from accous.service.prediction_ids import MadePrediction, read_id
 from accous.service.refusals import Refusal
-from accous.tabular.table_model import TableModel
+from accous.table.model import TableModel
 from accous.text import LOGGER
 
 __all__ = ["Executor", "Parsed"]

@@ -12,7 +12,7 @@ import polars as pl
 from accous.service.prediction_answers import prediction_content
 from accous.service.prediction_ids import make_ids
 from accous.service.service import Service
-from accous.tabular.columns.plans import CategoryColumn, DateColumn, NumberColumn
+from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
 
 __all__ = ["ARROW_EXAMPLE", "Examples"]
 

@@ -22,8 +22,8 @@ from accous.service.prediction_answers import plain_predictions
 from accous.service.refusals import Refusal
 from accous.service.service import Served, Service
 from accous.service.sizes import require_columns, require_rows
-from accous.tabular.columns.plans import NumberColumn
-from accous.tabular.label_kinds import ClassKind, LabelKind
+from accous.table.columns import NumberColumn
+from accous.table.kinds import ClassKind, LabelKind
 from accous.text import count
 
 __all__ = ["Inference"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from accous.service.service import Service
-from accous.tabular.columns.plans import CategoryColumn, DateColumn, NumberColumn
+from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
 
 __all__ = ["COUNT", "Schema", "invocation", "schemas_of", "tensors"]
 

@@ -18,9 +18,8 @@ from accous.service.limits import Limits, SaveEvery
 from accous.service.metrics import Metrics
 from accous.service.refusals import Refusal
 from accous.service.waiting import Waiting, resolve, settle
-from accous.tabular.folder import save_table_model
-from accous.tabular.log_position import LogPosition
-from accous.tabular.table_model import TableModel
+from accous.table.model import TableModel, save_table_model
+from accous.table.runs import LogPosition
 from accous.text import LOGGER
 
 __all__ = ["Learner"]

@@ -13,9 +13,8 @@ from accous.service.carrying_out import Executor
 from accous.service.kept import Kept, load_kept
 from accous.service.limits import NO_LIMITS, Limits
 from accous.service.refusals import Refusal
-from accous.tabular.folder import load_table_model, save_table_model
-from accous.tabular.log_position import LogPosition
-from accous.tabular.table_model import TableModel
+from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.runs import LogPosition
 from accous.text import LOGGER
 
 __all__ = ["OwnedModel", "open_owned"]

@@ -10,9 +10,8 @@ from accous.exceptions import AccousError
 from accous.service.batches import Batch
 from accous.service.prediction_ids import make_ids
 from accous.service.refusals import Refusal
-from accous.tabular.label_kinds import ClassKind, LabelKind, NumberKind, kind_of
-from accous.tabular.played_round import PlayedRound
-from accous.tabular.table_model import TableModel
+from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
+from accous.table.model import PlayedRound, TableModel
 
 __all__ = ["plain_predictions", "prediction_content", "prediction_sets"]
 

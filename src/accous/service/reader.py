@@ -20,7 +20,7 @@ from accous.service.metrics import Metrics
 from accous.service.server import Server
 from accous.service.service import Served, Service
 from accous.service.settings import Settings
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from accous.text import LOGGER
 
 __all__ = ["FollowedModel", "Workers"]

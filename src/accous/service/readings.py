@@ -14,9 +14,9 @@ import numpy as np
 from accous.report.page import render_page
 from accous.report.subject import Subject, subject_of_pipeline
 from accous.service.page_view import page_view
-from accous.tabular.history_points import COUNTS, MEANS
-from accous.tabular.summary import summarize_table_model
-from accous.tabular.table_model import TableModel
+from accous.table.history import COUNTS, MEANS
+from accous.table.model import TableModel
+from accous.table.summary import summarize_table_model
 from accous.text import LOGGER
 
 __all__ = ["Reading", "ReadingTimer"]

@@ -20,8 +20,7 @@ from accous.service.metrics import Metrics
 from accous.service.prediction_answers import prediction_content, prediction_sets
 from accous.service.readings import ReadingTimer
 from accous.service.refusals import Refusal
-from accous.tabular.played_round import PlayedRound
-from accous.tabular.table_model import TableModel
+from accous.table.model import PlayedRound, TableModel
 
 __all__ = ["Served", "Service", "Throughput"]
 
