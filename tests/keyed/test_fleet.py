@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from accous.keyed import fleet
+from accous.keyed import arrow as fleet
 from accous.report.fleet import render_fleet
 from tests.keyed.conftest import drifting
 

@@ -241,7 +241,7 @@ def read_state(
     is_moved, is_checked : int
         Whether a predictor and its shares, and shares of a comparison are stored: 0 or 1.
     doubles, stored_singles, shares : arrays
-        The numbers as `accous.keyed.state_format` orders them; what follows in ``doubles`` and ``stored_singles`` is
+        The numbers as `accous.keyed.state` orders them; what follows in ``doubles`` and ``stored_singles`` is
         left alone.
     numbers, coef, log_potentials, squares, predictors, singles, coefs, triangles, slots, fitted, checked : arrays
         Of `accous.core.many_keys.KeyStack`.

@@ -16,7 +16,7 @@ from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
 from accous.diagnostics.losses import weight_distance
 from accous.diagnostics.risk import NO_EVIDENCE, Evidence, loss_interval, widen
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
-from accous.keyed.shared_model import SharedModel
+from accous.keyed.shared import SharedModel
 from accous.model.predictors import LinearPredictor
 from accous.model.safeguards import compare, shrink
 from accous.threads import one_blas_thread

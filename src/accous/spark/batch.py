@@ -8,9 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from accous.keyed.bucket_step import BucketStep
-from accous.keyed.newest import newest_states
-from accous.keyed.shipped_model import ShippedModel
+from accous.keyed.arrow import BucketStep, ShippedModel, newest_states
 from accous.parameters import require_integer
 from accous.spark.buckets import BUCKET, in_buckets, known_states, result_schema
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from accous.exceptions import DataError
-from accous.keyed.bucket_step import OUTPUT_FIELDS
+from accous.keyed.arrow import OUTPUT_FIELDS
 
 __all__ = ["BUCKET", "SECONDS", "in_buckets", "known_states", "result_schema", "with_bucket"]
 
@@ -65,7 +65,7 @@ def known_states(resume: DataFrame, key: str, n_buckets: int) -> DataFrame:
 
 
 def result_schema(df: DataFrame, key: str) -> StructType:
-    """Return the schema of the result: the key, and the columns of `accous.keyed.bucket_step`."""
+    """Return the schema of the result: the key, and the columns of `accous.keyed.arrow`."""
     kind: Any = StringType() if isinstance(_key_field(df, key).dataType, StringType) else LongType()
     fields = [StructField(key, kind)]
     plain = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in OUTPUT_FIELDS.items()))

@@ -11,10 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
 
 from accous.exceptions import DataError
-from accous.keyed.bucket_step import BucketStep
-from accous.keyed.newest import newest_states
-from accous.keyed.pages import hash_key, pack_page, unpack_page
-from accous.keyed.shipped_model import ShippedModel
+from accous.keyed.arrow import BucketStep, ShippedModel, hash_key, newest_states, pack_page, unpack_page
 from accous.parameters import require_integer
 from accous.spark.buckets import BUCKET, in_buckets, known_states, result_schema
 from accous.spark.layouts import Layout, keep_layout
@@ -137,7 +134,7 @@ def adapt_stream(
     trust_every : int or None, default=64
         How many rounds of a key lie between two rows of kind "trust".
     with_states : bool, default=False
-        Whether the result has the states of all keys that had rows, too; `accous.keyed.fleet` reads them.
+        Whether the result has the states of all keys that had rows, too; `accous.keyed.arrow` reads them.
     trigger : dict, optional
         Arguments of Spark's ``trigger``, such as ``{"processingTime": "10 seconds"}`` or ``{"availableNow": True}``.
     **settings

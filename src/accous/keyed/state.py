@@ -26,8 +26,6 @@ from accous.core.kernels_keys import read_state
 from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, Number
 from accous.exceptions import CheckpointError
 
-__all__ = ["VERSION", "StateFormat"]
-
 VERSION = 1
 _MAGIC = b"ACKS"
 _HEADER = struct.Struct("<4sH6BII4x16s")

@@ -1,23 +1,28 @@
-"""What all keys share: the fitted model, its reference, and the rules and loops of a round."""
+"""What all keys share: the model as arrays, predictions and events of keys."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import sample_shares
 from accous.core.many_keys import KeyRounds, KeyShape
-from accous.exceptions import ParameterError
+from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveModel, AdaptiveRegressor
 from accous.model.predictors import LinearPredictor
 from accous.model.round import RoundRules
 from accous.ratio.base.online import OnlineDensityRatio
+from accous.text import count
 
-__all__ = ["SharedModel"]
+# --- What all keys share: the fitted model, its reference, and the rules and loops of a round
+
 
 _N_SAMPLE = 128
 
@@ -143,3 +148,133 @@ def _require_supported(model: Any) -> None:
             f"maps 'auto', 'standardize' and 'identity', and fewer than 63 columns, but the model has ratio={ratio!r} "
             f"on {model.n_features_in_} columns."
         )
+
+
+# --- What a step returns besides the state: predictions of rows, and events
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of rows; as an array it is their classes.
+
+    In the order of the rows of the call, except with ``lateness`` or a policy that drops rows: then rows come when
+    they are ripe, those of earlier calls first.
+
+    Attributes
+    ----------
+    keys : array of shape (n_rows,)
+    numbers : array of shape (n_rows,)
+        What the caller calls each row; -1 if the caller gave no numbers.
+    times : array of shape (n_rows,)
+    rounds : array of shape (n_rows,)
+        The round that each row belongs to, from 1 on; 0 for a row that was only predicted.
+    classes : array of shape (n_rows,)
+    probabilities : array of shape (n_rows, n_classes)
+    positions : array of shape (n_rows,)
+        Place of the row in the call; -1 for rows of earlier calls.
+    """
+
+    keys: NDArray[Any]
+    numbers: IntArray
+    times: FloatArray
+    rounds: IntArray
+    classes: NDArray[Any]
+    probabilities: FloatArray
+    positions: IntArray
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the classes."""
+        return np.array(self.classes, dtype=dtype) if copy else np.asarray(self.classes, dtype=dtype)
+
+
+class KeyEvent(NamedTuple):
+    """Something that a round of a key found.
+
+    Attributes
+    ----------
+    key : object
+    round : int
+    time : float
+        The newest time of the rows learned from; NaN without times.
+    kind : {"shift", "settled", "held", "released"}
+        The inputs changed; a change is over; the fixed model predicts from now on; the adapted one does.
+    size : float
+        Of a change: total variation of the reference's weights. Of a veto: error of the adapted minus that of the fixed
+        model on the weighted reference.
+    columns : tuple of str
+        The columns that carry half of the change, largest first.
+    rounds_to_adapt : int
+        Of a change that is over, else -1.
+    """
+
+    key: Any
+    round: int
+    time: float
+    kind: str
+    size: float
+    columns: tuple[str, ...]
+    rounds_to_adapt: int
+
+
+# --- Reads what comes with the rows: keys, times and numbers
+
+
+def read_keys(keys: Any, n_rows: int, known: list[Any]) -> tuple[list[Any], IntArray]:
+    """Return the different keys, ``known`` ones first, and for each row the place of its key among them."""
+    listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+    _require_length("keys", len(listed), n_rows)
+    places = {key: place for place, key in enumerate(known)}
+    try:
+        codes = [places.setdefault(key, len(places)) for key in listed]
+    except TypeError as error:
+        raise DataError(f"A key is of a type that cannot name a state ({error}): use numbers or texts.") from error
+    for key, place in places.items():
+        if _is_null(key):
+            raise DataError(
+                f"keys holds {key} in row {codes.index(place)}: give every row a key, or leave rows without one out."
+            )
+    return list(places), np.array(codes, dtype=np.int64)
+
+
+def read_times(times: Any, n_rows: int) -> FloatArray:
+    """Return times as numbers: those of datetimes are seconds since 1970."""
+    array = np.asarray(times)
+    if array.dtype.kind == "O":
+        array = np.asarray(array.tolist())
+        if array.dtype.kind == "O":
+            array = np.array(times, dtype="datetime64[us]")
+    _require_length("times", len(array), n_rows)
+    if array.dtype.kind == "M":
+        numbers = array.astype("datetime64[us]").astype(np.int64) / 1e6
+        numbers[np.isnat(array)] = np.nan
+    elif array.dtype.kind in "iuf":
+        numbers = array.astype(np.float64)
+    else:
+        raise DataError(f"times holds values of type {array.dtype}: use numbers or datetimes.")
+    is_bad = ~np.isfinite(numbers)
+    if is_bad.any():
+        row = int(np.flatnonzero(is_bad)[0])
+        raise DataError(f"times holds {array[row]} in row {row}: give every row a time, or leave such rows out.")
+    return numbers
+
+
+def read_numbers(numbers: Any, n_rows: int) -> IntArray:
+    """Return what the caller calls the rows."""
+    array = np.asarray(numbers)
+    _require_length("numbers", len(array), n_rows)
+    if array.dtype.kind not in "iu":
+        raise DataError(f"numbers must be integers, got {array.dtype}.")
+    return array.astype(np.int64)
+
+
+def _is_null(key: Any) -> bool:
+    # pandas has missing values of its own, which raise an error in a condition.
+    return key is None or type(key).__name__ in ("NAType", "NaTType") or bool(key != key)  # noqa: PLR0124
+
+
+def _require_length(name: str, found: int, n_rows: int) -> None:
+    if found != n_rows:
+        raise DataError(f"X has {count(n_rows, 'row')} but {name} has {count(found, 'value')}: pass one per row.")
