@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accous.cli.report import write_page
 from accous.keyed.arrow import ShippedModel, fleet, newest_states
-from accous.report.fleet import render_fleet
+from accous.report.page.page import render_fleet
 from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
 from accous.text import count
 

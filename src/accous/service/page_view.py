@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from accous.report.figures import (
+from accous.report.page.figures import (
     MEASURED_LATE,
     Figure,
     error_figure,
     lengths_figure,
     moved_figure,
+    place_of_rounds,
     sample_size_figure,
 )
-from accous.report.intervals import place_of_rounds
-from accous.report.page import NOTES, TITLES, event_rows, tile_rows
-from accous.report.subject import Subject
-from accous.report.words import answer_rows, judge_in_words
+from accous.report.page.page import NOTES, TITLES, event_rows, tile_rows
+from accous.report.page.words import Subject, answer_rows, judge_in_words
 
 __all__ = ["page_view"]
 

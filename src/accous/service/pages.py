@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from urllib.parse import parse_qs
 
-from accous.report.page import page_asset
+from accous.report.page.page import page_asset
 from accous.service.answers import HTML, Answer
 from accous.service.calls import Call
 from accous.service.examples import Examples

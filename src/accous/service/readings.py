@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from accous.report.page import render_page
-from accous.report.subject import Subject, subject_of_pipeline
+from accous.report.page.page import render_page
+from accous.report.page.words import Subject, subject_of_pipeline
 from accous.service.page_view import page_view
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
