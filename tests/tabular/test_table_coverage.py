@@ -9,7 +9,7 @@ import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import figures
-from accous.service.metrics import Metrics
+from accous.service.http import Metrics
 from accous.table.summary import summarize_table_model
 
 
