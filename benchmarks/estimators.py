@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from accous.ratio.base.online import NoShift
 
 from accous import AdaptiveClassifier
 from accous.diagnostics.risk import Look, measure_evidence
 from accous.model.backtest import Backtest
+from accous.ratio.online import NoShift
 from accous.table.checks import RowOrder, leave_out_traps
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.fit import ReferenceTable, Trial, choose, cross_validate, replay

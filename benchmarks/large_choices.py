@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from accous.ratio.base.online import NoShift
 
+from accous.ratio.online import NoShift
 from accous.table.checks import RowOrder, leave_out_traps
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.fit import CANDIDATES, ReferenceTable, Trial, choose, cross_validate, n_rows_to_compare, replay

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.core import N_SHAPES
+from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.reporting.figure_style import drawing, line_style, new_figure, tidy

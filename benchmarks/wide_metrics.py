@@ -19,7 +19,6 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +28,7 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
 from accous.arrays import FloatArray
 from accous.core.ensemble import ADAPT_ML_PROD, EnsembleState, active_lengths, start_learners
 from accous.deep.precomputed import embeddings_of
+from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift
 from accous_bench.oracle import Oracle
 

@@ -20,7 +20,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -30,6 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.arrays import FloatArray
+from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, SquareShift
 from accous_bench.problem import Setting
 from accous_bench.problems import get_problem

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from accous.report.page.page import render_fleet
 
 from accous import AdaptiveClassifier
 from accous.keyed import KeyedAdapter, newest_states
 from accous.keyed import arrow as fleet
+from accous.report.page import render_fleet
 from accous.spark import adapt_stream, local_session
 
 parser = argparse.ArgumentParser()

@@ -12,11 +12,11 @@ import joblib
 import numpy as np
 import polars as pl
 import pytest
-from accous.ratio.base.base import RatioEstimator
 from sklearn.base import clone
 
 import accous
 from accous import ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous.ratio.base import RatioEstimator
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.model import TableModel
 from accous.threads import LOCK_NAME

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from accous.model.backtest import backtest
     from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
     from accous.model_folders import load, save
-    from accous.ratio.base.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
-    from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
+    from accous.ratio.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
+    from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 
     __version__: str
 
@@ -53,7 +53,7 @@ _HOME_OF_NAME = {
     "KMM": "accous.ratio.one_step",
     "LogisticRatio": "accous.ratio.one_step",
     "NoShift": "accous.ratio.online",
-    "OnlineDensityRatio": "accous.ratio.base.online",
+    "OnlineDensityRatio": "accous.ratio.online",
     "RULSIF": "accous.ratio.one_step",
     "SingleLearnerRatio": "accous.ratio.online",
     "ULSIF": "accous.ratio.one_step",

@@ -30,6 +30,8 @@ __all__ = [
 class AccousError(Exception):
     """Base class of every error that accous raises on purpose."""
 
+    __module__ = "accous"
+
 
 class ParameterError(AccousError, ValueError):
     """A parameter has a value that is not allowed."""

@@ -1,6 +1,6 @@
 """Adaptive models with river's interface, one dict at a time (extra ``river``).
 
-The module loads without river. If you use one of its classes without it, the error says what to install.
+Without river, the import says what to install.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from river import base
 from sklearn.base import clone
 
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
+from accous.extras import importing
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.parameters import require_integer
+
+with importing("accous.river"):
+    from river import base
 
 __all__ = ["AdaptiveModel", "AdaptiveRegressionModel"]
 

@@ -1,6 +1,6 @@
 """One model per key on Spark: history in batch, and streams in Structured Streaming (extra ``spark``).
 
-The module loads without Spark. If you use one of its functions without it, the error says what to install.
+Without Spark, the import says what to install.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from accous.extras import importing
+
+with importing("accous.spark"):
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from accous.exceptions import CheckpointError, DataError
 from accous.keyed.arrow import OUTPUT_FIELDS, BucketStep, ShippedModel, hash_key, newest_states, pack_page, unpack_page

@@ -24,14 +24,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from accous.ratio.base.base import RatioEstimator
-from accous.ratio.base.features import LARGEST_NORM
-from accous.ratio.base.one_step import KLIEP, KMM, ULSIF, LogisticRatio
-from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
-
 from accous.exceptions import ParameterError
 from accous.model.estimators import AdaptiveClassifier
 from accous.parameters import did_you_mean
+from accous.ratio.base import RatioEstimator
+from accous.ratio.features import LARGEST_NORM
+from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous_bench.dann import DANN
 from accous_bench.limit import Limit
 from accous_bench.newton_steps import NewtonStepRatio

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from accous.ratio.base.base import unchanged_on_failure
-from accous.ratio.base.features import Standardize
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
@@ -17,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from accous.arrays import FloatArray
 from accous.model.tasks import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
+from accous.ratio.base import unchanged_on_failure
+from accous.ratio.features import Standardize
 from accous.validation import LearnedAttributes, read_rows
 from accous_bench.adversarial import Descent, adapt_network, fit_network
 from accous_bench.network import Network

@@ -5,11 +5,10 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
-from accous.ratio.base.base import RatioEstimator
-from accous.ratio.base.online import SingleLearnerRatio
-
 from accous.arrays import FloatArray
 from accous.parameters import require_integer
+from accous.ratio.base import RatioEstimator
+from accous.ratio.online import SingleLearnerRatio
 
 __all__ = ["NewtonStepRatio"]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accous.ratio.base.base import RatioEstimator
 from numpy.typing import NDArray
 
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.exceptions import CheckpointError
+from accous.ratio.base import RatioEstimator
 from tests.checkpoint.cases import labels_of, numbers
 from tests.checkpoint.folders import BATCH, REFERENCE, edit_manifest
 

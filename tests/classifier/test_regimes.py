@@ -4,11 +4,11 @@ import copy
 
 import numpy as np
 import pytest
-from accous.ratio.base.one_step import ULSIF
 
 import accous
 from accous import AdaptiveClassifier
 from accous.diagnostics.drift import Regime, rounds_in_words
+from accous.ratio.one_step import ULSIF
 
 CENTRES = np.array([[0, 0, 0, 0], [1.5, 0, 0, 0], [0, 1.5, 0, 0], [0, 0, -1.5, 0]])
 ROUNDS_PER_VISIT = 96

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from accous.report.page.words import judge_in_words, subject_of_pipeline
 
 import accous
 from accous.cli import main
 from accous.cli.fit_run import _signed
 from accous.diagnostics.losses import ERRORS
+from accous.report.words import judge_in_words, subject_of_pipeline
 from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
 

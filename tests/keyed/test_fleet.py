@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from accous.report.page.page import render_fleet
 
 from accous.keyed import arrow as fleet
+from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting
 
 SHIFT = np.array([0.0, 2.0, 0.0, 0.0])

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from accous.ratio.base.base import default_feature_bound
-from accous.ratio.base.features import FeatureMap, Identity, fit_features, fit_map
 from scipy.spatial.distance import pdist
 from sklearn.kernel_approximation import Nystroem
 from sklearn.preprocessing import StandardScaler
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import ParameterError
+from accous.ratio.base import default_feature_bound
+from accous.ratio.features import FeatureMap, Identity, fit_features, fit_map
 from tests.ratio.feature_cases import each_loss, each_map, play, skewed_rows
 from tests.ratio.online_cases import features_by_hand, with_one
 

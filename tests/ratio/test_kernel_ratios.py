@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accous.ratio.base.one_step import CV_RIDGES, CV_WIDTHS
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
@@ -15,6 +14,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from accous import KLIEP, RULSIF, ULSIF
 from accous.exceptions import ParameterError
+from accous.ratio.one_step import CV_RIDGES, CV_WIDTHS
 from tests.budgets import examples, rest_slow
 from tests.core.solvers.test_least_squares_ratio import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (

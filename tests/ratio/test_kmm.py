@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accous.ratio.base.one_step import CV_WIDTHS
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
@@ -15,6 +14,7 @@ from accous import KMM
 from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import ParameterError
 from accous.ratio.base import one_step as kernel_matrix
+from accous.ratio.one_step import CV_WIDTHS
 from tests.budgets import examples
 from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accous.ratio.base.base import MAX_FULL_FEATURES
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.core.learners import DiagonalStack, Metric, Sketch, WideStack
+from accous.ratio.base import MAX_FULL_FEATURES
 from tests.ratio.online_cases import drifting_batches, normal_rows
 
 each_estimator = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearnerRatio])

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from accous.ratio.base.features import FEATURE_MAPS, NamedMap
 
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
 from accous.cli import main
+from accous.ratio.features import FEATURE_MAPS, NamedMap
 from accous.streams import GaussianStream, SquareShift
 from tests.cli.tables import write_tables
 

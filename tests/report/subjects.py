@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from accous.report.page.words import Subject
 
 from accous import AdaptiveClassifier
+from accous.report.words import Subject
 from accous.table.history import History
 
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]

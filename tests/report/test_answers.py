@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accous.report.page.page import render_page, tile_rows
-from accous.report.page.words import Subject, answer_rows, judge_in_words
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.diagnostics.trust import Answer
+from accous.report.page import render_page, tile_rows
+from accous.report.words import Subject, answer_rows, judge_in_words
 from accous.table.history import History
 from tests.report.subjects import follow, observe
 

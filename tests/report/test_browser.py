@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from accous.report.page.page import render_page
 
+from accous.report.page import render_page
 from tests.report.test_report import follow
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

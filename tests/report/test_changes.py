@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from accous.report.page.page import render_page
-from accous.report.page.words import changes_in_words, kinds_of_changes, note_on_changes
 
 from accous.diagnostics.drift import DriftEvent, Regime
+from accous.report.page import render_page
+from accous.report.words import changes_in_words, kinds_of_changes, note_on_changes
 from tests.report.subjects import follow
 
 REGIME = Regime(

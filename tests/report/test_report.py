@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from accous.report.page.page import answers_section, render_page
-from accous.report.page.words import Subject, judge_in_words, subject_of_pipeline
 
 import accous
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
 from accous.diagnostics.drift import DriftEvent
+from accous.report.page import answers_section, render_page
+from accous.report.words import Subject, judge_in_words, subject_of_pipeline
 from accous.table.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow

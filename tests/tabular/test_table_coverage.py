@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from accous.report.page.words import judge_in_words, subject_of_pipeline
 
 import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import figures
+from accous.report.words import judge_in_words, subject_of_pipeline
 from accous.service.http import Metrics
 from accous.table.summary import summarize_table_model
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from accous.report.page.page import render_page
-from accous.report.page.words import subject_of_pipeline
 
 import accous
 from accous.arrays import from_plain, to_plain
 from accous.cli import main
 from accous.diagnostics.drift import SeasonWatch
 from accous.diagnostics.trust import VERDICTS
+from accous.report.page import render_page
+from accous.report.words import subject_of_pipeline
 
 MONDAY = datetime(2024, 1, 1)
 ROUNDS_PER_DAY = 120

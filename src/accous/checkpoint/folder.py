@@ -41,7 +41,7 @@ from accous.checkpoint.files import (
 )
 from accous.exceptions import CheckpointError
 from accous.model.estimators import AdaptiveModel
-from accous.ratio.base.base import RatioEstimator
+from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
 
@@ -309,19 +309,19 @@ def name_of(value: Any) -> str:
 
 Model = AdaptiveModel | RatioEstimator
 
-# The module of each class; only the classes that a model uses are imported.
-_HOMES = {
-    "AdaptiveClassifier": "accous.model.estimators",
-    "AdaptiveRegressor": "accous.model.estimators",
-    "KLIEP": "accous.ratio.one_step",
-    "KMM": "accous.ratio.one_step",
-    "LogisticRatio": "accous.ratio.one_step",
-    "NoShift": "accous.ratio.online",
-    "OnlineDensityRatio": "accous.ratio.base.online",
-    "RULSIF": "accous.ratio.one_step",
-    "SingleLearnerRatio": "accous.ratio.online",
-    "ULSIF": "accous.ratio.one_step",
-}
+# The classes that a folder may name, all public; only those that a model uses are imported.
+_CLASSES = (
+    "AdaptiveClassifier",
+    "AdaptiveRegressor",
+    "KLIEP",
+    "KMM",
+    "LogisticRatio",
+    "NoShift",
+    "OnlineDensityRatio",
+    "RULSIF",
+    "SingleLearnerRatio",
+    "ULSIF",
+)
 
 # Parameters that models of earlier versions were saved without, and what they did.
 _BEFORE: dict[str, dict[str, Any]] = {
@@ -384,13 +384,13 @@ def _candidates_to_json(candidates: Any) -> dict[str, Any]:
 
 def _is_own(model: Any) -> bool:
     """Whether the class is one of ours; a subclass is not."""
-    return _HOMES.get(type(model).__name__) == type(model).__module__
+    return type(model).__module__ == "accous" and type(model).__name__ in _CLASSES
 
 
 def _describe_foreign_ratio(model: Any) -> dict[str, str]:
     if not isinstance(model, RatioEstimator):
         raise CheckpointError(
-            f"A {name_of(model)} cannot be saved: use one of {', '.join(_HOMES)}, TableModel or a RatioEstimator of "
+            f"A {name_of(model)} cannot be saved: use one of {', '.join(_CLASSES)}, TableModel or a RatioEstimator of "
             "your own."
         )
     require_state_methods(model)
@@ -414,10 +414,9 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
     """Make the unfitted model; a clone of a ratio estimator of the user's."""
     if "$foreign" in description:
         return clone(foreign["ratio"])
-    home = _HOMES.get(description["class"])
-    if home is None:
+    if description["class"] not in _CLASSES:
         raise CheckpointError(f"This version of accous does not know the class {description['class']}: upgrade accous.")
-    cls: type[Model] = getattr(import_module(home), description["class"])
+    cls: type[Model] = getattr(import_module("accous"), description["class"])
     unknown = description["parameters"].keys() - cls().get_params(deep=False).keys()
     if unknown:
         raise CheckpointError(

@@ -197,8 +197,8 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
 
 
 def _save_report(race: Race, output: Path, remarks: Console) -> int:
-    from accous.report.page.page import render_page
-    from accous.report.page.words import Subject
+    from accous.report.page import render_page
+    from accous.report.words import Subject
 
     assert race.model is not None
     assert race.history is not None

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.model.estimators import AdaptiveClassifier
-from accous.ratio.base.one_step import LogisticRatio
-from accous.ratio.base.online import NoShift, SingleLearnerRatio
+from accous.ratio.one_step import LogisticRatio
+from accous.ratio.online import NoShift, SingleLearnerRatio
 from accous.streams import (
     Batch,
     BernoulliShift,

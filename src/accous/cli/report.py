@@ -33,8 +33,8 @@ def report(
     require_html(output)
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
-    from accous.report.page.page import render_page
-    from accous.report.page.words import judge_in_words, subject_of_pipeline
+    from accous.report.page import render_page
+    from accous.report.words import judge_in_words, subject_of_pipeline
     from accous.table.model import load_table_model
 
     remarks = remarks_console(quiet=quiet)

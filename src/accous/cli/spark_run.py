@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accous import spark as plain_errors
 from accous.cli.report import write_page
 from accous.keyed.arrow import ShippedModel, fleet, newest_states
-from accous.report.page.page import render_fleet
-from accous.spark import adapt_stream, adapt_table, local_session
+from accous.report.page import render_fleet
+from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
 from accous.text import count
 
 if TYPE_CHECKING:

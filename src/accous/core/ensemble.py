@@ -106,7 +106,7 @@ class MetaRecord(Protocol):
 class MetaLearner(Protocol):
     """How the learners of a round are weighted by how well they did.
 
-    A meta-learner of your own has these three methods and a record of its own; `accous.core.ensemble.choose_rounds` takes
+    A meta-learner of your own has these three methods and a record of its own; `choose_rounds` takes
     it.
     """
 

@@ -10,7 +10,13 @@ from functools import cached_property
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core import (
+from accous.core.compiled import SingleArray
+from accous.core.ensemble import SMALLEST_RELATIVE_RANGE, EnsembleSettings, NarrowReference, log_intervals
+from accous.core.kernels_learners import play_learners_of_keys
+from accous.core.kernels_pool import filter_batches_of_keys, mix_shapes, pool_reference, pool_references_of_keys
+from accous.core.kernels_rows import BLOCK, evaluate_ratios_of_keys, read_batches_of_keys
+from accous.core.learners import project_onto_ball
+from accous.core.pool import (
     DECAYS,
     FILTER_SHARE,
     FLOOR,
@@ -30,12 +36,6 @@ from accous.core import (
     shape_cuts,
     start_filters,
 )
-from accous.core.compiled import SingleArray
-from accous.core.ensemble import SMALLEST_RELATIVE_RANGE, EnsembleSettings, NarrowReference, log_intervals
-from accous.core.kernels_learners import play_learners_of_keys
-from accous.core.kernels_pool import filter_batches_of_keys, mix_shapes, pool_reference, pool_references_of_keys
-from accous.core.kernels_rows import BLOCK, evaluate_ratios_of_keys, read_batches_of_keys
-from accous.core.learners import project_onto_ball
 
 # --- What the keys of one call keep between rounds, and what is computed from it: arrays whose first axis is
 #     the key

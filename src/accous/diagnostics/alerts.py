@@ -359,6 +359,8 @@ class Alerts(TakesTurns):
     drift
     """
 
+    __module__ = "accous"
+
     def __init__(self, conditions: str | Iterable[str], callback: Callable[[Alert], object] | None = None) -> None:
         texts = [conditions] if isinstance(conditions, str) else list(conditions)
         self.conditions = [parse_condition(text) for text in texts]

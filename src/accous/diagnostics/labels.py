@@ -719,9 +719,9 @@ def _add_to_cusum(cusum: float, rows: JudgedRows) -> float:
 def _add_names(counts: tuple[tuple[str, int], ...], names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """Add the names of classes; beyond a hundred names, the rest are counted together."""
     total = dict(counts)
-    for name, count in Counter(names).items():
+    for name, n_rows in Counter(names).items():
         place = name if name in total or len(total) < _MOST_NAMES else _OTHER_NAMES
-        total[place] = total.get(place, 0) + count
+        total[place] = total.get(place, 0) + n_rows
     return tuple(total.items())
 
 

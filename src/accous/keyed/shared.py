@@ -18,7 +18,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveModel, AdaptiveRegressor
 from accous.model.predictors import LinearPredictor
 from accous.model.round import RoundRules
-from accous.ratio.base.online import OnlineDensityRatio
+from accous.ratio.online import OnlineDensityRatio
 from accous.text import count
 
 # --- What all keys share: the fitted model, its reference, and the rules and loops of a round

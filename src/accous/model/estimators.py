@@ -11,8 +11,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator, unchanged_on_failure
-from accous.ratio.base.online import NoShift, OnlineDensityRatio
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing
@@ -51,6 +49,8 @@ from accous.model.snapshot import Auditing, Estimating, Monitoring, Remembering,
 from accous.model.tasks import ClassTask, NumberTask, Task, read_base_weights, read_class_task, read_targets
 from accous.model.watching import Covering, ReferenceCover, rounds_frame
 from accous.parameters import require_choice, require_number, require_share
+from accous.ratio.base import RatioEstimator, unchanged_on_failure
+from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER, count
 from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
@@ -867,6 +867,8 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
     True
     """
 
+    __module__ = "accous"
+
     penalty: ClassVar[str] = "C"
     _instead: ClassVar[dict[str, str]] = {"predict_interval": "predict_set, because classes have no intervals"}
     task_: ClassTask
@@ -1061,6 +1063,8 @@ class AdaptiveRegressor(AdaptiveModel, PredictingIntervals, RegressorMixin, Base
     >>> model.predict_interval(batch.X).shape
     (5, 2)
     """
+
+    __module__ = "accous"
 
     penalty: ClassVar[str] = "alpha"
     _instead: ClassVar[dict[str, str]] = {"predict_set": "predict_interval, because numbers have no sets"}

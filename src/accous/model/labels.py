@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
@@ -24,6 +23,7 @@ from accous.model.round import Joining, RoundRules, check_fit, share_in_use, wei
 from accous.model.safeguards import Check, Fallback, Fit, FixedModel, next_veto, shrink
 from accous.model.tasks import LateTruths, Task, read_base_weights
 from accous.parameters import require_choice, require_integer
+from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import append_rows, count_rows, own_copy, select_columns
 

@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator, checked_ratios, ratios_of_reference
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core import Tempered, start_tempered
 from accous.core.kernels_rows import effective_rows, normalise_weights, total_variation
+from accous.core.pool import Tempered, start_tempered
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
@@ -49,6 +48,7 @@ from accous.model.watching import (
     watch_columns,
     watch_round,
 )
+from accous.ratio.base import RatioEstimator, checked_ratios, ratios_of_reference
 from accous.threads import one_blas_thread
 
 # --- The state of an adaptive model after a round, and how to store it

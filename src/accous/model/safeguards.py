@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core import Tempered, start_tempered
 from accous.core.kernels_rows import effective_rows
+from accous.core.pool import Tempered, start_tempered
 from accous.diagnostics.losses import LossScale, effective_sample_size
 from accous.diagnostics.risk import LARGEST_UNEXPLAINED, Evidence, loss_difference, mean_and_error
 from accous.model.predictors import WeightedErm
 from accous.model.tasks import Task
+from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 
 # --- The guard: whether the adapted predictor may make the predictions, given a backtest and the user's caution

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator
 from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
@@ -26,6 +25,7 @@ from accous.diagnostics.drift import (
     start_log,
 )
 from accous.extras import import_extra
+from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 
 # --- The last rows of the stream, in an immutable structure that costs about a microsecond per round

@@ -67,7 +67,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
 
     >>> import numpy as np
     >>> from accous import AdaptiveClassifier
-    >>> from accous.ratio.base.base import RatioEstimator
+    >>> from accous.ratio.base import RatioEstimator
     >>> class MeanRatio(RatioEstimator):
     ...     def _start(self, X):
     ...         self.shift_ = 0.0
@@ -102,14 +102,14 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
     """Where ratios are cut; a parameter of most estimators. Ratios of a batch below its inverse count as that."""
 
     has_scores: ClassVar[bool] = False
-    """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.base.linear.LinearRatio`."""
+    """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
 
     is_foreign: ClassVar[bool] = False
     """Whether the class is not of this package, so that its ratios are checked in each round."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.is_foreign = not cls.__module__.startswith("accous.")
+        cls.is_foreign = cls.__module__.partition(".")[0] != "accous"
 
     # --- what a subclass implements ---------------------------------------------------------------------------
 

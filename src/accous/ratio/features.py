@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from accous.ratio.base.base import default_feature_bound, default_shortening
 from sklearn.base import clone
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.core.kernels_rows import make_features
 from accous.exceptions import DataError, ParameterError
+from accous.ratio.base import default_feature_bound, default_shortening
 from accous.validation import count_rows, own_copy, require_finite
 
 # --- The maps from input rows to feature columns: auto, identity, standardize, rbf, or any scikit-learn

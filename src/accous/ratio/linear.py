@@ -8,8 +8,15 @@ from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator, default_metric, default_radius, default_step_size
-from accous.ratio.base.features import (
+from sklearn.utils import check_random_state
+
+from accous.arrays import FloatArray, IntArray, to_plain
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
+from accous.core.losses import LOSSES, Loss
+from accous.exceptions import ParameterError
+from accous.parameters import require_choice, require_integer, require_number
+from accous.ratio.base import RatioEstimator, default_metric, default_radius, default_step_size
+from accous.ratio.features import (
     LARGEST_NORM,
     FeatureMap,
     RowMap,
@@ -18,13 +25,6 @@ from accous.ratio.base.features import (
     map_from_plain,
     map_to_plain,
 )
-from sklearn.utils import check_random_state
-
-from accous.arrays import FloatArray, IntArray, to_plain
-from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
-from accous.core.losses import LOSSES, Loss
-from accous.exceptions import ParameterError
-from accous.parameters import require_choice, require_integer, require_number
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 

@@ -10,8 +10,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from accous.ratio.base.base import RatioEstimator
-from accous.ratio.base.features import FeatureMap, RowMap, fit_features, fit_map, map_from_plain, map_to_plain
 from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
@@ -39,6 +37,8 @@ from accous.core.ratio_problems import (
 )
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_choice, require_integer, require_number, require_number_in
+from accous.ratio.base import RatioEstimator
+from accous.ratio.features import FeatureMap, RowMap, fit_features, fit_map, map_from_plain, map_to_plain
 from accous.threads import one_blas_thread
 
 # --- Ratio models with Gaussian kernels, estimated from each batch on its own: what uLSIF, RuLSIF, KLIEP and
@@ -369,6 +369,8 @@ class KLIEP(MixtureRatio):
     1.0
     """
 
+    __module__ = "accous"
+
     def __init__(
         self,
         feature_map: Any = "standardize",
@@ -548,6 +550,8 @@ class KMM(KernelRatio):
     >>> round(float(ratio.reference_ratio_.mean()), 9)
     1.0
     """
+
+    __module__ = "accous"
 
     matrix_: KernelMatrix
     state_: MatchingState | None
@@ -742,6 +746,8 @@ class LogisticRatio(RatioEstimator):
     >>> bool(np.all(np.diff(ratio.predict_ratio([[-1.0], [0.0], [1.0]])) > 0.0))
     True
     """
+
+    __module__ = "accous"
 
     features_: FeatureMap
     reference_features_: FloatArray
@@ -951,6 +957,8 @@ class ULSIF(LeastSquaresRatio):
     True
     """
 
+    __module__ = "accous"
+
     def __init__(
         self,
         feature_map: Any = "standardize",
@@ -1002,6 +1010,8 @@ class RULSIF(LeastSquaresRatio):
     >>> bool(ratio.reference_ratio_.max() < 2.5)
     True
     """
+
+    __module__ = "accous"
 
     def __init__(
         self,

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from accous.ratio.base.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
-from accous.ratio.base.linear import LinearRatio
-from accous.ratio.base.pool import PooledRatio
 
 from accous.arrays import FloatArray, IntArray, from_plain
-from accous.core import UNCUT
 from accous.core.ensemble import (
     AnyStack,
     EnsembleSettings,
@@ -23,7 +19,11 @@ from accous.core.ensemble import (
     choose_rounds,
     start_learners,
 )
+from accous.core.pool import UNCUT
 from accous.parameters import require_choice, require_integer, require_power_of_two
+from accous.ratio.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
+from accous.ratio.linear import LinearRatio
+from accous.ratio.pool import PooledRatio
 from accous.validation import count_rows, read_frame, read_rows
 
 # --- OnlineDensityRatio: the paper's online ensemble
@@ -144,6 +144,8 @@ class OnlineDensityRatio(PooledRatio):
     >>> bool(left < 1.0 < right)
     True
     """
+
+    __module__ = "accous"
 
     keeps_record: ClassVar[bool] = True
 
@@ -322,6 +324,8 @@ class SingleLearnerRatio(LinearRatio):
     1
     """
 
+    __module__ = "accous"
+
     state_: SingleState
 
     def __init__(
@@ -394,6 +398,8 @@ class NoShift(RatioEstimator):
     >>> NoShift().fit(np.zeros((5, 2))).predict_ratio(np.ones((3, 2)))
     array([1., 1., 1.])
     """
+
+    __module__ = "accous"
 
     n_reference_: int
     n_rounds_: int

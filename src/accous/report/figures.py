@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from accous.report.page.words import Subject
 from numpy.typing import NDArray
 
 from accous.diagnostics.risk import LEVEL, is_telling, wilson_interval
 from accous.diagnostics.trust import VERDICTS
+from accous.report.words import Subject
 
 # --- Intervals of the history for the charts: their place on the axis, and means over them
 

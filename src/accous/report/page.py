@@ -13,7 +13,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.report.page.figures import (
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, Regime, rounds_in_words
+from accous.diagnostics.labels import ALPHA
+from accous.diagnostics.losses import NOT_COVERED, LossScale, counted_in_words, latest_in_words
+from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, VERDICTS, look_cells
+from accous.report.figures import (
     Figure,
     date_of_round,
     error_figure,
@@ -23,12 +27,7 @@ from accous.report.page.figures import (
     sample_size_figure,
     weights_figure,
 )
-from accous.report.page.words import Subject, answer_rows, judge_in_words, kinds_of_changes, note_on_changes
-
-from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, Regime, rounds_in_words
-from accous.diagnostics.labels import ALPHA
-from accous.diagnostics.losses import NOT_COVERED, LossScale, counted_in_words, latest_in_words
-from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, VERDICTS, look_cells
+from accous.report.words import Subject, answer_rows, judge_in_words, kinds_of_changes, note_on_changes
 from accous.text import count
 
 # --- The section about regimes: a time line, and the columns that tell the regimes apart

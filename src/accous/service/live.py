@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from accous.report.page.figures import (
+from accous.report.figures import (
     MEASURED_LATE,
     Figure,
     error_figure,
@@ -22,8 +22,8 @@ from accous.report.page.figures import (
     place_of_rounds,
     sample_size_figure,
 )
-from accous.report.page.page import NOTES, TITLES, event_rows, render_page, tile_rows
-from accous.report.page.words import Subject, answer_rows, judge_in_words, subject_of_pipeline
+from accous.report.page import NOTES, TITLES, event_rows, render_page, tile_rows
+from accous.report.words import Subject, answer_rows, judge_in_words, subject_of_pipeline
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.table.summary import summarize_table_model

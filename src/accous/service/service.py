@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 
 import polars as pl
 
-from accous.report.page.page import page_asset
+from accous.report.page import page_asset
 from accous.service.auth import COOKIE, Gate, cookie_of
 from accous.service.bodies import CHOICES, Batch, BatchReader, make_ids, prediction_content, prediction_sets
 from accous.service.http import HTML, Answer, Arriving, Call, Limits, Metrics, Refusal, Send, json_answer, read_aside

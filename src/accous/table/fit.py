@@ -25,9 +25,9 @@ from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.predictors import last_step, require_sample_weight
 from accous.model.safeguards import LENIENT, choose_guard
 from accous.parameters import require_choice
-from accous.ratio.base.base import RatioEstimator
-from accous.ratio.base.one_step import KLIEP, KMM, ULSIF, LogisticRatio
-from accous.ratio.base.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous.ratio.base import RatioEstimator
+from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.table.checks import (
     Remark,
     RowOrder,

@@ -233,15 +233,15 @@ def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, f
     """Return number and share of the marks that are too frequent for chance, or too seldom where values are missing."""
     n_tests = len(kinds)
     found = []
-    for number, (mark, count) in enumerate(zip(kinds, counts.tolist(), strict=True)):
+    for number, (mark, n_found) in enumerate(zip(kinds, counts.tolist(), strict=True)):
         if mark.kind == NEW_VALUES and mark.n_hits > _FEW_OTHER_VALUES * mark.n_reference:
             continue  # the column is no longer constant, since labelled rows have joined the reference
         least = smallest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
-        is_rare = count >= least
+        is_rare = n_found >= least
         if mark.kind == MISSING and mark.n_hits and not is_rare:
-            is_rare = count <= largest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
+            is_rare = n_found <= largest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
         if is_rare:
-            found.append((number, count / n_rows))
+            found.append((number, n_found / n_rows))
     return found
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.core import (
+from accous.core.pool import (
     DECAYS,
     FILTER_SHARE,
     FLOOR,

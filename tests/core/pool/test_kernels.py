@@ -5,8 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core import EXPONENTS, N_SHAPES, Filters, mixed_shapes, prior_of, shape_cuts, shape_values, start_filters
 from accous.core.kernels_pool import pool_reference, pool_rows
+from accous.core.pool import (
+    EXPONENTS,
+    N_SHAPES,
+    Filters,
+    mixed_shapes,
+    prior_of,
+    shape_cuts,
+    shape_values,
+    start_filters,
+)
 from tests.core.pool.plain_pool import (
     SHAPES,
     PlainFilters,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core import MOST_VISITS, N_SHAPES, Look, Slots, distance, start_look, start_slots
+from accous.core.pool import MOST_VISITS, N_SHAPES, Look, Slots, distance, start_look, start_slots
 
 ONES = np.ones(10)
 
