@@ -157,7 +157,7 @@ def render_page(subject: Subject) -> str:
 
 def page_asset(name: str) -> str:
     """Return one of the files that a page is made of."""
-    return files("accous.report.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("accous.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _head(subject: Subject) -> str:
