@@ -199,7 +199,7 @@ def differences(expected: Any, found: Any, path: str, *, is_exact: bool) -> Iter
         if list(expected) != list(found):
             gone, new = (sorted(set(one) - set(other)) for one, other in ((expected, found), (found, expected)))
             yield f"{path}: keys differ: gone {gone}, new {new}" + ("" if gone or new else ", another order")
-        for name in expected.keys() & found.keys():
+        for name in (each for each in expected if each in found):
             if is_exact or name not in _BITS:
                 yield from differences(expected[name], found[name], f"{path}/{name}", is_exact=is_exact)
     elif isinstance(expected, list) and isinstance(found, list):
