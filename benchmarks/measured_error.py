@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from accous.arrays import FloatArray
 from accous.diagnostics.labels import JudgedRows, LateLabels, Sum, measure
-from accous.diagnostics.losses import CLOSE
+from accous.diagnostics.messages import CLOSE
 from accous.diagnostics.risk import wilson_interval
 from benchmarks.real_stream_tables import STREAMS, prepare, read_stream
 from benchmarks.record import write_results

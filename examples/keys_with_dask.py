@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.datasets import make_classification
 
 from accous import AdaptiveClassifier
-from accous.keyed import KeyedAdapter
-from accous.keyed import arrow as fleet
+from accous.keyed import KeyedAdapter, fleet
 from accous.keyed.arrow import pack_page, unpack_page
 
 N_BUCKETS, N_DAYS, N_SHOPS = 4, 3, 40

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.diagnostics.losses import scale_of_numbers
+from accous.diagnostics.messages import scale_of_numbers
 from accous.diagnostics.risk import NO_EVIDENCE, widen
 from accous.exceptions import TrapWarning
 

@@ -12,7 +12,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.cli.fit_run import _signed
-from accous.diagnostics.losses import ERRORS
+from accous.diagnostics.messages import ERRORS
 from accous.report.words import judge_in_words, subject_of_pipeline
 from accous.table.model import load_table_model
 from tests.cli.tables import make_tables

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accous.diagnostics.coverage import Coverage, Finding
 from accous.diagnostics.labels import LatestError, MeasuredError
-from accous.diagnostics.losses import LossScale
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
 from accous.diagnostics.trust import (
     ANSWERS,

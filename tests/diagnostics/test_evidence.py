@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.diagnostics.losses import LossScale
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import NO_EVIDENCE, Look, Residuals, measure_evidence, widen
 
 NAN = float("nan")

@@ -7,7 +7,7 @@ import pytest
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.labels import UNKNOWN, JudgedRows, LateLabels, keep_latest, measure, measure_latest
-from accous.diagnostics.losses import ERRORS, LossScale
+from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.trust import answer_predictions
 
 

@@ -18,7 +18,7 @@ from accous.diagnostics.labels import (
     alarm_height,
     measure,
 )
-from accous.diagnostics.losses import LossScale
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import wilson_interval
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.labels import NO_STRETCHES, JudgedRows, LabelledRounds, LateLabels, compare_stretches, measure
-from accous.diagnostics.losses import ERRORS, LossScale
+from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.risk import NO_EVIDENCE
 from accous.diagnostics.trust import answer_predictions
 

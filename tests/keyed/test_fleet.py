@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from accous.keyed import arrow as fleet
+from accous.keyed import fleet
 from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting
 

@@ -110,7 +110,7 @@ def held(forks: ForkServer, folder: Path, limits: str = "") -> Iterator[tuple[ht
     """A server whose learner has to wait for its turn until you send SIGUSR1; with limits that have no option."""
     code = f"""
 import signal, sys, threading
-from accous.service import limits, serving
+from accous.service import http as limits, server as serving
 from pathlib import Path
 
 signal.signal(signal.SIGUSR1, lambda *_: is_free.set())

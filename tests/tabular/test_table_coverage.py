@@ -7,7 +7,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
-from accous.report.page import figures
+from accous.report import figures
 from accous.report.words import judge_in_words, subject_of_pipeline
 from accous.service.http import Metrics
 from accous.table.summary import summarize_table_model

@@ -1,26 +1,20 @@
-"""Files of a saved model: atomic, checksummed, locked."""
+"""Files of a saved model: atomic, checksummed, locked, and the manifest that lists them."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import io
-import math
+import json
 import os
 import re
 import secrets
 import sys
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, BinaryIO, TypeVar
 
 from accous.exceptions import CheckpointError, LockedError
 
@@ -288,84 +282,167 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-# --- Write arrays to an .npz file and read them back, without pickle
+# --- The manifest: which files make up the saved model, and what kind of model it is. Replacing it commits a
+#     save
 
 
-_FIRST_VERSION = np.lib.format.magic(1, 0)
-_HEADER_START = len(_FIRST_VERSION) + 2  # two bytes with its length
-# Larger arrays are written and read in pieces, so that they are not twice in memory.
-_MOST_BYTES_AT_ONCE = 1 << 20
-# Of the ZIP format: bytes before the name of a member, and the bit that says that it has a password.
-_LOCAL_HEADER, _ENCRYPTED = 30, 1
+MANIFEST_NAME = "manifest.json"
+_FORMAT = "accous"
+_VERSION = 1
 
 
-def write_arrays(stream: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to a stream, which does not have to support seeking; the same arrays give the same bytes."""
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, array in arrays.items():
-            # Our own ZipInfo contains no time.
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                # numpy refuses objects; their bytes would be addresses in memory.
-                if array.nbytes > _MOST_BYTES_AT_ONCE or array.dtype.hasobject:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-                    continue
-                is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-                header = _make_header(array.dtype, array.shape, is_fortran=is_fortran)
-                member.write(header + array.tobytes("F" if is_fortran else "C"))
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    model : dict
+        Class and parameters, as ``models.describe`` gives them.
+    reference, state : StoredFile
+    attached : dict, optional
+        Data that a caller of ``save_with`` keeps with the model, in JSON types.
+    summary : dict, optional
+        A summary of this save, in JSON types, that can be shown without loading the model.
+    """
+
+    model: dict[str, Any]
+    reference: StoredFile
+    state: StoredFile
+    attached: dict[str, Any] | None = None
+    summary: dict[str, Any] | None = None
 
 
-def read_arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
-    """Return the arrays by their names, with the bits, the types and the memory order that they were written with.
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the folder's manifest in one step."""
+    content = {"format": _FORMAT, "version": _VERSION, "accous": _own_version(), **vars(manifest)}
+    # Not `asdict` of all: it would copy the description of every column.
+    content |= {"reference": asdict(manifest.reference), "state": asdict(manifest.state)}
+    text = json.dumps({**content, "checksum": _checksum(content)}, indent=2, allow_nan=False) + "\n"
+    write_atomically(folder, lambda stream: stream.write(text.encode()), name=MANIFEST_NAME)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the folder's manifest."""
+    path = folder / MANIFEST_NAME
+    content = _read_content(path)
+    if content is None or content.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} was not written by accous: give the folder that a model was saved to.")
+    format_version = content.get("version")
+    if isinstance(format_version, int) and format_version > _VERSION:
+        raise CheckpointError(
+            f"{folder} was written by a newer accous (format {format_version}); this one reads up to {_VERSION}: "
+            "upgrade accous."
+        )
+    if content.pop("checksum", None) != _checksum(content):
+        raise CheckpointError(
+            f"{path} was changed since it was saved (its checksum does not match): restore the folder from a copy."
+        )
+    try:
+        files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
+        if not all(is_data_file(stored.name) for stored in files.values()):
+            raise ValueError("a file name that accous does not use")
+        # The first folders of this format have no summary.
+        summary = content.get("summary")
+        return Manifest(content["model"], files["reference"], files["state"], content["attached"], summary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
+
+
+def is_manifest_of_ours(path: Path) -> bool:
+    """Whether accous wrote this manifest, in any version of the format; its checksum is not checked."""
+    try:
+        content = _read_content(path)
+    except CheckpointError:
+        return False
+    return content is not None and content.get("format") == _FORMAT
+
+
+def has_attached(path: Path) -> bool:
+    """Whether a manifest of accous keeps other data with its model."""
+    return (_read_content(path) or {}).get("attached") is not None
+
+
+def _read_content(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON ({error}): restore the folder from a copy.") from error
+    return content if isinstance(content, dict) else None
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("accous")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# --- Read the manifest and the files of one save, even while another process saves to the folder
+
+
+T = TypeVar("T")
+
+
+def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
+    """Return what ``read`` returns for the manifest and the files that it names.
+
+    Parameters
+    ----------
+    folder : Path
+    read : callable
+        Opens the files that the manifest names. If one of them is gone because another process has saved in the
+        meantime, ``read`` is called again with the new manifest.
 
     Raises
     ------
-    ValueError, EOFError, zipfile.BadZipFile
-        If the file holds anything else.
+    CheckpointError
+        If there is no saved model, or it cannot be read.
     """
-    with zipfile.ZipFile(file) as archive:
-        return {info.filename.removesuffix(".npy"): _read_member(archive, info, file) for info in archive.infolist()}
+    try:
+        if not folder.is_dir():
+            why = "it is a file" if folder.exists() else "there is no such folder"
+            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
+        if not (folder / MANIFEST_NAME).is_file():
+            raise CheckpointError(
+                f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
+                "to."
+            )
+        manifest = read_manifest(folder)
+        while True:
+            try:
+                return read(manifest)
+            except FileNotFoundError as error:
+                latest = read_manifest(folder)
+                if latest == manifest:
+                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+                manifest = latest
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot read {folder} ({error}): change its permissions or give another folder."
+        ) from error
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO) -> NDArray[Any]:
-    if info.file_size > _MOST_BYTES_AT_ONCE:
-        with archive.open(info) as member:
-            return np.lib.format.read_array(member, allow_pickle=False)
-    content = _read_stored(info, file) or archive.read(info)
-    start = _HEADER_START + int.from_bytes(content[len(_FIRST_VERSION) : _HEADER_START], "little")
-    if content.startswith(_FIRST_VERSION):
-        shape, is_fortran, dtype = _parse_header(content[len(_FIRST_VERSION) : start])
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and 0 < n_bytes == len(content) - start:
-            array = np.frombuffer(content, dtype, offset=start).copy()
-            return array.reshape(shape, order="F" if is_fortran else "C")
-    # Anything unusual, and whatever must be refused.
-    return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of the last save, or None if it has none.
 
-
-def _read_stored(info: zipfile.ZipInfo, file: BinaryIO) -> bytes | None:
-    """Return the bytes of a member that is not compressed; None if it is, or if anything is not as it should be.
-
-    `zipfile` makes several objects for every member, which for small ones takes most of the time.
+    All checksums are checked, so that a damaged model gives the same errors as in `accous.load`. The model itself is
+    not loaded.
     """
-    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & _ENCRYPTED:
-        return None
-    file.seek(info.header_offset)
-    header = file.read(_LOCAL_HEADER)
-    if not header.startswith(b"PK\x03\x04") or len(header) < _LOCAL_HEADER:
-        return None
-    file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), io.SEEK_CUR)
-    content = file.read(info.file_size)
-    return content if zlib.crc32(content) == info.CRC else None
 
+    def read(manifest: Manifest) -> dict[str, Any] | None:
+        if manifest.summary is not None:
+            for stored in (manifest.state, manifest.reference):
+                with open_checked(folder, stored):
+                    pass
+        return manifest.summary
 
-@lru_cache(maxsize=1000)
-def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool) -> bytes:
-    header = io.BytesIO()
-    descr = np.lib.format.dtype_to_descr(dtype)
-    np.lib.format.write_array_header_1_0(header, {"descr": descr, "fortran_order": is_fortran, "shape": shape})
-    return header.getvalue()
-
-
-@lru_cache(maxsize=1000)
-def _parse_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    return np.lib.format.read_array_header_1_0(io.BytesIO(header))
+    return read_consistently(folder, read)

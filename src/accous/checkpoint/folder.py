@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sklearn import config_context
 from sklearn.base import clone
@@ -31,185 +29,23 @@ from accous.checkpoint.codecs import (
 )
 from accous.checkpoint.files import (
     LOCK_NAME,
+    MANIFEST_NAME,
+    Manifest,
     StoredFile,
+    has_attached,
     is_data_file,
+    is_manifest_of_ours,
     is_temporary_file,
-    open_checked,
+    read_consistently,
     remove_files,
     sync_folder,
-    write_atomically,
+    write_manifest,
 )
 from accous.exceptions import CheckpointError
 from accous.model.estimators import AdaptiveModel
 from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
-
-# --- The manifest: which files make up the saved model, and what kind of model it is. Replacing it commits a
-#     save
-
-
-MANIFEST_NAME = "manifest.json"
-_FORMAT = "accous"
-_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a folder holds.
-
-    Attributes
-    ----------
-    model : dict
-        Class and parameters, as ``models.describe`` gives them.
-    reference, state : StoredFile
-    attached : dict, optional
-        Data that a caller of ``save_with`` keeps with the model, in JSON types.
-    summary : dict, optional
-        A summary of this save, in JSON types, that can be shown without loading the model.
-    """
-
-    model: dict[str, Any]
-    reference: StoredFile
-    state: StoredFile
-    attached: dict[str, Any] | None = None
-    summary: dict[str, Any] | None = None
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the folder's manifest in one step."""
-    content = {"format": _FORMAT, "version": _VERSION, "accous": _own_version(), **vars(manifest)}
-    # Not `asdict` of all: it would copy the description of every column.
-    content |= {"reference": asdict(manifest.reference), "state": asdict(manifest.state)}
-    text = json.dumps({**content, "checksum": _checksum(content)}, indent=2, allow_nan=False) + "\n"
-    write_atomically(folder, lambda stream: stream.write(text.encode()), name=MANIFEST_NAME)
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read and check the folder's manifest."""
-    path = folder / MANIFEST_NAME
-    content = _read_content(path)
-    if content is None or content.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} was not written by accous: give the folder that a model was saved to.")
-    format_version = content.get("version")
-    if isinstance(format_version, int) and format_version > _VERSION:
-        raise CheckpointError(
-            f"{folder} was written by a newer accous (format {format_version}); this one reads up to {_VERSION}: "
-            "upgrade accous."
-        )
-    if content.pop("checksum", None) != _checksum(content):
-        raise CheckpointError(
-            f"{path} was changed since it was saved (its checksum does not match): restore the folder from a copy."
-        )
-    try:
-        files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
-        if not all(is_data_file(stored.name) for stored in files.values()):
-            raise ValueError("a file name that accous does not use")
-        # The first folders of this format have no summary.
-        summary = content.get("summary")
-        return Manifest(content["model"], files["reference"], files["state"], content["attached"], summary)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
-
-
-def is_manifest_of_ours(path: Path) -> bool:
-    """Whether accous wrote this manifest, in any version of the format; its checksum is not checked."""
-    try:
-        content = _read_content(path)
-    except CheckpointError:
-        return False
-    return content is not None and content.get("format") == _FORMAT
-
-
-def has_attached(path: Path) -> bool:
-    """Whether a manifest of accous keeps other data with its model."""
-    return (_read_content(path) or {}).get("attached") is not None
-
-
-def _read_content(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON ({error}): restore the folder from a copy.") from error
-    return content if isinstance(content, dict) else None
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("accous")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-# --- Read the manifest and the files of one save, even while another process saves to the folder
-
-
-T = TypeVar("T")
-
-
-def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
-    """Return what ``read`` returns for the manifest and the files that it names.
-
-    Parameters
-    ----------
-    folder : Path
-    read : callable
-        Opens the files that the manifest names. If one of them is gone because another process has saved in the
-        meantime, ``read`` is called again with the new manifest.
-
-    Raises
-    ------
-    CheckpointError
-        If there is no saved model, or it cannot be read.
-    """
-    try:
-        if not folder.is_dir():
-            why = "it is a file" if folder.exists() else "there is no such folder"
-            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
-        if not (folder / MANIFEST_NAME).is_file():
-            raise CheckpointError(
-                f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
-                "to."
-            )
-        manifest = read_manifest(folder)
-        while True:
-            try:
-                return read(manifest)
-            except FileNotFoundError as error:
-                latest = read_manifest(folder)
-                if latest == manifest:
-                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
-                manifest = latest
-    except OSError as error:
-        raise CheckpointError(
-            f"Cannot read {folder} ({error}): change its permissions or give another folder."
-        ) from error
-
-
-def read_summary(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of the last save, or None if it has none.
-
-    All checksums are checked, so that a damaged model gives the same errors as in `accous.load`. The model itself is
-    not loaded.
-    """
-
-    def read(manifest: Manifest) -> dict[str, Any] | None:
-        if manifest.summary is not None:
-            for stored in (manifest.state, manifest.reference):
-                with open_checked(folder, stored):
-                    pass
-        return manifest.summary
-
-    return read_consistently(folder, read)
-
 
 # --- Objects of the user's: what a saved model records about them, and the check that load is given the same
 #     again

@@ -12,7 +12,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
     from accous.table.runs import Job
 
 __all__ = ["AdaptProgress"]

@@ -14,7 +14,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
     from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
 
 __all__ = ["run_adapt"]
@@ -73,7 +73,7 @@ def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
 
 def _scale(job: AdaptJob) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
 
     return LossScale(job.table_model.model.task_.loss_name)
 

@@ -15,7 +15,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
     from accous.table.fit import FitJob, FitRequest, ReferenceTable
 
 __all__ = ["run_fit"]
@@ -61,7 +61,7 @@ def _print_choice(job: FitJob) -> None:
         return
     from rich.table import Table
 
-    from accous.diagnostics.losses import ERROR, LossScale
+    from accous.diagnostics.messages import ERROR, LossScale
 
     console = results_console()
     if choice.trials:

@@ -14,7 +14,7 @@ from accous.exceptions import ParameterError
 from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -181,7 +181,7 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 def _verdict(record: dict[str, Any]) -> str:
     """Return the verdict as the report does, and by what the estimate is contradicted: "no overlap" would hide that."""
-    from accous.diagnostics.trust import verdict_in_words
+    from accous.diagnostics.messages import verdict_in_words
 
     by = record["contradicted_by"]
     shown = verdict_in_words(record["trust"], {name: record[f"trust_{name}"] for name in _QUESTIONS})
@@ -191,7 +191,7 @@ def _verdict(record: dict[str, Any]) -> str:
 
 def _estimate(record: dict[str, Any]) -> str:
     """Return the label-free error in words, or why it is not known."""
-    from accous.diagnostics.losses import NOT_COVERED, unknown_in_words
+    from accous.diagnostics.messages import NOT_COVERED, unknown_in_words
 
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:
@@ -210,7 +210,7 @@ def _estimate(record: dict[str, Any]) -> str:
 
 def _scale(record: dict[str, Any]) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.losses import LossScale
+    from accous.diagnostics.messages import LossScale
 
     return LossScale(record["loss"])
 
@@ -248,7 +248,7 @@ def _contradiction(record: dict[str, Any]) -> str:
 
 def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
     """Return the mean in which no label counts less than another, and how they count in the one above."""
-    from accous.diagnostics.losses import LABEL_HALF_LIFE
+    from accous.diagnostics.messages import LABEL_HALF_LIFE
 
     mean, n_rows, n_labelled = (
         record[name] for name in ("measured_error_plain", "measured_error_plain_rows", "labelled_rows")
@@ -260,7 +260,7 @@ def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
-    from accous.diagnostics.losses import CONCEPT_CHANGED, labels_in_words
+    from accous.diagnostics.messages import CONCEPT_CHANGED, labels_in_words
 
     if not record["labelled_rows"]:
         return []

@@ -137,7 +137,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.losses import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
+    from accous.diagnostics.messages import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
 
     scale = measured.scale
     interval = interval_in_words(measured.error_low, measured.error_high, scale)

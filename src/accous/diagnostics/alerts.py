@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import Regime
-from accous.diagnostics.labels import MeasuredError
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Trust
 from accous.exceptions import ParameterError
 from accous.text import LOGGER, count
 from accous.threads import TakesTurns
+
+if TYPE_CHECKING:
+    from accous.diagnostics.coverage import Coverage
+    from accous.diagnostics.drift import Regime
+    from accous.diagnostics.labels import MeasuredError
+    from accous.diagnostics.risk import RiskEstimate
+    from accous.diagnostics.trust import Trust
 
 # --- Conditions that raise an alert: a small language, read and checked here; plain values in, plain values out
 

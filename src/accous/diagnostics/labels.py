@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
 from accous.core.regression import leave_one_out_predictions, make_problem, make_ridge_problem, solve, solve_ridge
-from accous.diagnostics.losses import (
-    CLOSE,
-    CONCEPT_CHANGED,
-    ERRORS,
-    LABEL_HALF_LIFE,
-    SQUARED,
-    LossScale,
-    NumberLoss,
-    sentence_of,
-)
+from accous.diagnostics.losses import SQUARED, NumberLoss
+from accous.diagnostics.messages import CLOSE, CONCEPT_CHANGED, ERRORS, LABEL_HALF_LIFE, LossScale, sentence_of
 from accous.diagnostics.risk import LEVEL, is_telling, wilson_interval
 from accous.diagnostics.trust import Comparison, Matched, compare_means, match_reference
 from accous.text import count
@@ -108,7 +100,7 @@ def compare_stretches(rounds: LabelledRounds, scale: LossScale, *, variance: flo
     Examples
     --------
     >>> import numpy as np
-    >>> from accous.diagnostics.losses import ERRORS
+    >>> from accous.diagnostics.messages import ERRORS
     >>> rounds = LabelledRounds(
     ...     np.full(4, 500.0), np.array([50.0, 50.0, 50.0, 250.0]), np.tile((0.2, 0.17, 0.23), (4, 1))
     ... )
@@ -281,7 +273,7 @@ def measure_latest(losses: FloatArray, n_labelled: int, error: float, scale: Los
     Examples
     --------
     >>> import numpy as np
-    >>> from accous.diagnostics.losses import ERRORS
+    >>> from accous.diagnostics.messages import ERRORS
     >>> found = measure_latest(np.repeat([0.0, 1.0], [160, 40]), 870, 0.301, ERRORS)
     >>> found.n_rows, found.error, found.is_apart
     (200, 0.2, True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.losses import ERRORS, LossScale
+from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.risk import Look, RiskEstimate
 from accous.exceptions import DataError, MissingExtraError
 

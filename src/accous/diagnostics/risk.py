@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.losses import ERROR, ERRORS, NOT_COVERED, LossScale, effective_sample_size, unknown_in_words
+from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.messages import ERROR, ERRORS, NOT_COVERED, LossScale, unknown_in_words
 from accous.text import count
 
 # --- Label-free estimates of current risks: the losses on the reference, weighted to match the current inputs

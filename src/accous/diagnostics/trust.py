@@ -12,15 +12,8 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.core.ratio_problems import fit_ratio_regression
 from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.losses import (
-    CLOSE,
-    ERRORS,
-    LossScale,
-    effective_sample_size,
-    labels_in_words,
-    latest_in_words,
-    stretches_in_words,
-)
+from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.messages import CLOSE, ERRORS, LossScale, labels_in_words, latest_in_words, stretches_in_words
 from accous.diagnostics.risk import FEWEST_LOOKS, LEVEL, Evidence, Look, is_telling
 from accous.text import count
 
@@ -648,28 +641,6 @@ def _verdict(
     # A "no" about the adaptation contradicts no estimate: where the fixed model predicts instead, all is well.
     decisive = next((each for each in answers if each.answer != "yes"), None)
     return ("good", inputs.sentence) if decisive is None else ("not verified", decisive.sentence)
-
-
-# --- A verdict with the answers that it is about; it needs no numerical library, so accous inspect starts at
-#     once
-
-
-# The answers that a verdict is about, and what they are called beside it.
-_ANSWERS_OF = {"not verified": ("not known", "no")}
-_SHORT = {"inputs": "inputs", "adaptation": "adaptation", "predictions": "estimate"}
-
-
-def verdict_in_words(verdict: str, answers: dict[str, str]) -> str:
-    """Return a verdict with the answers that it is about: others may be better.
-
-    Examples
-    --------
-    >>> verdict_in_words("not verified", {"inputs": "yes", "adaptation": "not known", "predictions": "not known"})
-    'not verified: adaptation, estimate'
-    """
-    decisive = _ANSWERS_OF.get(verdict, ())
-    about = [short for name, short in _SHORT.items() if answers[name] in decisive]
-    return f"{verdict}: {', '.join(about)}" if about else verdict
 
 
 # --- Compares a value on labelled rows of the stream with what the reference leads to expect of these rows

@@ -18,7 +18,8 @@ from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.drift import ReferenceColumns
-from accous.diagnostics.losses import LossScale, effective_sample_size, read_loss
+from accous.diagnostics.losses import effective_sample_size, read_loss
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import conformal_intervals, conformal_sets
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, Verification

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.labels import Audit, JudgedRows, LabelledRounds, LateLabels, MeasuredError, inside_of, measure
-from accous.diagnostics.losses import LossScale
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import RECENT_ROWS
 from accous.exceptions import DataError, ParameterError

@@ -13,7 +13,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics.coverage import ColumnWatch, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
 from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError
-from accous.diagnostics.losses import LossScale
+from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import NO_EVIDENCE, Evidence, RiskEstimate, loss_interval, weighted_loss, widen
 from accous.diagnostics.trust import Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 from accous.exceptions import DataError

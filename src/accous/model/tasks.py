@@ -14,7 +14,8 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, co
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS, columns_of_label, columns_of_number, rare_classes
 from accous.diagnostics.labels import Audit, audit_errors, audit_residuals
-from accous.diagnostics.losses import ERRORS, LossScale, NumberLoss, scale_of_numbers
+from accous.diagnostics.losses import NumberLoss
+from accous.diagnostics.messages import ERRORS, LossScale, scale_of_numbers
 from accous.diagnostics.risk import weighted_loss
 from accous.exceptions import DataError
 from accous.text import count

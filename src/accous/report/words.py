@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import LONGEST_SHIFT, SMALLEST_CHANGE, DriftEvent, Regime
 from accous.diagnostics.labels import MeasuredError, doubt_about_intervals
-from accous.diagnostics.losses import LossScale, interval_in_words
+from accous.diagnostics.messages import LossScale, interval_in_words, verdict_in_words
 from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust, verdict_in_words
+from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust
 from accous.parameters import listed
 from accous.table.columns import CATEGORIES, MISSING, NEW_VALUES, summarize
 from accous.table.history import History

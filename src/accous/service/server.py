@@ -22,8 +22,7 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from accous.checkpoint.files import exclusive_lock
-from accous.checkpoint.folder import MANIFEST_NAME
+from accous.checkpoint.files import MANIFEST_NAME, exclusive_lock
 from accous.exceptions import AccousError, ParameterError
 from accous.service.auth import Gate, Settings, TokenScope, address_of, is_loopback, listen
 from accous.service.bodies import BatchReader

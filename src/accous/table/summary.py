@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accous.checkpoint.folder import read_summary
-from accous.diagnostics.losses import ERROR, LossScale
+from accous.checkpoint.files import read_summary
+from accous.diagnostics.messages import ERROR, LossScale
 
 if TYPE_CHECKING:
     from accous.diagnostics.alerts import Subject

@@ -65,7 +65,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path, run: Run) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     (index,) = cached(folder)
-    assert index.name.startswith("kernels_features.make_features")
+    assert index.name.startswith("kernels_rows.make_features")
     before = index.stat().st_mtime_ns
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     assert index.stat().st_mtime_ns == before
@@ -74,7 +74,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path, run: Run) -> None:
 def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.mkdir()
-    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("a file, so that nothing can be written into it")
+    (folder / "accous" / "core" / "__pycache__").write_text("a file, so that nothing can be written into it")
     assert run(USE_A_KERNEL, folder, home) == ANSWER
     assert cached(folder) == []
     assert len(cached(home)) == 1
@@ -83,7 +83,7 @@ def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: 
 def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.write_text("a file, so that nothing can be written below it")
-    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("likewise")
+    (folder / "accous" / "core" / "__pycache__").write_text("likewise")
     assert run(USE_A_KERNEL, folder, home, NUMBA_CACHE_DIR=str(home / "cache")) == ANSWER
     assert cached(tmp_path) == []
 
