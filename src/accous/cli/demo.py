@@ -198,15 +198,15 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
 
 def _save_report(race: Race, output: Path, remarks: Console) -> int:
     from accous.report.page import render_page
-    from accous.report.words import Subject
+    from accous.report.words import ReportSource
 
     assert race.model is not None
     assert race.history is not None
     columns = [f"feature {number}" for number in range(1, race.stream.n_features + 1)]
     settings = {"stream": repr(race.stream), "rounds": f"{race.stream.n_rounds:,}"}
-    subject = Subject("accous demo", race.model, race.history, columns, settings)
+    source = ReportSource("accous demo", race.model.snapshot(), race.history, columns, settings)
     try:
-        write_page(output, render_page(subject))
+        write_page(output, render_page(source))
     except DataError as error:
         _warn(f"accous: {error}")
         return 1

@@ -209,7 +209,7 @@ class Scoring:
     """
 
     def __init__(self, model: Any, label: str) -> None:
-        self._model, self._label, self._kind = model, label, kind_of(model)
+        self._model, self._label, self._kind = model, label, kind_of(model.task_)
         self._of_frame: tuple[pl.DataFrame, NDArray[Any], NDArray[np.bool_], pl.Series] | None = None
 
     def count(
@@ -848,7 +848,7 @@ class AdaptJob:
 
     def summary(self) -> dict[str, Any]:
         """Return the results so far, ready for JSON."""
-        return summarize_run(self.table_model)
+        return summarize_run(self.table_model.snapshot())
 
     def _open(self) -> tuple[TableReader, str | None]:
         """Open the stream; return it with the column of labels to score with."""
