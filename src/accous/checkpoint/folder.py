@@ -131,7 +131,7 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
 
 
 def _is_same(given: dict[str, str], wanted: dict[str, str]) -> bool:
-    """Whether two descriptions agree in what both have; the first folders have no checksum."""
+    """Whether two descriptions agree in what both have: code that cannot be read has no checksum."""
     return all(given[name] == wanted[name] for name in given.keys() & wanted.keys())
 
 
@@ -158,12 +158,6 @@ _CLASSES = (
     "SingleLearnerRatio",
     "ULSIF",
 )
-
-# Parameters that models of earlier versions were saved without, and what they did.
-_BEFORE: dict[str, dict[str, Any]] = {
-    "AdaptiveClassifier": {"standardize": False},
-    "OnlineDensityRatio": {"pool": "none"},
-}
 
 
 def require_fitted(model: Model) -> None:
@@ -259,7 +253,7 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
             f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade accous."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
-    return cls(**_BEFORE.get(cls.__name__, {}) | parameters)
+    return cls(**parameters)
 
 
 def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:

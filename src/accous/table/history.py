@@ -24,10 +24,6 @@ LATE = ("n_late", "late_loss")
 _RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
 MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
 LASTS = ("n_out_of_bound", "time", "risk_round")
-# Verdicts of the first format, by their numbers in it.
-_VERDICTS_1 = ("good", "thin", "no overlap")
-# Readings in the order of the first format, which kept those of the last round of a point only.
-_READINGS_1 = ("effective_sample_size", *_RISKS, "verdict", "n_out_of_bound", "largest_weight")
 
 
 @dataclass
@@ -90,21 +86,6 @@ class Points:
             np.where(np.isnan(second.lasts), first.lasts, second.lasts),
             first.late + second.late,
         )
-
-
-def points_from_first_format(plain: dict[str, Any]) -> tuple[Points, Points]:
-    """Return the points and the open one of a history that kept one reading per point."""
-    readings = dict(zip(_READINGS_1, plain["readings"].T, strict=True))
-    points, open_point = Points.blank(len(plain["counts"])), Points.blank(1)
-    means = np.column_stack([readings[name] for name in MEANS])
-    points.counts, points.lengths = plain["counts"].copy(), plain["lengths"].copy()
-    points.sums, points.tallies = np.nan_to_num(means), (~np.isnan(means)).astype(np.int64)
-    numbers = np.array([VERDICTS.index(name) for name in _VERDICTS_1], dtype=np.float64)
-    is_read = ~np.isnan(readings["verdict"])
-    points.worst[is_read, 0] = numbers[readings["verdict"][is_read].astype(np.int64)]
-    points.lasts[:, 0] = readings["n_out_of_bound"]
-    open_point.counts[0] = plain["open"]
-    return points, open_point
 
 
 # --- Readings of the risk that a history owes: the round notes that one is pending, and somebody reads it later
@@ -470,24 +451,14 @@ class History:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Undo ``to_plain``, also that of earlier formats."""
-        history = cls()
-        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        if "format" not in plain:
-            history._points, history._open = points_from_first_format(plain)
-            return history
+        """Undo ``to_plain``."""
         if plain["format"] > _FORMAT:
             raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
-        # Folders before 0.3 do not know the rounds of late labels.
-        late = {f"{prefix}late": np.zeros((len(plain[f"{prefix}counts"]), len(LATE))) for prefix in ("", "open_")}
-        known = late | plain
+        history = cls()
+        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
         history._points, history._open = (
-            Points(*(known[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
+            Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
-        for points in (history._points, history._open):
-            points.counts = points.counts.astype(np.float64)  # earlier versions had whole numbers
-            n_missing = len(LASTS) - points.lasts.shape[1]
-            points.lasts = np.pad(points.lasts, ((0, 0), (0, n_missing)), constant_values=np.nan)
         return history
 
     def _reads_risk(self) -> bool:

@@ -1350,7 +1350,7 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
     settings = attached["settings"]
-    name = settings.get("estimator", LINEAR)  # the first folders have no other
+    name = settings["estimator"]
     if is_own_code(name) or name == LINEAR:
         return None
     blocks = ColumnEncoder.from_json(attached["columns"]).blocks
@@ -1359,7 +1359,7 @@ def known_estimator(attached: dict[str, Any]) -> Any:
 
 def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
     """Return the estimator that a folder names, if the user names the same or none is needed."""
-    saved = attached["settings"].get("estimator", LINEAR)
+    saved = attached["settings"]["estimator"]
     if name is not None and name != saved:
         raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
     if not is_own_code(saved):
@@ -1396,13 +1396,10 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
-        # Folders before 0.3 remember the last run only.
-        earlier_runs=from_plain(tuple[Job, ...], progress.get("earlier_runs", [])),
-        # Folders of the first version have none.
-        seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
-        # The first folders have counted no labels.
-        counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
-        joined_rows=progress.get("joined_rows", np.empty(0, dtype=np.uint64)),
-        watch=watch_from_plain(progress.get("watch")),
-        log_position=from_plain(LogPosition | None, progress.get("log_position")),
+        earlier_runs=from_plain(tuple[Job, ...], progress["earlier_runs"]),
+        seasons=from_plain(SeasonWatch | None, progress["seasons"]),
+        counted_labels=progress["counted_labels"],
+        joined_rows=progress["joined_rows"],
+        watch=watch_from_plain(progress["watch"]),
+        log_position=from_plain(LogPosition | None, progress["log_position"]),
     )
