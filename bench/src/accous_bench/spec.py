@@ -4,23 +4,85 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from accous.exceptions import AccousError, ParameterError
 from accous.parameters import did_you_mean, require_integer
-from accous_bench.contenders import get_contender
-from accous_bench.plugins import load_plugin
+from accous_bench.contenders import FRESH_ROWS, PREDICT_FIRST, PROTOCOLS, get_contender
+from accous_bench.grid import Measures, Run
 from accous_bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
-from accous_bench.protocols import FRESH_ROWS, PREDICT_FIRST, PROTOCOLS
-from accous_bench.run import Measures, Run
-from accous_bench.spec_lines import line_of
 
-__all__ = ["Spec", "find_spec", "prepare", "read_spec", "spec_folder", "spec_names"]
+__all__ = ["Spec", "find_spec", "line_of", "load_plugin", "prepare", "read_spec", "spec_folder", "spec_names"]
+
+_loaded: dict[tuple[Path, str], ModuleType] = {}
+
+
+def load_plugin(path: Path) -> None:
+    """Run a file once per process.
+
+    The module is not added to ``sys.modules``, so its definitions are sent to other processes by value, and these
+    processes do not need the file.
+    """
+    text = path.read_text(encoding="utf-8")
+    if (path, text) not in _loaded:
+        module = ModuleType(f"accous_plugin_{path.stem}")
+        module.__file__ = str(path)
+        exec(compile(text, str(path), "exec"), module.__dict__)  # the user's own code, run at the user's request
+        _loaded[path, text] = module
+
+
+def line_of(text: str, path: tuple[str, ...], value: object = None) -> int | None:
+    r"""Return the line of a key, counted from 1, or of a value in its list if one is given and found.
+
+    Parameters
+    ----------
+    text : str
+        Valid TOML.
+    path : tuple of str
+        Names of the tables, then the key; if the last name is a table, its header is found.
+    value : object, optional
+        An entry of the key's list.
+
+    Examples
+    --------
+    >>> from accous_bench.spec import line_of
+    >>> line_of("seeds = 2\n[options.gaussian]\nn_features = 0", ("options", "gaussian", "n_features"))
+    3
+    >>> line_of('shifts = [\n  "Lin",\n  "Squ",\n]', ("shifts",), "Squ")
+    3
+    """
+    lines = text.splitlines()
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(lines, start=1):
+        header = re.match(r"\s*\[+([^\]]+)\]+", line)
+        if header:
+            table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
+            if table == path:
+                return number
+            continue
+        key = re.match(r"\s*([\w.\"' -]+?)\s*=", line)
+        if key and (*table, *(part.strip().strip("\"'") for part in key[1].split("."))) == path:
+            return number if value is None else _line_of_entry(lines, number, value)
+    return None
+
+
+def _line_of_entry(lines: list[str], first: int, value: object) -> int:
+    """Return the line of an entry of the list that begins at ``line``, or ``line`` if the list does not have it."""
+    wanted = [f'"{value}"', f"'{value}'"] if isinstance(value, str) else [str(value)]
+    for number in range(first, len(lines) + 1):
+        if any(re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", lines[number - 1]) for text in wanted):
+            return number
+        if "]" in lines[number - 1]:
+            break
+    return first
+
 
 _LISTS = ("datasets", "shifts", "batch_sizes", "contenders", "rounds", "seeds")
 _KEYS = (
@@ -122,10 +184,8 @@ class Spec:
 
 
 def spec_folder() -> Path:
-    """Return the folder of the built-in specs: next to this file if installed, ``benchmarks`` in a checkout."""
-    here = Path(__file__).resolve().parent
-    installed = here / "specs"
-    return installed if installed.is_dir() else here.parents[1] / "benchmarks" / "specs"
+    """Return the folder of the built-in specs."""
+    return Path(__file__).resolve().parent / "specs"
 
 
 def spec_names() -> list[str]:

@@ -3,21 +3,147 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from accous.exceptions import ParameterError
-from accous_bench.commands.report import EXAMPLES, report
+from accous.exceptions import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous_bench.run import Run
+    from accous_bench.grid import Run
     from accous_bench.spec import Spec
 
-__all__ = ["bench"]
+__all__ = ["EXAMPLES", "GridProgress", "bench", "report"]
+
+_SECONDS_BETWEEN_LINES = 20.0
+
+
+class GridProgress:
+    """Shows how many runs are done and how long the others will take.
+
+    Runs of one contender take about equally long, but contenders may differ by a factor of a hundred. The remaining
+    time is therefore estimated by contender, data set, rounds and batch size.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+    n_jobs : int
+        Number of runs in parallel.
+    console : Console
+    """
+
+    def __init__(self, runs: Sequence[Run], n_jobs: int, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._n_jobs = n_jobs
+        self._left = Counter(_kind(run.names) for run in runs)
+        self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self._n_failed = 0
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        is_hidden = console.quiet or not console.is_terminal
+        self._progress = Progress(
+            *columns,
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=is_hidden,
+        )
+        self._console, self._is_hidden, self._last_word = console, is_hidden, time.monotonic()
+        self.n_finished, self._n_runs = 0, len(runs)
+        self._task = self._progress.add_task("runs", total=len(runs), left="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def note(self, row: dict[str, Any]) -> None:
+        """Update the bar after a finished run."""
+        kind = _kind(row)
+        self._left[kind] -= 1
+        self._seconds[kind].append(float(row["seconds"]))
+        self._n_failed += row["status"] == "failed"
+        left = f"about {timedelta(seconds=round(self.seconds_left()))} left"
+        failures = f", {self._n_failed} failed" if self._n_failed else ""
+        what = f"{row['dataset']} {row['shift']} {row['contender']}"
+        self.n_finished += 1
+        if self._is_hidden and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+            # In a log file, print lines instead of a bar.
+            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished, {left}{failures}")
+            self._last_word = time.monotonic()
+        self._progress.update(self._task, advance=1, left=left + failures, description=what)
+
+    def seconds_left(self) -> float:
+        """Estimate from the mean time of finished runs of the same kind, or of all runs if there are none yet."""
+        finished = [seconds for times in self._seconds.values() for seconds in times]
+        overall = sum(finished) / len(finished)
+        means = {kind: sum(times) / len(times) for kind, times in self._seconds.items()}
+        return sum(count * means.get(kind, overall) for kind, count in self._left.items()) / self._n_jobs
+
+
+def _kind(names: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(names[key] for key in ("contender", "dataset", "n_rounds", "batch_size"))
+
+
+EXAMPLES = (
+    "Examples: accous bench report results/table3 -o report; from the aggregates of an earlier report: "
+    "accous bench report report/aggregates.json -o again"
+)
+_Inputs = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folders written by accous bench run, or files of aggregates.",
+        show_default="all folders in results",
+    ),
+]
+_ReportFolder = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder for the report; created if it does not exist.")
+]
+_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")]
+_ErrorsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+
+
+def report(
+    inputs: _Inputs = None,
+    output: _ReportFolder = Path("bench-report"),
+    figures: _HasFigures = True,
+    quiet: _ErrorsOnly = False,
+) -> int:
+    """Make the tables and figures of a benchmark, next to the paper's numbers.
+
+    Writes report.md, tables/*.csv, aggregates.json (the data behind the report, small enough to commit) and
+    figures/*.svg and *.png. Notes below a table name failed runs, missing seeds and shorter streams.
+    """
+    from accous_bench.tables import write_report
+
+    written = write_report(inputs or _default_folders(), output, has_figures=figures)
+    if not quiet:
+        failed = f", {written.n_failed} of them failed" if written.n_failed else ""
+        typer.echo(f"Report on {written.n_done + written.n_failed} runs{failed}:")
+        for path in written.files:
+            if path.suffix != ".png":
+                typer.echo(f"  {path}")
+    if written.missing_figures:
+        raise MissingExtraError(f"The tables are in {output}, but there are no figures. {written.missing_figures}")
+    return 0
+
+
+def _default_folders() -> list[Path]:
+    """Return the folders that accous bench run writes to by default."""
+    folders = sorted({path.parent for path in Path("results").glob("*/*.jsonl")})
+    if not folders:
+        raise ParameterError("There are no results here yet: pass a folder that accous bench run has written.")
+    return folders
+
 
 bench = typer.Typer(
     name="bench",
@@ -25,7 +151,6 @@ bench = typer.Typer(
     no_args_is_help=True,
 )
 bench.command(epilog=EXAMPLES)(report)
-
 _SpecName = Annotated[
     str, typer.Argument(metavar="SPEC", help="Name of a spec (see `accous bench list`), or a TOML file.")
 ]
@@ -134,9 +259,7 @@ def run(
 
 
 def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Console, *, as_json: bool) -> int:
-    from accous_bench.commands.progress import GridProgress
-    from accous_bench.grid import play_grid, unfinished
-    from accous_bench.results import read_rows
+    from accous_bench.grid import play_grid, read_rows, unfinished
 
     left = unfinished(runs, file)
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
@@ -179,7 +302,7 @@ def _with_protocol(spec: Spec, protocol: str | None) -> Spec:
     from dataclasses import replace
 
     from accous.parameters import did_you_mean
-    from accous_bench.protocols import PROTOCOLS
+    from accous_bench.contenders import PROTOCOLS
 
     if protocol is None:
         return spec
