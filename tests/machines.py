@@ -35,7 +35,7 @@ NUMERICAL = (
 TIMED = (
     "tests/cli/test_processes.py", "tests/cli/test_kill.py", "tests/bench/test_grid.py",
     "tests/checkpoint/test_crash.py", "tests/checkpoint/test_locks.py", "tests/ratio/test_blas.py",
-    "tests/ratio/test_online_threads.py", "tests/deep/test_fine_tuning.py", "tests/deep/test_features.py",
+    "tests/ratio/test_online_threads.py", "tests/bench/test_tuning.py", "tests/deep/test_features.py",
     "tests/deep/test_reduction.py", "tests/service", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # The part of those that races: cheap enough to be run five times.

@@ -8,7 +8,7 @@ from pathlib import Path
 from accous.exceptions import MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = [ROOT / "src" / "accous", ROOT / "src" / "accous_bench"]
+PACKAGES = [ROOT / "src" / "accous", ROOT / "bench" / "src" / "accous_bench"]
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").glob("**/*.md")),
@@ -110,9 +110,9 @@ def test_the_map_of_the_paper_names_what_is_in_each_file():
 
 
 def test_the_readers_find_what_is_named():
-    text = "`core/paper/meta.py`, tests/oracles.py, kernels_*.py, `accous.streams.shifts`; accous_bench.run. x/y.pyc"
+    text = "`core/paper/meta.py`, tests/oracles.py, kernels_*.py, `accous.streams.shifts`; accous_bench.grid. x/y.pyc"
     assert FILE.findall(text) == ["core/paper/meta.py", "tests/oracles.py", "kernels_*.py"]
-    assert MODULE.findall(text) == ["accous.streams.shifts", "accous_bench.run"]
+    assert MODULE.findall(text) == ["accous.streams.shifts", "accous_bench.grid"]
     assert exists("core/paper/meta.py", ROOT / "README.md")
     assert not exists("core/meta.py", ROOT / "README.md")
     assert is_importable("accous.AdaptiveClassifier.fit")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from accous_bench.reporting.report import write_report
+from accous_bench.tables import write_report
 
 CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous", "oracle")
 SHIFTS = ("Lin", "Squ", "Sin", "Ber")

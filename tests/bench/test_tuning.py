@@ -1,4 +1,4 @@
-"""Cross-fitting: a network that has learned its rows by heart does not make the reference look different."""
+"""Tuned backbones: they learn, stop in time, repeat bit for bit, and do not make the reference look different."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,90 @@ from sklearn.model_selection import cross_val_score
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous import OnlineDensityRatio  # noqa: E402
-from accous.deep import BackboneFeatures  # noqa: E402
-from accous.deep.cross_fitting import deal_folds  # noqa: E402
 from accous.exceptions import DataError, ParameterError  # noqa: E402
+from accous_bench.tuning import TunedFeatures, deal_folds, set_aside  # noqa: E402
 from tests.deep.networks import seeded, small_convolution, two_classes_of_images  # noqa: E402
+
+
+def trained_on_all(module=None, **parameters):
+    settings = {"image_size": 8, "max_epochs": 4, "random_state": 0, "n_jobs": 1, "batch_size": 16}
+    module = small_convolution() if module is None else module
+    return TunedFeatures(module, cross_fit="none", **{**settings, **parameters})
+
+
+def test_fine_tuning_lowers_the_validation_loss_and_changes_a_copy():
+    X, y = two_classes_of_images(80)
+    module = small_convolution()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = trained_on_all(module, max_epochs=8, learning_rate=0.02, validation_share=0.25).fit(
+        X, np.where(y, "cat", "dog")
+    )
+    (losses,) = model.validation_losses_
+    assert min(losses) < 0.5 * losses[0]
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    kept = model.backbone_.module
+    assert not kept.training
+    assert not any(parameter.requires_grad for parameter in kept.parameters())
+    assert not torch.equal(kept[0].weight, module[0].weight)
+
+
+def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
+    X, y = two_classes_of_images(60)
+    dropping = lambda: seeded(lambda: torch.nn.Sequential(small_convolution(), torch.nn.Dropout2d(0.3)))  # noqa: E731
+    results = []
+    for number in (1, 2):
+        torch.manual_seed(number)
+        state = torch.random.get_rng_state()
+        model = trained_on_all(dropping())
+        results.append((model.fit_transform(X, y), model.validation_losses_))
+        assert torch.equal(torch.random.get_rng_state(), state)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+    other = trained_on_all(dropping(), random_state=1).fit(X, y)
+    assert other.validation_losses_ != results[0][1]
+
+
+def test_it_stops_after_patience_and_keeps_the_best_weights():
+    X, y = two_classes_of_images(40)
+    y = np.random.default_rng(0).permutation(y)  # nothing to learn: the validation loss soon rises
+    long = trained_on_all(max_epochs=30, patience=2, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    (losses,) = long.validation_losses_
+    n_best = int(np.argmin(losses)) + 1
+    assert len(losses) == n_best + 2 < 30
+    short = trained_on_all(max_epochs=n_best, patience=30, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    assert short.validation_losses_ == [losses[:n_best]]
+    np.testing.assert_array_equal(short.transform(X), long.transform(X))
+
+
+def test_rows_set_aside_are_a_share_of_every_class():
+    labels = np.repeat([0, 1, 2, 3], [50, 10, 2, 1])
+    validating, training = set_aside(labels, 0.2, np.random.default_rng(0))
+    assert np.bincount(labels[validating], minlength=4).tolist() == [10, 2, 1, 0]
+    assert np.array_equal(np.sort(np.concatenate((validating, training))), np.arange(len(labels)))
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_what_a_frozen_normalisation_has_averaged_stays_too(is_frozen):
+    module = seeded(lambda: torch.nn.Sequential(torch.nn.BatchNorm2d(3), small_convolution()))
+    module[0].requires_grad_(not is_frozen)
+    X, y = two_classes_of_images(40)
+    kept = trained_on_all(module, max_epochs=2).fit(X, y).backbone_.module
+    assert torch.equal(kept[0].running_mean, module[0].running_mean) is is_frozen
+
+
+def test_clear_errors():
+    X, y = two_classes_of_images(20)
+    with pytest.raises(DataError, match="needs the reference's labels"):
+        trained_on_all().fit(X)
+    with pytest.raises(DataError, match="20 rows but 19 labels"):
+        trained_on_all().fit(X, y[:-1])
+    with pytest.raises(DataError, match="at least two classes"):
+        trained_on_all().fit(X, np.zeros(20))
+    with pytest.raises(DataError, match="two rows or more"):
+        trained_on_all().fit(X, np.arange(20))
+    with pytest.raises(ParameterError, match="choose a smaller one"):
+        trained_on_all(learning_rate=1e30).fit(X, y)
+
 
 N_ROWS = 120
 
@@ -40,8 +120,8 @@ def labelled_and_fresh():
 
 
 def tuned(cross_fit, module=None, **parameters):
-    settings = {"n_components": None, "fine_tune": True, "max_epochs": 2, "n_jobs": 1, "random_state": 0}
-    return BackboneFeatures(module or LearnsByHeart(), cross_fit=cross_fit, **{**settings, **parameters})
+    settings = {"n_components": None, "max_epochs": 2, "n_jobs": 1, "random_state": 0}
+    return TunedFeatures(module or LearnsByHeart(), cross_fit=cross_fit, **{**settings, **parameters})
 
 
 def reference_and_fresh(cross_fit):
@@ -80,13 +160,6 @@ def test_the_ratio_sees_a_shift_that_is_none_without_cross_fitting_and_not_with_
     assert max(distances[5], distances["hold_out"]) < 0.5 * distances["none"]
 
 
-def test_folding_is_the_default():
-    X, y, _ = labelled_and_fresh()
-    model = BackboneFeatures(LearnsByHeart(), fine_tune=True, max_epochs=1, n_jobs=1, random_state=0).fit(X, y)
-    assert [len(losses) for losses in model.validation_losses_] == [1] * 5
-    np.testing.assert_array_equal(model.reference_indices_, np.arange(N_ROWS))
-
-
 def test_fresh_images_get_the_mean_of_the_networks_and_the_cache_knows_it(tmp_path):
     X, y = two_classes_of_images(40)
     model = tuned(2, small_convolution(), image_size=8, cache=tmp_path)
@@ -100,12 +173,6 @@ def test_fresh_images_get_the_mean_of_the_networks_and_the_cache_knows_it(tmp_pa
     np.testing.assert_array_equal(model.transform(X), model.transform(X))
     assert model.backbone_.identity is not None
     assert not any(parameter.requires_grad for parameter in model.backbone_.module.parameters())
-
-
-def test_same_seed_same_bits():
-    X, y = two_classes_of_images(40)
-    first, second = (tuned(3, small_convolution(), image_size=8).fit_transform(X, y) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
 
 
 def test_folds_are_of_one_size_overall_and_in_every_class():
