@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from accous_bench.tables import write_report
-
 CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous", "oracle")
 SHIFTS = ("Lin", "Squ", "Sin", "Ber")
 LEVELS = {"FIX": 0.33, "DANN": 0.41, "KMM": 0.36, "KLIEP": 0.35, "uLSIF": 0.36, "LR": 0.35, "OLRE": 0.30}
@@ -173,9 +171,3 @@ def write_rows(folder: Path, rows: list[dict[str, Any]]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
-
-
-def report_on(tmp_path: Path, rows: list[dict[str, Any]], *, has_figures: bool = False) -> str:
-    """The tables, and the figures too where the rows are odd ones to draw."""
-    write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out", has_figures=has_figures)
-    return (tmp_path / "out" / "report.md").read_text()

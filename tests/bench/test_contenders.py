@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
@@ -121,12 +120,6 @@ def test_every_contender_plays_a_stream_the_same_way_twice(name: str) -> None:
     assert np.array(first).tobytes() == np.array(second).tobytes()
     is_moved = any(not np.array_equal(first[0], later) for later in first[1:])
     assert is_moved == (name != "FIX")
-
-
-def test_only_the_methods_that_know_one_batch_forget() -> None:
-    forgetful = {name for name in contender_names() if get_contender(name).forgets}
-    assert forgetful - set(VARIANTS) == {"DANN", "KMM", "KLIEP", "uLSIF", "LR"}
-    assert forgetful & set(VARIANTS) == {name for name in VARIANTS if not name.startswith("Accous")}
 
 
 @pytest.mark.parametrize("name", ["KMM", "KMM (no ridge)", "KLIEP", "uLSIF (cv)", "LR", "LR (Newton step)"])
@@ -248,17 +241,6 @@ def test_the_filter_agrees_with_loops() -> None:
     assert [*means, tracker.mean] == pytest.approx(means_by_hand(rounds), rel=1e-10)
 
 
-@given(st.lists(densities, min_size=1, max_size=6))
-def test_beliefs_and_weights_stay_distributions_and_swapped_parts_mirror_them(rows: list[tuple[float, float]]) -> None:
-    tracker, mirrored = AlphaFilter(), AlphaFilter()
-    for first, second in rows:
-        tracker.learn(np.array([first]), np.array([second]))
-        mirrored.learn(np.array([second]), np.array([first]))
-    np.testing.assert_allclose(tracker.probabilities.sum(axis=2), 1.0, rtol=1e-12)
-    assert tracker.weights.sum() == pytest.approx(1.0, rel=1e-12)
-    assert mirrored.mean == pytest.approx(1.0 - tracker.mean, abs=1e-9)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8])
 def test_a_constant_alpha_is_found(alpha: float) -> None:
     early, late = (follow(np.full(n_rounds, alpha)) for n_rounds in (20, 3000))
@@ -295,22 +277,6 @@ def test_the_limit_runs_in_a_spec_between_fix_and_the_oracle(write_spec: Callabl
     assert {row["status"] for row in rows.values()} == {"done"}
     assert rows["oracle"]["risk"] < rows["limit"]["risk"] < rows["FIX"]["risk"] - 0.02
     assert rows["limit"]["settings"]["contender"] == {"": "Limit(C=1.0)"}
-
-
-@pytest.mark.parametrize(
-    ("dataset", "shift"),
-    [("moving_gaussian", "fixed path"), pytest.param("breast_cancer", "Squ", marks=pytest.mark.slow)],
-)
-def test_the_limit_says_why_it_cannot_run_elsewhere(write_spec: Callable[..., Path], dataset: str, shift: str) -> None:
-    path = write_spec(
-        ('datasets = ["gaussian"]', f'datasets = ["{dataset}"]'),
-        ('["Lin", "Squ"]', f'["{shift}"]'),
-        ('["FIX", "uLSIF", "Accous", "oracle"]', '["limit"]'),
-        ("[options.gaussian]\nn_reference = 60\nn_features = 3", ""),
-    )
-    row = play(read_spec(path).runs()[0])
-    assert row["status"] == "failed"
-    assert "Only the Gaussian problems (gaussian, gaussian_published) have them: leave the limit out." in row["reason"]
 
 
 @pytest.mark.parametrize("alpha_0", [0.0, 1.0])

@@ -33,10 +33,6 @@ def test_only_the_last_thousand_rounds_are_kept_in_at_most_500_points() -> None:
     assert curve.values("risk") == pytest.approx(risks[2000:].reshape(500, 2).mean(axis=1), abs=1e-4)
 
 
-def test_coarse_curves_are_not_kept() -> None:
-    assert curves_from_rows([make_row("Accous", 0)]) == []
-
-
 def test_unknown_points_stay_unknown() -> None:
     rows = switch_rows(n_seeds=1)
     for row in rows:
@@ -81,12 +77,6 @@ def test_mean_weights_are_over_the_rounds_in_use() -> None:
     assert len(weight_map.rounds) == 150
     # Every block of rounds shares out the whole weight, but for the first three rounds, which have no learner.
     assert np.array(weight_map.weights)[2:].sum(axis=1) == pytest.approx(1.0, abs=0.005)
-
-
-def test_streams_of_two_lengths_have_a_map_each() -> None:
-    rows = [*switch_rows(n_rounds=400), *switch_rows(n_rounds=600)]
-    assert [weight_map.n_rounds for weight_map in weight_maps_from_rows(rows)] == [400, 600]
-    assert {curve.place[2] for curve in curves_from_rows(rows)} == {400, 600}
 
 
 def test_mean_since_the_switch_by_hand() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -29,7 +28,6 @@ from accous_bench.grid import (
     _chosen_rounds,
     append_row,
     expected_excess_loss,
-    observed_loss,
     play,
     play_grid,
     read_rows,
@@ -75,19 +73,6 @@ def test_a_run_agrees_with_the_obvious_loop() -> None:
     assert row["estimator_loss"] == pytest.approx(np.mean(losses), rel=1e-12)
     assert row["ratio_error"] == pytest.approx(np.mean(ratio_errors), rel=1e-12)
     assert row["effective_sample_size"] == pytest.approx(np.mean(sizes), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ["OLRE", "LR", "FIX"])
-def test_without_a_pool_the_observed_loss_is_that_of_the_estimator(name: str) -> None:
-    stream = GaussianStream(SHIFTS["Squ"], n_features=3, n_reference=80, n_rounds=20, batch_size=3, random_state=1)
-    model = get_contender(name)(1).fit(*stream.reference())
-    for batch in stream:
-        ratio = model.ratio_
-        # In these rounds no ratio reaches the bound, which the loss of theta does not know.
-        assert observed_loss(ratio.reference_ratio_, ratio.predict_ratio(batch.X), 100.0) == pytest.approx(
-            ratio.score_loss(batch.X), rel=1e-9
-        )
-        model.adapt(batch.X)
 
 
 class Spy:
@@ -145,17 +130,6 @@ def test_what_plays_few_rounds_is_scored_in_no_more_of_them_than_asked(score_eve
     is_played, is_scored = _chosen_rounds(run, 200)
     assert (is_played.sum(), is_scored.sum()) == (40, n_scored)
     assert not (is_scored & ~is_played).any()
-
-
-def test_slow_contenders_play_fewer_of_the_rounds_and_none_is_left_out_without_need():
-    slow = Contender("slow", lambda seed: AdaptiveClassifier(random_state=seed), forgets=True, every=3)
-    assert [make_run(slow, one_step_every=k).plays_one_of for k in (1, 4)] == [1, 12]
-    some, all_rounds = make_run(slow, one_step_every=4), make_run(slow)
-    assert play(some)["n_predicted"] < 40 == play(all_rounds)["n_predicted"]
-    assert some.settings()["one_step_every"] == 12
-    assert make_run("KLIEP (cv)", one_step_every=5).plays_one_of == 25
-    assert make_run("KLIEP", one_step_every=5).plays_one_of == 5
-    assert make_run("Accous", one_step_every=5).plays_one_of == 1
 
 
 @pytest.mark.parametrize("period", [5, 10, 100])
@@ -284,18 +258,6 @@ def test_tables_as_described_have_a_reference_of_one_part_and_a_split_for_each_s
     assert np.array_equal(same.reference()[0], streams[1].reference()[0])
     with pytest.raises(ParameterError, match="split must be one of fixed, seed"):
         get_problem(dataset).make(Setting("Squ", 5, 20, 1, {"split": "new"}))
-
-
-@needs_data
-@pytest.mark.parametrize("dataset", rest_slow(["powersupply", "gas_sensor", "acs_employment"]))
-def test_tables_in_order_of_time_differ_from_seed_to_seed(dataset: str) -> None:
-    problem = get_problem(dataset)
-    first, again, other = (problem.make(Setting("natural", 10, 20, seed)) for seed in (0, 0, 1))
-    assert len(first.reference()[0]) == 1000
-    assert len(first) == 20
-    assert np.array_equal(first.X, again.X)
-    assert not np.array_equal(first.X, other.X)
-    assert math.isnan(next(iter(first)).alpha)
 
 
 WriteSpec = Callable[..., Path]

@@ -17,7 +17,7 @@ from accous.exceptions import DataError, ParameterError
 from accous_bench import problems, tuning
 from accous_bench.grid import play
 from accous_bench.images import ImagePair, ImagePool
-from accous_bench.problems import PartOfReference, Setting, get_problem
+from accous_bench.problems import Setting, get_problem
 from accous_bench.spec import find_spec, read_spec
 from accous_bench.tuning import TunedFeatures, key_of_training, tuned_features
 from tests.bench.test_images import png, write_folder
@@ -146,17 +146,6 @@ def test_what_has_no_name_or_no_whole_reference_is_not_kept():
     assert key != key_of_training(TunedFeatures(random_state=1), images, labelled, labels)
     assert key_of_training(TunedFeatures(torch.nn.Flatten()), images, labelled, labels) is None
     assert key_of_training(TunedFeatures(cross_fit="hold_out"), images, labelled, labels) is None
-
-
-def test_the_ratio_and_the_rounds_of_a_part_of_the_reference():
-    stream = make()
-    part = PartOfReference(stream, np.array([3, 1, 4]))
-    X, y = stream.reference()
-    np.testing.assert_array_equal(part.reference()[0], X[[3, 1, 4]])
-    np.testing.assert_array_equal(part.reference()[1], y[[3, 1, 4]])
-    np.testing.assert_array_equal(part.reference_ratio(0.4), stream.reference_ratio(0.4)[[3, 1, 4]])
-    for batches, same in ((part, stream), (part.fresh_batches(), stream.fresh_batches())):
-        np.testing.assert_array_equal([batch.X for batch in batches], [batch.X for batch in same])
 
 
 def test_a_spec_chooses_the_backbone_and_the_tuning():

@@ -22,7 +22,6 @@ from accous_bench.statistics import (
     regret_series,
     split_regret,
     tally,
-    theory_exponent,
 )
 from tests.bench.rows import CONTENDERS, make_failure, make_row, regret_rows, table_rows
 
@@ -57,18 +56,6 @@ def test_own_contenders_stand_before_ours_and_the_bounds() -> None:
     assert panel.rivals == ["FIX", "KMM", "mine", "Accous (literal)", "Accous (ensemble only)"]
 
 
-def test_mean_and_standard_deviation() -> None:
-    errors = [0.30, 0.31, 0.35]
-    cell = one_panel([make_row("LR", seed, error=error) for seed, error in enumerate(errors)]).cells["Squ"]
-    assert cell.entries["LR"].mean == pytest.approx(np.mean(errors))
-    assert cell.entries["LR"].std == pytest.approx(np.std(errors, ddof=1))
-
-
-def test_one_seed_has_no_standard_deviation() -> None:
-    cell = one_panel([make_row("LR", 0)]).cells["Squ"]
-    assert cell.entries["LR"].std is None
-
-
 def test_time_of_a_round_is_the_processors_where_all_runs_know_it() -> None:
     rows = [make_row(name, 0, cpu_seconds=30.0, seconds_per_round=9.0) for name in ("FIX", "LR")]
     panel = one_panel(rows)
@@ -97,16 +84,6 @@ def test_who_ran_on_fewer_seeds_or_rounds_is_not_best() -> None:
     assert cell.common_seeds("DANN", "Accous") == []
 
 
-def test_a_seed_that_few_contenders_have_does_not_decide_who_is_best() -> None:
-    rows = [make_row(name, seed) for name in ("FIX", "LR", "Accous") for seed in (0, 1)]
-    rows.append(make_row("FIX", 2, error=0.0))
-    cell = one_panel(rows).cells["Squ"]
-    assert cell.seeds == [0, 1]
-    assert cell.is_complete("Accous")
-    assert best_contenders(cell) == ["Accous"]
-    assert cell.entries["FIX"].mean == pytest.approx(0.22)
-
-
 def test_gap_closed_by_risk_where_known() -> None:
     rows = [make_row("FIX", 0, risk=0.40), make_row("oracle", 0, risk=0.20), make_row("LR", 0, risk=0.25, error=0.9)]
     gap = gap_closed(one_panel(rows).cells["Squ"], "LR")
@@ -128,10 +105,6 @@ def test_a_gap_below_a_tenth_of_a_point_has_no_shares(oracle: float) -> None:
     gap = gap_closed(one_panel(rows).cells["Squ"], "LR")
     assert gap is not None
     assert gap.share is None
-
-
-def test_no_gap_without_an_oracle() -> None:
-    assert gap_closed(one_panel([make_row("FIX", 0), make_row("LR", 0)]).cells["Squ"], "LR") is None
 
 
 def test_against_ours_is_scipys_test_with_holm_over_the_panel() -> None:
@@ -178,17 +151,6 @@ def test_pooled_test_averages_each_seed_over_the_cells_first() -> None:
     assert found.wins == 8
 
 
-def test_the_tally_by_risk_leaves_out_what_has_none() -> None:
-    rows = [make_row("Accous", seed, error=0.3, risk=0.2 + 0.01 * seed) for seed in (0, 1)]
-    rows += [make_row("LR", seed, error=0.1, risk=0.25 + 0.011 * seed) for seed in (0, 1)]
-    rows += [make_row("DANN", seed, error=0.1) for seed in (0, 1)]
-    (found,) = tally(panels_of(rows), "risk")
-    assert (found.contender, found.wins, found.losses) == ("LR", 1, 0)
-    assert found.pooled is not None
-    assert found.pooled.test.difference == pytest.approx(0.0505)
-    assert [one.losses for one in tally(panels_of(rows))] == [1, 1]
-
-
 def test_a_failure_is_forgotten_once_the_run_is_done() -> None:
     late = {"finished": "2026-01-03T00:00:00+00:00"}
     rows = [
@@ -200,12 +162,6 @@ def test_a_failure_is_forgotten_once_the_run_is_done() -> None:
     cell = one_panel(rows).cells["Squ"]
     assert [outcome.seed for outcome in cell.entries["LR"].failed] == [1]
     assert list(cell.entries["LR"].done) == [0]
-
-
-def test_failed_rows_join_the_cell_of_their_data_set() -> None:
-    panel = one_panel([make_row("FIX", 0), make_failure("LR", 0)])
-    assert panel.contenders == ["FIX", "LR"]
-    assert panel.cells["Squ"].entries["LR"].mean is None
 
 
 def test_regrets_are_no_table_of_errors() -> None:
@@ -317,12 +273,6 @@ def test_paired_test_is_scipys(n: int) -> None:
     assert result.p == pytest.approx(stats.ttest_rel(others, ours).pvalue)
 
 
-def test_positive_difference_means_that_the_other_errs_more() -> None:
-    result = paired_test([0.4, 0.5], [0.3, 0.3])
-    assert result is not None
-    assert result.difference == pytest.approx(0.15)
-
-
 def test_edges_of_the_paired_test() -> None:
     assert paired_test([], []) is None
     assert paired_test([0.3], [0.2]) == (1, pytest.approx(0.1), None, None)
@@ -355,21 +305,6 @@ def test_holm_is_the_slow_one(p: list[float]) -> None:
     assert holm(p) == pytest.approx(slow_holm(p))
 
 
-@given(p_values)
-def test_holm_keeps_the_order_and_never_lowers(p: list[float]) -> None:
-    adjusted = holm(p)
-    assert all(0.0 <= raw <= after <= 1.0 for raw, after in zip(p, adjusted, strict=True))
-    in_order = [after for _, after in sorted(zip(p, adjusted, strict=True))]
-    assert in_order == sorted(in_order)
-
-
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.9]) == [1.0, 1.0]
-    assert holm([0.02]) == [0.02]
-    assert holm([]) == []
-
-
 # --- growth of the regret ------------------------------------------------------------------------------------------
 
 
@@ -389,16 +324,6 @@ def test_one_seed_gives_scipys_standard_error() -> None:
     assert fitted_exponent(regrets) == (pytest.approx(expected.slope), pytest.approx(expected.stderr), 0)
 
 
-def test_several_seeds_give_the_spread_of_their_slopes() -> None:
-    generator = np.random.default_rng(0)
-    lengths = np.array([100, 200, 400, 800])
-    table = np.exp(generator.normal(0.0, 0.2, (4, 4))) * lengths[:, None] ** 0.5
-    regrets = {int(T): dict(enumerate(row.tolist())) for T, row in zip(lengths, table, strict=True)}
-    slopes = [stats.linregress(np.log(lengths), np.log(column)).slope for column in table.T]
-    expected = np.mean(slopes), np.std(slopes, ddof=1) / np.sqrt(4)
-    assert fitted_exponent(regrets) == (pytest.approx(expected[0]), pytest.approx(expected[1]), 4)
-
-
 @pytest.mark.parametrize("regrets", [{}, {100: {0: 1.0}}, {100: {0: 1.0}, 200: {0: -1.0}}])
 def test_too_few_regrets_have_no_exponent(regrets: dict[int, dict[int, float]]) -> None:
     assert fitted_exponent(regrets) == (None, None, 0)
@@ -415,9 +340,3 @@ def test_series_from_rows() -> None:
     }
     assert series[0].lengths == [500, 1000, 2000, 4000]
     assert series[0].means[0] == pytest.approx(1.15 * 500**0.5, rel=1e-5)
-
-
-def test_the_theorys_exponents() -> None:
-    assert theory_exponent("fixed path") == pytest.approx(1 / 3)
-    assert theory_exponent("growing path") == pytest.approx(2 / 3)
-    assert theory_exponent("Squ") is None

@@ -19,23 +19,10 @@ from accous.exceptions import DataError
 from accous_bench.problems import STUDIED
 
 __all__ = [
-    "MEASURES",
-    "Aggregates",
-    "CellKey",
-    "Curve",
-    "Outcome",
-    "WeightMap",
-    "aggregate_rows",
-    "cell_key",
-    "curves_from_rows",
-    "latest_outcomes",
-    "merge",
-    "outcome_from_row",
-    "read_aggregates",
-    "switching_period",
-    "weight_maps_from_rows",
-    "write_aggregates",
-]
+    "MEASURES", "Aggregates", "CellKey", "Curve", "Outcome", "WeightMap", "aggregate_rows", "cell_key",
+    "curves_from_rows", "latest_outcomes", "merge", "outcome_from_row", "read_aggregates", "switching_period",
+    "weight_maps_from_rows", "write_aggregates",
+]  # fmt: skip
 
 # Number of digits to keep, so that a report from rows and one from a file of aggregates are the same.
 MEASURES = {

@@ -54,26 +54,10 @@ from accous.streams import GaussianStream
 from accous_bench.dann import DANN
 
 __all__ = [
-    "BATCH_FIRST",
-    "FRESH_ROWS",
-    "LIMIT",
-    "ORACLE",
-    "PAPER_CONTENDERS",
-    "PREDICT_FIRST",
-    "PROTOCOLS",
-    "AlphaFilter",
-    "Contender",
-    "Limit",
-    "NewtonStepRatio",
-    "Oracle",
-    "contender_names",
-    "fit_on",
-    "get_contender",
-    "make_contender",
-    "register",
-    "rounds",
-    "unregister",
-]
+    "BATCH_FIRST", "FRESH_ROWS", "LIMIT", "ORACLE", "PAPER_CONTENDERS", "PREDICT_FIRST", "PROTOCOLS", "AlphaFilter",
+    "Contender", "Limit", "NewtonStepRatio", "Oracle", "contender_names", "fit_on", "get_contender", "make_contender",
+    "register", "rounds", "unregister",
+]  # fmt: skip
 
 # --- two bounds, and the paper's LR ---
 

@@ -38,17 +38,9 @@ from accous_bench.statistics import (
 from accous_bench.tables import dataset_title, file_name
 
 __all__ = [
-    "SETTINGS",
-    "Drawing",
-    "Figure",
-    "draw_figures",
-    "drawing",
-    "line_style",
-    "marker_style",
-    "new_figure",
-    "since_switch",
-    "tidy",
-]
+    "SETTINGS", "Drawing", "Figure", "draw_figures", "drawing", "line_style", "marker_style", "new_figure",
+    "since_switch", "tidy",
+]  # fmt: skip
 
 # --- style ---
 

@@ -30,24 +30,10 @@ from accous_bench.contenders import PREDICT_FIRST, Contender, fit_on, rounds
 from accous_bench.problems import Problem, Setting, Stream
 
 __all__ = [
-    "Measures",
-    "RoundScores",
-    "Run",
-    "WorkerDiedError",
-    "append_row",
-    "commit",
-    "expected_excess_loss",
-    "finished_runs",
-    "machine",
-    "observed_loss",
-    "play",
-    "play_grid",
-    "read_rows",
-    "repair",
-    "scored_rounds",
-    "unfinished",
-    "versions",
-]
+    "Measures", "RoundScores", "Run", "WorkerDiedError", "append_row", "commit", "expected_excess_loss",
+    "finished_runs", "machine", "observed_loss", "play", "play_grid", "read_rows", "repair", "scored_rounds",
+    "unfinished", "versions",
+]  # fmt: skip
 
 # --- the origin of a measurement ---
 

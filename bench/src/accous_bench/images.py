@@ -27,14 +27,8 @@ from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous.extras import has_package, import_extra
 
 __all__ = [
-    "ImagePair",
-    "ImagePool",
-    "ImageYears",
-    "has_cifar_cinic",
-    "load_cifar_cinic",
-    "load_mnist_svhn",
-    "load_yearbook",
-]
+    "ImagePair", "ImagePool", "ImageYears", "has_cifar_cinic", "load_cifar_cinic", "load_mnist_svhn", "load_yearbook",
+]  # fmt: skip
 
 # --- loaded images ---
 

@@ -34,21 +34,9 @@ from accous.streams import (
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
 
 __all__ = [
-    "ALPHA_0",
-    "DESCRIBED",
-    "MIXED",
-    "NATURAL",
-    "SHIFTS",
-    "STUDIED",
-    "TUNED",
-    "PartOfReference",
-    "Problem",
-    "Setting",
-    "Stream",
-    "get_problem",
-    "problem_names",
-    "register_problem",
-]
+    "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "PartOfReference", "Problem", "Setting",
+    "Stream", "get_problem", "problem_names", "register_problem",
+]  # fmt: skip
 
 ALPHA_0 = 0.9
 NATURAL = "natural"

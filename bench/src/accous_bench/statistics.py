@@ -18,43 +18,12 @@ from accous_bench.paper import PAPER_CELLS, PAPER_RESULTS
 from accous_bench.problems import DESCRIBED, STUDIED, TUNED
 
 __all__ = [
-    "ENSEMBLE",
-    "LEVEL",
-    "LIMIT",
-    "ORACLE",
-    "OURS",
-    "TIE",
-    "TOLD",
-    "UNWEIGHTED",
-    "AgainstOurs",
-    "Cell",
-    "Entry",
-    "Gap",
-    "PairedTest",
-    "Pairing",
-    "Panel",
-    "PaperWins",
-    "RegretSeries",
-    "Tally",
-    "against_ours",
-    "best_contenders",
-    "counts_by_risk",
-    "fair_pairing",
-    "fitted_exponent",
-    "gap_closed",
-    "have_same_rounds",
-    "holm",
-    "in_order",
-    "lowest",
-    "make_panels",
-    "paired_test",
-    "paper_wins",
-    "regret_series",
-    "split_regret",
-    "tally",
-    "theory_exponent",
+    "ENSEMBLE", "LEVEL", "LIMIT", "ORACLE", "OURS", "TIE", "TOLD", "UNWEIGHTED", "AgainstOurs", "Cell", "Entry",
+    "Gap", "PairedTest", "Pairing", "Panel", "PaperWins", "RegretSeries", "Tally", "against_ours", "best_contenders",
+    "counts_by_risk", "fair_pairing", "fitted_exponent", "gap_closed", "have_same_rounds", "holm", "in_order",
+    "lowest", "make_panels", "paired_test", "paper_wins", "regret_series", "split_regret", "tally", "theory_exponent",
     "who_counts",
-]
+]  # fmt: skip
 
 OURS, UNWEIGHTED = "Accous", "FIX"
 TOLD = (LIMIT, ORACLE)
@@ -95,18 +64,6 @@ class Entry:
         chosen = self.done.values() if seeds is None else [self.done[seed] for seed in seeds]
         values = [getattr(outcome, measure) for outcome in chosen]
         return [value for value in values if value is not None]
-
-    @property
-    def mean(self) -> float | None:
-        """Mean error over the seeds."""
-        errors = self.values("error")
-        return fmean(errors) if errors else None
-
-    @property
-    def std(self) -> float | None:
-        """Standard deviation of the error over the seeds, with denominator n - 1; None for fewer than two."""
-        errors = self.values("error")
-        return stdev(errors) if len(errors) > 1 else None
 
     def seconds_a_round(self, *, of_processor: bool) -> float | None:
         """Return the mean time per round over the seeds: processor time of the whole run, or elapsed time."""
@@ -214,16 +171,7 @@ def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outco
 
 
 def make_panels(outcomes: Iterable[Outcome]) -> list[Panel]:
-    """Group the outcomes of tables into panels, known data sets first.
-
-    Parameters
-    ----------
-    outcomes : iterable of Outcome
-
-    Returns
-    -------
-    list of Panel
-    """
+    """Group the outcomes of tables into panels, known data sets first."""
     by_key: dict[CellKey, list[Outcome]] = {}
     for outcome in outcomes:
         by_key.setdefault(outcome.key, []).append(outcome)
@@ -366,21 +314,11 @@ class PairedTest(NamedTuple):
 
 
 def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | None:
-    """Test two-sidedly whether paired errors have the same mean.
+    """Test two-sidedly whether paired errors have the same mean; return None if there are no pairs.
 
     The statistic is ``t = mean(d) / (std(d) / sqrt(n))``, where d are the differences of the pairs, against Student's
     distribution with n - 1 degrees of freedom. Two pairs are not enough for a test. Neither are differences that are
     all equal, which is likely with few rows; if they are all zero, p = 1.
-
-    Parameters
-    ----------
-    others, ours : sequence of float
-        Errors in the same order of seeds.
-
-    Returns
-    -------
-    PairedTest or None
-        None if there are no pairs.
     """
     differences = np.asarray(others, dtype=float) - np.asarray(ours, dtype=float)
     n = len(differences)
@@ -404,15 +342,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     With the m values in ascending order, ``p~_(j) = max_{i <= j} min(1, (m - i + 1) p_(i))``. If adjusted values below
     5 % count as significant, the probability of any false claim in the family is at most 5 %.
-
-    Parameters
-    ----------
-    p_values : sequence of float
-
-    Returns
-    -------
-    list of float
-        Adjusted values, in the order of ``p_values``.
 
     Examples
     --------
@@ -513,10 +442,7 @@ def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
     The differences are those of the exact risk if both have one, otherwise of the error, which is only tested if both
     played the same rounds.
 
-    Returns
-    -------
-    dict
-        By contender and shift, without contenders that share no stream with Accous.
+    The differences are by contender and shift, without contenders that share no stream with Accous.
     """
     found = {
         (name, shift): against
@@ -579,16 +505,7 @@ class Tally:
 def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
     """Count wins, ties and losses of Accous, and test all cells at once, with Holm's correction over the contenders.
 
-    Parameters
-    ----------
-    panels : iterable of Panel
-    measure : str, default="error"
-        Or ``"risk"``: cells in which it is not known for both contenders are left out.
-
-    Returns
-    -------
-    list of Tally
-        One per contender, without contenders that share no cell with Accous.
+    Contenders that share no cell with Accous, and by the risk cells in which it is not known for both, are left out.
     """
     panels = list(panels)
     cells = [cell for panel in panels for cell in panel.cells.values()]
@@ -816,16 +733,8 @@ def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None,
     the spread of the slopes. With fewer than three such seeds, it comes from the residuals of one fit through all
     points.
 
-    Parameters
-    ----------
-    regrets : dict of int to (dict of int to float)
-        By the number of rounds, then by seed.
-
-    Returns
-    -------
-    exponent, standard_error : float or None
-    n_slopes : int
-        Number of seeds with their own fit; 0 for one fit through all points.
+    Regrets are by the number of rounds, then by seed. Returned are the exponent, its standard error, and the number of
+    seeds with their own fit, 0 for one fit through all points.
     """
     by_seed: dict[int, list[tuple[float, float]]] = {}
     for length, values in regrets.items():

@@ -48,20 +48,9 @@ if TYPE_CHECKING:
     from accous_bench.figures import Figure
 
 __all__ = [
-    "Report",
-    "Table",
-    "difference_table",
-    "error_table",
-    "fill_page",
-    "protocol_table",
-    "read_inputs",
-    "regret_table",
-    "report_tables",
-    "risk_table",
-    "tally_table",
-    "wins_table",
-    "write_report",
-]
+    "Report", "Table", "difference_table", "error_table", "fill_page", "protocol_table", "read_inputs",
+    "regret_table", "report_tables", "risk_table", "tally_table", "wins_table", "write_report",
+]  # fmt: skip
 
 DASH = "–"
 _LONGEST_REASON = 200

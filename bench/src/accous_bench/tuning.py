@@ -57,20 +57,9 @@ from accous.parameters import require_integer, require_number
 from accous.wording import count
 
 __all__ = [
-    "CrossFitted",
-    "MeanOfNetworks",
-    "Training",
-    "TunedFeatures",
-    "Tuning",
-    "cross_fit",
-    "deal_folds",
-    "features_cache",
-    "fine_tune",
-    "key_of_training",
-    "read_labels",
-    "set_aside",
-    "tuned_features",
-]
+    "CrossFitted", "MeanOfNetworks", "Training", "TunedFeatures", "Tuning", "cross_fit", "deal_folds",
+    "features_cache", "fine_tune", "key_of_training", "read_labels", "set_aside", "tuned_features",
+]  # fmt: skip
 
 _random_numbers = threading.Lock()
 
