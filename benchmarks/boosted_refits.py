@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
-from accous.classifier.revalued_trees import RevaluedTrees
-from accous.classifier.shrinkage import FIRST_STRENGTH, shrink
-from accous.openmp import one_openmp_thread_if_few
+from accous.model.predictors import RevaluedTrees
+from accous.model.safeguards import FIRST_STRENGTH, shrink
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
-from accous.tabular.named_estimators import make_estimator
+from accous.table.model import make_estimator
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from benchmarks.record import write_results
 
 __all__ = ["main", "play"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.tabular.named_estimators import BOOSTING, LINEAR
+from accous.table.model import BOOSTING, LINEAR
 from benchmarks.real_stream_tables import STREAMS
 
 __all__ = ["RULES", "main"]

@@ -22,9 +22,9 @@ import polars as pl
 from rich.console import Console
 
 from accous.cli import main as run_command
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from benchmarks.record import write_results
 
 BATCH_SIZE = 10

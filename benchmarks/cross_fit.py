@@ -27,8 +27,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import nn
 
-from accous.blas import one_blas_thread
 from accous.streams import MixtureStream
+from accous.threads import one_blas_thread
 from accous_bench.contenders import get_contender
 from accous_bench.grid import Measures, Run, play
 from accous_bench.images import load_cifar_cinic, load_mnist_svhn

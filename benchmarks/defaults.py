@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.progress import track
 
 from accous import OnlineDensityRatio
-from accous.blas import one_blas_thread
-from accous.classifier.erm import LogisticErm
+from accous.model.predictors import LogisticErm
+from accous.threads import one_blas_thread
 from benchmarks.problems import SHIFTS, TABLES, GaussianProblem, Problem, TableProblem, data_folder
 
 ROOT = Path(__file__).parent.parent

@@ -26,18 +26,14 @@ import numpy as np
 import polars as pl
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
-from accous.classifier.backtest import Backtest
-from accous.diagnostics.evidence import Look, measure_evidence
-from accous.openmp import one_openmp_thread_if_few
-from accous.ratio.no_shift import NoShift
-from accous.tabular.choosing import Trial, choose
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import ReferenceTable, cross_validate, replay
-from accous.tabular.named_estimators import BOOSTING, LINEAR, make_estimator
-from accous.tabular.order import RowOrder
-from accous.tabular.traps import leave_out_traps
+from accous.diagnostics.risk import Look, measure_evidence
+from accous.model.backtest import Backtest
+from accous.ratio.online import NoShift
+from accous.table.checks import RowOrder, leave_out_traps
+from accous.table.columns import Choices, ColumnEncoder
+from accous.table.fit import ReferenceTable, Trial, choose, cross_validate, replay
+from accous.table.model import BOOSTING, LINEAR, make_estimator
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from benchmarks.real_stream_tables import STREAMS, read_stream
 from benchmarks.record import origin
 

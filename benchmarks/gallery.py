@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from accous import AdaptiveClassifier, backtest
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.real_stream_tables import prepare, read_stream, read_times
 from benchmarks.record import origin
 

@@ -119,7 +119,7 @@ def sizes() -> None:
 
 def page() -> None:
     """Bytes that a stream writes for one row: the page of its key, whole."""
-    from accous.keyed.pages import pack_page
+    from accous.keyed.arrow import pack_page
 
     adapter = KeyedAdapter(AdaptiveClassifier().fit(*reference()), round_size=ROUND_SIZE)
     rows, keys = rows_of_keys(32, 60), np.repeat(np.arange(32), ROUND_SIZE)
@@ -321,7 +321,7 @@ def play_bucket(folder: Path, bucket: int, n_keys: int, deadline: float) -> tupl
     """Play a round of each key of a bucket, states on disk; return keys, seconds, bytes and KB of memory."""
     import resource
 
-    from accous.keyed.pages import pack_page
+    from accous.keyed.arrow import pack_page
 
     if time.time() > deadline:
         return 0, 0.0, 0, 0

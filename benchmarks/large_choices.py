@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from accous.blas import one_blas_thread
-from accous.ratio.no_shift import NoShift
-from accous.tabular.choosing import CANDIDATES, Trial, choose, n_rows_to_compare
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import ReferenceTable, cross_validate, replay
-from accous.tabular.order import RowOrder
-from accous.tabular.traps import leave_out_traps
+from accous.ratio.online import NoShift
+from accous.table.checks import RowOrder, leave_out_traps
+from accous.table.columns import Choices, ColumnEncoder
+from accous.table.fit import CANDIDATES, ReferenceTable, Trial, choose, cross_validate, n_rows_to_compare, replay
+from accous.threads import one_blas_thread
 from benchmarks.estimators import BATCH_SIZE, maker_of
 from benchmarks.real_stream_tables import STREAMS, read_stream
 from benchmarks.record import write_results

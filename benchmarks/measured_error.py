@@ -17,11 +17,9 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from accous.arrays import FloatArray
-from accous.diagnostics.judged_rows import JudgedRows
-from accous.diagnostics.late_labels import LateLabels, Sum
-from accous.diagnostics.measured import measure
-from accous.diagnostics.measured_words import CLOSE
-from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.labels import JudgedRows, LateLabels, Sum, measure
+from accous.diagnostics.messages import CLOSE
+from accous.diagnostics.risk import wilson_interval
 from benchmarks.real_stream_tables import STREAMS, prepare, read_stream
 from benchmarks.record import write_results
 

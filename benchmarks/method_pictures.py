@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.core.paper.cover import active_lengths, count_starting
+from accous.core.ensemble import active_lengths, count_starting
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.figures import new_figure, tidy
 from benchmarks.site_style import Palette, save_pair

@@ -19,10 +19,10 @@ __all__ = ["ARMS", "DEFAULT", "ENSEMBLE", "FALLBACK", "Arm", "constants"]
 
 # A strength of 0 leaves the weights as they are; excesses as large as these do not occur.
 NO_SHRINKAGE = {
-    "accous.classifier.shrinkage.STRENGTHS": (0.0,),
-    "accous.classifier.fallback.FIRST_STRENGTH": 0.0,
+    "accous.model.safeguards.STRENGTHS": (0.0,),
+    "accous.model.safeguards.FIRST_STRENGTH": 0.0,
 }
-NO_GUARD = {"accous.core.pool.support._NO_HOLD": 1e9, "accous.core.pool.support._FULL_HOLD": 2e9}
+NO_GUARD = {"accous.core.pool._NO_HOLD": 1e9, "accous.core.pool._FULL_HOLD": 2e9}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from accous import backtest
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream, MixtureStream, SquareShift
+from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE
 from accous_bench.problems import Setting, get_problem
 from benchmarks.limit import FIX, play

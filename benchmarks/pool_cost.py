@@ -12,8 +12,8 @@ from itertools import islice
 
 import numpy as np
 
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream, SquareShift
+from accous.threads import one_blas_thread
 from benchmarks.pool_arms import ARMS, DEFAULT, FALLBACK
 from benchmarks.record import keep_row
 

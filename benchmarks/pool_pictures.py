@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.core.pool.shapes import N_SHAPES
-from accous.diagnostics.weights import effective_sample_size
+from accous.core.pool import N_SHAPES
+from accous.diagnostics.losses import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.figures import drawing, line_style, new_figure, tidy
 from benchmarks.pool_regimes import RegimeStream

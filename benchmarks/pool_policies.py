@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.classifier.guard import FREE, LENIENT, OFF, STRICT
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED
+from accous.diagnostics.risk import LARGEST_UNEXPLAINED
+from accous.model.safeguards import FREE, LENIENT, OFF, STRICT
 from benchmarks.limit import FIX
 from benchmarks.pool_replays import COUNTERS, NAMES, Replay, replay
 from benchmarks.real_stream_tables import STREAMS

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from accous import AdaptiveClassifier, backtest
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.classifier.guard import choose_guard
 from accous.diagnostics.risk import loss_difference
+from accous.model.safeguards import choose_guard
+from accous.threads import one_blas_thread
 from benchmarks.pool_arms import DEFAULT, FALLBACK, Arm
 from benchmarks.real_stream_tables import prepare, read_stream
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.limit import seed_numbers, streams
 from benchmarks.record import keep_row
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from accous.blas import one_blas_thread
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
+from accous.table.columns import Choices, ColumnEncoder
+from accous.threads import one_blas_thread
 from benchmarks.estimators import BATCH_SIZE, NAMES, maker_of
 from benchmarks.real_stream_tables import STREAMS, read_stream
 from benchmarks.record import write_results

@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from accous import AdaptiveRegressor, backtest
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.real_stream_tables import number_streams, prepare, read_number_stream
 from benchmarks.record import write_results
 

@@ -14,8 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous import datasets
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
+from accous.table.columns import Choices, ColumnEncoder
 
 __all__ = ["STREAMS", "Stream", "number_streams", "prepare", "read_number_stream", "read_stream", "read_times"]
 

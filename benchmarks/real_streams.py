@@ -21,7 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from accous import AdaptiveClassifier, backtest
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.real_stream_scores import print_scores
 from benchmarks.real_stream_tables import STREAMS, prepare, read_stream
 

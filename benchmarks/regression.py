@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.blas import one_blas_thread
-from accous.classifier.erm import deviations_of_columns
-from accous.classifier.ridge_erm import RidgeErm
+from accous.model.predictors import RidgeErm, deviations_of_columns
 from accous.streams import BernoulliShift, GaussianRegressionStream, LinearShift, SineShift, SquareShift
+from accous.threads import one_blas_thread
 from benchmarks.record import write_results
 
 __all__ = ["main", "measure_gap", "measure_intervals", "measure_speed"]

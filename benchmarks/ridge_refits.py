@@ -16,8 +16,7 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 from accous.arrays import FloatArray
-from accous.core.solvers.logistic import make_problem, solve
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.regression import leave_one_out_predictions, make_problem, make_ridge_problem, solve, solve_ridge
 from benchmarks.yardsticks import best_times
 
 __all__ = ["main", "measure_refits"]

@@ -16,10 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from accous.blas import one_blas_thread
-from accous.tabular.fit_job import FitJob
-from accous.tabular.fit_request import FitRequest
-from accous.tabular.table_model import TableModel
+from accous.table.fit import FitJob, FitRequest
+from accous.table.model import TableModel
+from accous.threads import one_blas_thread
 
 __all__ = ["STREAMS", "SeasonalStream", "count_events", "main"]
 

@@ -19,12 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from accous.service.answers import json_answer
-from accous.service.batch_log import Record
-from accous.service.batches import Batch
-from accous.service.limits import Limits
-from accous.service.owner import OwnedModel, open_owned
-from accous.service.prediction_answers import prediction_content
+from accous.service.bodies import Batch, prediction_content
+from accous.service.http import Limits, json_answer
+from accous.service.learner import OwnedModel, open_owned
+from accous.service.log import Record
 from benchmarks.service_servers import JSON, bodies, fitted
 
 _TURNS, _CALLS, _WARM_UP = 15, 128, 4_096

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from accous.cli import main as accous_main
-from accous.service.batch_log import Record
-from accous.service.limits import Limits
-from accous.service.owner import open_owned
+from accous.service.http import Limits
+from accous.service.learner import open_owned
+from accous.service.log import Record
 from accous.streams import GaussianStream, SquareShift
 
 __all__ = [

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.width import is_narrow
+from accous.core.ensemble import is_narrow
 from benchmarks.record import write_results
 from benchmarks.speed_page import write_page
 from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, best_times

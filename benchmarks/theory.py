@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.streams import ConstantShift, GaussianStream, MovingGaussianStream
+from accous.threads import one_blas_thread
 from accous_bench.contenders import fit_on, get_contender, rounds
 from accous_bench.figures import drawing, line_style, new_figure, tidy
 from accous_bench.grid import expected_excess_loss, scored_rounds

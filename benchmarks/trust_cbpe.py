@@ -16,8 +16,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.problems import SHIFTS
 
 __all__ = ["cbpe_row", "measure_cbpe"]

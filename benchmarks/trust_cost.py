@@ -19,8 +19,7 @@ from rich.table import Table
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray
-from accous.classifier.refit_rule import is_refit_due
-from accous.classifier.round import weigh
+from accous.model.round import is_refit_due, weigh
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.record import write_results
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
-from accous.streams import GaussianStream
-from accous.streams.shifts import Shift
+from accous.streams import GaussianStream, Shift
+from accous.threads import one_blas_thread
 
 __all__ = ["CASES", "DETECTORS", "Jump", "drift_row", "measure_alarms"]
 

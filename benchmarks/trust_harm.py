@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.problems import GaussianProblem, Problem, TableProblem
 
 __all__ = ["HarmCase", "harm_row", "measure_excess"]

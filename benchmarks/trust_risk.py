@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
-from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.risk import conformal_sets
 from accous.streams import ConstantShift, GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.problems import SHIFTS, TableProblem
 
 __all__ = ["Setting", "insight_row", "measure_insights", "measure_table_risks", "table_row"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.problems import SHIFTS
 
 __all__ = ["DISTANCES", "SHIFT_NAMES", "SIZES", "away_row", "measure_verdicts", "verdict_rows"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 
 FloatArray = NDArray[np.float64]
 

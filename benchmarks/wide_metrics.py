@@ -26,10 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.core.paper.cover import active_lengths
-from accous.core.paper.ensemble import EnsembleState
-from accous.core.paper.meta import ADAPT_ML_PROD
-from accous.core.rounds import start_learners
+from accous.core.ensemble import ADAPT_ML_PROD, EnsembleState, active_lengths, start_learners
 from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift

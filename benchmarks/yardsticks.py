@@ -19,9 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.arrays import FloatArray, IntArray
-from accous.core.paper.cover import active_lengths
-from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
-from accous.core.paper.newton import NewtonStack
+from accous.core.ensemble import ADAPT_ML_PROD, MetaState, active_lengths
+from accous.core.learners import NewtonStack
 from accous.streams import GaussianStream, SquareShift
 from tests.oracles import Learner, PaperAccous
 

@@ -9,7 +9,7 @@ import pytest
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.choosing import Trial, choose
+from accous.table.fit import Trial, choose
 from accous_bench.contenders import Contender
 from accous_bench.images import ImagePool
 from benchmarks.choice_rules import RULES

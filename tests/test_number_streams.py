@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from accous.blas import one_blas_thread
-from accous.core.solvers.ridge import make_ridge_problem, solve_ridge
+from accous.core.regression import make_ridge_problem, solve_ridge
 from accous.streams import OrderedStream
+from accous.threads import one_blas_thread
 from benchmarks.real_stream_tables import number_streams, prepare, read_number_stream, read_stream
 from benchmarks.ridge_refits import measure_refits
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accous.classifier import fallback, shrinkage
-from accous.classifier.shrinkage import shrink
-from accous.core.pool import support
+from accous.core import pool as support
+from accous.model import safeguards as fallback
+from accous.model import safeguards as shrinkage
+from accous.model.safeguards import shrink
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import get_contender
 from benchmarks import limit, pool
@@ -37,7 +38,7 @@ def test_an_arm_switches_its_constants_and_puts_them_back(arm: object) -> None:
 
 def test_constants_come_back_after_an_error() -> None:
     def fail() -> None:
-        with constants({"accous.core.pool.support._NO_HOLD": 5.0}):
+        with constants({"accous.core.pool._NO_HOLD": 5.0}):
             raise ValueError(support._NO_HOLD)
 
     with pytest.raises(ValueError, match=r"5\.0"):

@@ -14,8 +14,8 @@ import numpy as np
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.peers.processes import Peer
 from benchmarks.peers.tables import Grid
 from benchmarks.problems import SHIFTS

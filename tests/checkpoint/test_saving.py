@@ -19,9 +19,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.checkpoint import reading, saving
-from accous.classifier.class_task import ClassTask
+from accous.checkpoint import files as reading
+from accous.checkpoint import folder as saving
 from accous.exceptions import CheckpointError
+from accous.model.tasks import ClassTask
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.folders import BATCH, REFERENCE, file_of
 from tests.docs_pages import ROOT
@@ -168,8 +169,14 @@ def test_a_full_disk_is_reported_and_leaves_the_save_before(saved: Path, monkeyp
 def n_references(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """One entry for every reference that is turned into bytes."""
     written: list[Any] = []
-    original = saving.fixed_to_plain
-    monkeypatch.setattr(saving, "fixed_to_plain", lambda model: written.append(model) or original(model))
+    original = saving.write_data
+
+    def write(folder: Path, prefix: str, plain: dict[str, Any]) -> Any:
+        if prefix == "reference":
+            written.append(plain)
+        return original(folder, prefix, plain)
+
+    monkeypatch.setattr(saving, "write_data", write)
     return written
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accous.keyed import fleet
-from accous.report.fleet import render_fleet
+from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting
 
 SHIFT = np.array([0.0, 2.0, 0.0, 0.0])

@@ -122,7 +122,7 @@ def test_the_reference_describes_every_command(monkeypatch):
 
 
 def test_the_reference_lists_every_endpoint():
-    routes = (ROOT / "src" / "accous" / "service" / "routes.py").read_text(encoding="utf-8")
+    routes = (ROOT / "src" / "accous" / "service" / "server.py").read_text(encoding="utf-8")
     addresses = set(re.findall(r'^\s*"(/[\w./]*)": \{', routes, re.MULTILINE))
     assert len(addresses) > 10
     listed = set(re.findall(r"`(/[^`]*)`", (DOCS / "reference" / "endpoints.md").read_text(encoding="utf-8")))

@@ -36,20 +36,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.erm import LinearPredictor, LogisticErm
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import DataError, ParameterError
+from accous.model.estimators import AdaptiveClassifier
+from accous.model.predictors import LinearPredictor, LogisticErm
 from accous.parameters import did_you_mean, require_integer
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import LARGEST_NORM
-from accous.ratio.kliep import KLIEP
-from accous.ratio.kmm import KMM
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.online import OnlineDensityRatio
-from accous.ratio.single import SingleLearnerRatio
-from accous.ratio.ulsif import ULSIF
+from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.streams import GaussianStream
 from accous_bench.dann import DANN
 

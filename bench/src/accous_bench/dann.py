@@ -32,14 +32,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
-from accous.classifier.labels import read_base_weights, read_labels
 from accous.exceptions import ParameterError
-from accous.learned import LearnedAttributes
+from accous.model.tasks import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import unchanged_on_failure
-from accous.ratio.maps import Standardize
-from accous.validation import read_rows
+from accous.ratio.features import Standardize
+from accous.threads import one_blas_thread
+from accous.validation import LearnedAttributes, read_rows
 
 __all__ = ["DANN", "Descent", "Network", "adapt_network", "fit_network"]
 

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from accous.arrays import FloatArray
-from accous.wording import count
+from accous.text import count
 from accous_bench.aggregates import SHOWN_ROUNDS, Aggregates, CellKey, Curve, Outcome, WeightMap
 from accous_bench.paper import is_papers_length, paper_result
 from accous_bench.problems import NATURAL

@@ -24,8 +24,8 @@ from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.exceptions import AccousError, DataError, MissingExtraError, ParameterError
+from accous.threads import one_blas_thread
 from accous_bench.contenders import PREDICT_FIRST, Contender, fit_on, rounds
 from accous_bench.problems import Problem, Setting, Stream
 

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.wording import count
+from accous.text import count
 from accous_bench.aggregates import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
 from accous_bench.contenders import LIMIT, ORACLE, PAPER_CONTENDERS, PREDICT_FIRST, PROTOCOLS
 from accous_bench.grid import read_rows

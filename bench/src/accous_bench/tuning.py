@@ -54,7 +54,7 @@ from accous.deep.progress import LateBar
 from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number
-from accous.wording import count
+from accous.text import count
 
 __all__ = [
     "CrossFitted", "MeanOfNetworks", "Training", "TunedFeatures", "Tuning", "cross_fit", "deal_folds",

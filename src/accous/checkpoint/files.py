@@ -1,33 +1,25 @@
-"""Files that are written completely or not at all, and read only if their checksum matches.
-
-This module and ``manifest.py`` import no numerical library, so that ``accous inspect`` starts fast.
-"""
+"""Files of a saved model: atomic, checksummed, locked, and the manifest that lists them."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from accous.exceptions import CheckpointError
+from accous.exceptions import CheckpointError, LockedError
 
-__all__ = [
-    "DigestStream",
-    "StoredFile",
-    "is_data_file",
-    "is_temporary_file",
-    "open_checked",
-    "remove_files",
-    "sync_folder",
-    "write_atomically",
-]
+# --- Files that are written completely or not at all, and read only if their checksum matches
+
 
 _DATA_FILE = re.compile(r"(reference|state-\d+)-[0-9a-f]{16}\.npz")
 _TEMPORARY_FILE = re.compile(r"\.accous-[0-9a-f]{16}\.tmp")
@@ -163,3 +155,294 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+# --- An exclusive lock on a folder; the operating system releases it when the process ends, even if it is
+#     killed
+
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+else:
+    import fcntl
+
+
+LOCK_NAME = ".accous.lock"
+# Windows locks bytes, and other processes cannot read a locked byte: this one is far behind the note about the owner.
+_LOCKED_BYTE = 1 << 20
+_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
+# The lock files that this process holds, and its number: a process that is forked meanwhile does not hold them.
+_held: dict[str, int] = {}
+
+
+@contextmanager
+def exclusive_lock(path: Path, what: str) -> Iterator[None]:
+    """Lock a folder for this process.
+
+    The operating system locks the file `LOCK_NAME` in the folder, and releases the lock when the process ends for any
+    reason. The file stays: if it were removed, two processes could lock two different files.
+
+    Parameters
+    ----------
+    path : Path
+        An existing folder.
+    what : str
+        What this process does, for the error that other processes get, such as ``"accous adapt"``.
+
+    Raises
+    ------
+    LockedError
+        If another process holds the lock; the message gives its process number and what it does.
+    OSError
+        If the folder is missing or you cannot write to it.
+    """
+    file = path / LOCK_NAME
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            raise LockedError(_refusal(path, os.read(descriptor, 200))) from None
+        _write_owner(descriptor, what)
+        name = os.path.realpath(file)
+        _held[name] = os.getpid()
+        try:
+            yield
+        finally:
+            _held.pop(name, None)
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            _unlock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def lock_to_save(path: Path) -> Iterator[None]:
+    """Lock a folder while Python code saves a model to it, so that no command or service has it meanwhile.
+
+    A process that holds the lock already goes on. A folder without the file `LOCK_NAME`, which no command has used, is
+    not locked: nothing but Python code saves there.
+
+    Parameters
+    ----------
+    path : Path
+        A folder, which need not exist.
+
+    Raises
+    ------
+    LockedError
+        If another process holds the lock.
+    OSError
+        If you cannot write to the folder.
+    """
+    file = path / LOCK_NAME
+    if not file.exists() or _held.get(os.path.realpath(file)) == os.getpid():
+        yield
+        return
+    with exclusive_lock(path, "accous.save"):
+        yield
+
+
+def _refusal(path: Path, owner: bytes) -> str:
+    pid, _, what = owner.decode("utf-8", "replace").strip().partition(" ")
+    name = f"process {pid} ({what})" if pid.isdigit() else "another process"
+    return f"{path} is in use by {name}: wait until it has finished or stop it, then run the command again."
+
+
+def _write_owner(descriptor: int, what: str) -> None:
+    """Write down who holds the lock; the lock also works without this note, for example on a full disk."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{os.getpid()} {what}\n".encode())
+
+
+if sys.platform == "win32":  # pragma: no cover
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+# --- The manifest: which files make up the saved model, and what kind of model it is. Replacing it commits a
+#     save
+
+
+MANIFEST_NAME = "manifest.json"
+_FORMAT = "accous"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    model : dict
+        Class and parameters, as ``models.describe`` gives them.
+    reference, state : StoredFile
+    attached : dict, optional
+        Data that a caller of ``save_with`` keeps with the model, in JSON types.
+    summary : dict, optional
+        A summary of this save, in JSON types, that can be shown without loading the model.
+    """
+
+    model: dict[str, Any]
+    reference: StoredFile
+    state: StoredFile
+    attached: dict[str, Any] | None = None
+    summary: dict[str, Any] | None = None
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the folder's manifest in one step."""
+    content = {"format": _FORMAT, "version": _VERSION, "accous": _own_version(), **vars(manifest)}
+    # Not `asdict` of all: it would copy the description of every column.
+    content |= {"reference": asdict(manifest.reference), "state": asdict(manifest.state)}
+    text = json.dumps({**content, "checksum": _checksum(content)}, indent=2, allow_nan=False) + "\n"
+    write_atomically(folder, lambda stream: stream.write(text.encode()), name=MANIFEST_NAME)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the folder's manifest."""
+    path = folder / MANIFEST_NAME
+    content = _read_content(path)
+    if content is None or content.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} was not written by accous: give the folder that a model was saved to.")
+    format_version = content.get("version")
+    if isinstance(format_version, int) and format_version > _VERSION:
+        raise CheckpointError(
+            f"{folder} was written by a newer accous (format {format_version}); this one reads up to {_VERSION}: "
+            "upgrade accous."
+        )
+    if content.pop("checksum", None) != _checksum(content):
+        raise CheckpointError(
+            f"{path} was changed since it was saved (its checksum does not match): restore the folder from a copy."
+        )
+    try:
+        files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
+        if not all(is_data_file(stored.name) for stored in files.values()):
+            raise ValueError("a file name that accous does not use")
+        # The first folders of this format have no summary.
+        summary = content.get("summary")
+        return Manifest(content["model"], files["reference"], files["state"], content["attached"], summary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
+
+
+def is_manifest_of_ours(path: Path) -> bool:
+    """Whether accous wrote this manifest, in any version of the format; its checksum is not checked."""
+    try:
+        content = _read_content(path)
+    except CheckpointError:
+        return False
+    return content is not None and content.get("format") == _FORMAT
+
+
+def has_attached(path: Path) -> bool:
+    """Whether a manifest of accous keeps other data with its model."""
+    return (_read_content(path) or {}).get("attached") is not None
+
+
+def _read_content(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON ({error}): restore the folder from a copy.") from error
+    return content if isinstance(content, dict) else None
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("accous")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# --- Read the manifest and the files of one save, even while another process saves to the folder
+
+
+T = TypeVar("T")
+
+
+def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
+    """Return what ``read`` returns for the manifest and the files that it names.
+
+    Parameters
+    ----------
+    folder : Path
+    read : callable
+        Opens the files that the manifest names. If one of them is gone because another process has saved in the
+        meantime, ``read`` is called again with the new manifest.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no saved model, or it cannot be read.
+    """
+    try:
+        if not folder.is_dir():
+            why = "it is a file" if folder.exists() else "there is no such folder"
+            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
+        if not (folder / MANIFEST_NAME).is_file():
+            raise CheckpointError(
+                f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
+                "to."
+            )
+        manifest = read_manifest(folder)
+        while True:
+            try:
+                return read(manifest)
+            except FileNotFoundError as error:
+                latest = read_manifest(folder)
+                if latest == manifest:
+                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+                manifest = latest
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot read {folder} ({error}): change its permissions or give another folder."
+        ) from error
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of the last save, or None if it has none.
+
+    All checksums are checked, so that a damaged model gives the same errors as in `accous.load`. The model itself is
+    not loaded.
+    """
+
+    def read(manifest: Manifest) -> dict[str, Any] | None:
+        if manifest.summary is not None:
+            for stored in (manifest.state, manifest.reference):
+                with open_checked(folder, stored):
+                    pass
+        return manifest.summary
+
+    return read_consistently(folder, read)

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.classifier.erm import LinearPredictor, LogisticErm
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.single import SingleLearnerRatio
+from accous.model.estimators import AdaptiveClassifier
+from accous.model.predictors import LinearPredictor, LogisticErm
+from accous.ratio.one_step import LogisticRatio
+from accous.ratio.online import NoShift, SingleLearnerRatio
 from accous.streams import (
     Batch,
     BernoulliShift,
@@ -25,7 +24,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.tabular.history import History
+from accous.table.history import History
 
 __all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
 

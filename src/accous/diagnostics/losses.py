@@ -1,9 +1,4 @@
-r"""Losses of predicted numbers, one value per row.
-
-With the residual :math:`r = y - \hat y`, the squared loss is :math:`r^2`, the absolute loss is :math:`|r|`, and the
-pinball loss of the quantile q is :math:`\max(q r, (q - 1) r)`. Their expected values are smallest at the mean, the
-median and the q-quantile of y given x.
-"""
+"""Losses of predictions, and effective sample sizes of weights."""
 
 from __future__ import annotations
 
@@ -13,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from accous.arrays import FloatArray
+from accous.core.kernels_rows import effective_rows, total_variation
 from accous.exceptions import ParameterError
 
-__all__ = ["ABSOLUTE", "SQUARED", "NumberLoss", "pinball", "read_loss"]
+# --- Losses of predicted numbers, one value per row
+
 
 _LARGEST_RESIDUAL = 1e150  # its square is a number
 
@@ -83,3 +80,33 @@ def read_loss(loss: str | NumberLoss) -> NumberLoss:
     if found is None:
         raise ParameterError(f"loss must be 'squared', 'absolute' or 'pinball(q)' with q below 1, got {loss!r}.")
     return pinball(float(found.group(1)))
+
+
+# --- Importance weights: how far they moved, and how many effective rows they leave
+
+
+def effective_sample_size(weights: FloatArray) -> float:
+    r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2` (Kish).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.losses import effective_sample_size
+    >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
+    2.0
+    """
+    return float(effective_rows(np.ascontiguousarray(weights, dtype=np.float64)))
+
+
+def weight_distance(weights: FloatArray, others: FloatArray) -> float:
+    r"""Total variation between two weightings of the same rows, :math:`\tfrac12 \sum |p_i - q_i|`, in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.losses import weight_distance
+    >>> weight_distance(np.array([1.0, 1.0]), np.array([2.0, 0.0]))
+    0.5
+    """
+    first, second = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(others, dtype=np.float64)
+    return float(total_variation(first, second))

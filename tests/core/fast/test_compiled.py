@@ -20,7 +20,7 @@ import numba
 numba.config.reload_config()  # the process that was forked had read other variables
 
 import numpy as np
-from accous.core.fast.kernels_features import make_features
+from accous.core.kernels_rows import make_features
 
 features = np.empty((1, 3))
 n_long = make_features(np.full((1, 2), 6.0), np.zeros(2), np.ones(2), 9.0, 3.0, 0.0, 1.0, True, features, np.zeros(1))
@@ -65,7 +65,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path, run: Run) -> None:
     folder = copy_of_the_package(tmp_path / "library")
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     (index,) = cached(folder)
-    assert index.name.startswith("kernels_features.make_features")
+    assert index.name.startswith("kernels_rows.make_features")
     before = index.stat().st_mtime_ns
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     assert index.stat().st_mtime_ns == before
@@ -74,7 +74,7 @@ def test_the_cache_lies_beside_the_source(tmp_path: Path, run: Run) -> None:
 def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.mkdir()
-    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("a file, so that nothing can be written into it")
+    (folder / "accous" / "core" / "__pycache__").write_text("a file, so that nothing can be written into it")
     assert run(USE_A_KERNEL, folder, home) == ANSWER
     assert cached(folder) == []
     assert len(cached(home)) == 1
@@ -83,7 +83,7 @@ def test_where_the_source_cannot_be_written_to_the_cache_is_the_users(tmp_path: 
 def test_where_nothing_can_be_written_the_loops_are_compiled_in_memory(tmp_path: Path, run: Run) -> None:
     folder, home = copy_of_the_package(tmp_path / "library"), tmp_path / "home"
     home.write_text("a file, so that nothing can be written below it")
-    (folder / "accous" / "core" / "fast" / "__pycache__").write_text("likewise")
+    (folder / "accous" / "core" / "__pycache__").write_text("likewise")
     assert run(USE_A_KERNEL, folder, home, NUMBA_CACHE_DIR=str(home / "cache")) == ANSWER
     assert cached(tmp_path) == []
 
@@ -97,8 +97,8 @@ def test_a_full_disk_is_no_obstacle(tmp_path: Path, run: Run) -> None:
 def test_compiling_twice_is_loading_once(forks: ForkServer) -> None:
     """In a process that has loaded every kernel already."""
     code = """
-from accous.core.fast.compiled import compile_all
-from accous.core.fast.kernels_features import make_features
+from accous.core.compiled import compile_all
+from accous.core.kernels_rows import make_features
 before = make_features._call
 compile_all()
 print(make_features._call is before != make_features._compile_and_call)
