@@ -116,7 +116,7 @@ clean: ## remove the environment, caches and build products
 	rm -rf $(VENV) $(PEER_ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEMO_STAMP): pyproject.toml
+$(DEMO_STAMP): pyproject.toml bench/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
 	@echo "Setting up $(VENV), once: accous with numpy, scipy, scikit-learn, numba, polars and matplotlib. That takes about a minute."
 	"$(PYTHON)" -m venv $(VENV)
@@ -125,7 +125,7 @@ $(DEMO_STAMP): pyproject.toml
 
 $(STAMP): $(DEMO_STAMP)
 	@echo "Adding the development tools to $(VENV), once$(if $(strip $(DEEP)),; with PyTorch). That takes some minutes."
-	$(INSTALL) --editable '.[dev]' $(DEEP)
+	$(INSTALL) --editable '.[dev]' --editable ./bench $(DEEP)
 	@touch $@
 
 # Without resolving: the files pin everything; ADAPT would ask for the whole of tensorflow, NannyML for CUDA by xgboost.

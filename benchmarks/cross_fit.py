@@ -27,14 +27,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import nn
 
-from accous import datasets
-from accous.deep import BackboneFeatures
 from accous.streams import MixtureStream
 from accous.threads import one_blas_thread
 from accous_bench.contenders import get_contender
-from accous_bench.image_references import PartOfReference, tuned_features
-from accous_bench.problem import ALPHA_0, SHIFTS, Problem, Setting
-from accous_bench.run import Measures, Run, play
+from accous_bench.grid import Measures, Run, play
+from accous_bench.images import load_cifar_cinic, load_mnist_svhn
+from accous_bench.problems import ALPHA_0, SHIFTS, PartOfReference, Problem, Setting
+from accous_bench.tuning import TunedFeatures, tuned_features
 from benchmarks.record import FOLDER, write_results
 
 WAYS: tuple[Any, ...] = ("none", "hold_out", 5)
@@ -43,8 +42,8 @@ STREAMS = ("none", "Lin", "Squ")
 N_POOL, N_LABELLED, N_COMPONENTS, N_ROUNDS, BATCH_SIZE, SCORE_EVERY = 3000, 2000, 32, 200, 5, 10
 RAW = FOLDER / "raw" / "cross_fit"
 LOADERS: dict[str, Any] = {
-    "mnist_svhn": datasets.load_mnist_svhn,
-    "cifar_cinic": lambda: datasets.load_cifar_cinic("stand-in"),
+    "mnist_svhn": load_mnist_svhn,
+    "cifar_cinic": lambda: load_cifar_cinic("stand-in"),
 }
 
 
@@ -106,8 +105,8 @@ def scores_of(way: Any, images: np.ndarray, labels: np.ndarray, seed: int) -> di
     """Train one way and return its scores."""
     places = np.arange(len(images))[:, None]
     rows, y = mixture(places, labels, Setting("Lin", 1, 1, seed)).reference()
-    backbone = BackboneFeatures(
-        small_network(seed), image_size=32, n_components=N_COMPONENTS, fine_tune=True, cross_fit=way, n_jobs=1,
+    backbone = TunedFeatures(
+        small_network(seed), image_size=32, n_components=N_COMPONENTS, cross_fit=way, n_jobs=1,
         random_state=seed,
     )  # fmt: skip
     features, indices = tuned_features(backbone, images, rows[:, 0], y)

@@ -22,7 +22,7 @@ _RESULTS = ("figures", "gaussian_published", "images", "images_tuned", "natural"
 _TABLES = ("table1", "table2", "table3")
 # The page that shows each file, from the folder docs/benchmarks.
 PAGES = {
-    **dict.fromkeys((*_RESULTS, *_TABLES, "readings", "theory"), "../results.md"),
+    **dict.fromkeys((*_RESULTS, *_TABLES, "theory"), "../results.md"),
     **dict.fromkeys(("large_references", "speed", "startup"), "../performance.md"),
     **dict.fromkeys(("peers", "peers_risks"), "../peers.md"),
     **dict.fromkeys(

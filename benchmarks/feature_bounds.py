@@ -21,6 +21,7 @@ from accous import datasets
 from accous.deep.precomputed import embeddings_of
 from accous.deep.reduction import fit_reduction
 from accous.exceptions import DataError
+from accous_bench.images import load_cifar_cinic
 
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 WIDTH = 512
@@ -32,7 +33,7 @@ def image_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     pictures = np.kron(digits.X.reshape(-1, 8, 8) * 15, np.ones((4, 4))).astype(np.uint8)
     sets = {"digits": (pictures, digits.y)}
     try:
-        pair = datasets.load_cifar_cinic("genuine")
+        pair = load_cifar_cinic("genuine")
     except DataError as error:
         print(error)
         return sets

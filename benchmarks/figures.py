@@ -41,7 +41,7 @@ class Figure:
 def _command_of_results() -> str:
     """Return the command that the page of results itself names, with all its files."""
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    found = re.search(r"^\$ python (-m benchmarks\.results_page .*)$", page, re.MULTILINE)
+    found = re.search(r"^\$ python (-m accous_bench\.tables .*)$", page, re.MULTILINE)
     if found is None:
         raise ValueError("docs/results.md does not name the command that writes it.")
     return found[1]
@@ -52,7 +52,8 @@ FIGURES = (
     Figure("gallery-*.svg", "-m benchmarks.gallery_pictures"),
     Figure("method-*.svg", "-m benchmarks.method_pictures"),
     Figure("pool-*.png", "-m benchmarks.pool_pictures"),
-    Figure("results-*.png", _command_of_results()),
+    Figure("results-theory-*.png", "-m benchmarks.theory", "minutes"),
+    Figure("results-[!t]*.png", _command_of_results()),
     Figure("trust_*.png", "-m benchmarks.trust_pictures"),
     Figure("speed.png", "-m benchmarks.speed", "an idle machine, minutes"),
     Figure("support_inbox.png", "examples/support_inbox.py --picture docs/images/support_inbox.png", "sentence model"),

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accous_bench.reporting.figure_style import new_figure, tidy
+from accous_bench.figures import new_figure, tidy
 from benchmarks.gallery import CASES, FOLDER
 from benchmarks.site_style import Palette, save_pair
 

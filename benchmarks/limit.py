@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.limit --seeds 0-4 --rounds 10000 --batch-size 1`` prints the mean exact risk of each method under
 each shift, with both shares. The oracle knows alpha of every round; the limit knows the densities of both parts and
-infers alpha from past rows (`accous_bench.limit`).
+infers alpha from past rows (`accous_bench.contenders`).
 
 Every seventh round is scored. Squ and Sin repeat after a multiple of the square root of the number of rounds: choose a
 number with no factor in common with it, so that the scored rounds are spread over the whole wave.
@@ -27,9 +27,8 @@ from rich.table import Table
 from accous.arrays import FloatArray
 from accous.streams import GaussianStream
 from accous.threads import one_blas_thread
-from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
+from accous_bench.contenders import LIMIT, ORACLE, Contender, fit_on, get_contender, rounds
 from accous_bench.problems import Setting, get_problem
-from accous_bench.protocols import fit_on, rounds
 from benchmarks.record import keep_row
 
 __all__ = ["FIX", "MOVING", "Shares", "main", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]

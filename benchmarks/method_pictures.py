@@ -13,7 +13,7 @@ from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRati
 from accous.arrays import FloatArray
 from accous.core.ensemble import active_lengths, count_starting
 from accous.streams import GaussianStream, SquareShift
-from accous_bench.reporting.figure_style import new_figure, tidy
+from accous_bench.figures import new_figure, tidy
 from benchmarks.site_style import Palette, save_pair
 
 N_ROUNDS, PERIOD, BATCH_SIZE, SEEDS = 200, 100, 5, range(100, 108)

@@ -13,7 +13,7 @@ from accous.arrays import FloatArray
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
-from accous_bench.reporting.figure_style import drawing, line_style, new_figure, tidy
+from accous_bench.figures import drawing, line_style, new_figure, tidy
 from benchmarks.pool_regimes import RegimeStream
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

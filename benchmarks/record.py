@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accous_bench.provenance import commit, machine, versions
+from accous_bench.grid import commit, machine, versions
 
 __all__ = ["FOLDER", "keep_row", "origin", "write_results"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from accous_bench.reporting.figure_style import SETTINGS
+from accous_bench.figures import SETTINGS
 
 __all__ = ["Palette", "save_pair"]
 

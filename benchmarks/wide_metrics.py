@@ -24,13 +24,14 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, datasets
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.arrays import FloatArray
 from accous.core.ensemble import ADAPT_ML_PROD, EnsembleState, active_lengths, start_learners
 from accous.deep.precomputed import embeddings_of
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream, MixtureStream, Shift, SquareShift
-from accous_bench.oracle import Oracle
+from accous_bench.contenders import Oracle
+from accous_bench.images import load_mnist_svhn
 
 WIDTHS = (512, 1280)
 METRICS: dict[str, dict[str, Any]] = {
@@ -225,7 +226,7 @@ def make_pools(width: int, *, strength: float = 1.0, power: float = 0.5) -> list
 
 def embedded_pools() -> list[Pool]:
     """Return features of a frozen network for digits of MNIST and of SVHN."""
-    pair, pools = datasets.load_mnist_svhn(), []
+    pair, pools = load_mnist_svhn(), []
     for part in (pair.first, pair.second):
         kept = np.random.default_rng(0).permutation(len(part.labels))[:POOL_SIZE]
         pools.append((embeddings_of(part.images[kept], cache=True).astype(np.float64), part.labels[kept]))

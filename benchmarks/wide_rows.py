@@ -31,8 +31,7 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearne
 from accous.arrays import FloatArray
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, SquareShift
-from accous_bench.problem import Setting
-from accous_bench.problems import get_problem
+from accous_bench.problems import Setting, get_problem
 from benchmarks.problems import data_folder, table_parts
 from benchmarks.wide_metrics import PERIOD, Pool, make_pools, make_stream, measure_errors
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.datasets import ImagePool
 from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
 from accous.table.fit import Trial, choose
 from accous_bench.contenders import Contender
+from accous_bench.images import ImagePool
 from benchmarks.choice_rules import RULES
 from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
 from benchmarks.limit import measure, seed_numbers, shares, streams
@@ -222,7 +222,7 @@ def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch,
     images = np.random.default_rng(0).integers(0, 256, size=(6, 8, 8, 3), dtype=np.uint8)
     first, second = (ImagePool(name, images + shift, np.arange(6) + shift) for name, shift in (("a", 0), ("b", 1)))
     pair = SimpleNamespace(first=first, second=second)
-    monkeypatch.setattr("benchmarks.wide_metrics.datasets.load_mnist_svhn", lambda: pair)
+    monkeypatch.setattr("benchmarks.wide_metrics.load_mnist_svhn", lambda: pair)
     monkeypatch.setattr("benchmarks.wide_metrics.POOL_SIZE", 4)
     for (rows, labels), pool in zip(embedded_pools(), (first, second), strict=True):
         assert len(labels) == 4

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.model.estimators import AdaptiveClassifier
+from accous.model.predictors import LinearPredictor, LogisticErm
 from accous.ratio.one_step import LogisticRatio
 from accous.ratio.online import NoShift, SingleLearnerRatio
 from accous.streams import (
@@ -24,7 +25,6 @@ from accous.streams import (
     SquareShift,
 )
 from accous.table.history import History
-from accous_bench.oracle import Oracle
 
 __all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]
 
@@ -130,7 +130,7 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
     }
     for model in models.values():
         model.fit(X_reference, y_reference)
-    oracle, history = Oracle().fit(X_reference, y_reference), History()
+    oracle, history = _Oracle(stream), History()
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
     late = _LateLabels(models[ACCOUS])
     for batch in track(stream):
@@ -142,12 +142,29 @@ def run_race(stream: GaussianStream, track: Callable[[Iterable[Batch]], Iterable
             errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
             if name != ONE_STEP:
                 model.adapt(batch.X)
-        oracle.adapt_to(stream.reference_ratio(batch.alpha))
-        errors[ORACLE][batch.round - 1] = stream.risk(oracle.estimator_, batch.alpha)
+        errors[ORACLE][batch.round - 1] = stream.risk(oracle.predictor(batch.alpha), batch.alpha)
         late.add(batch, predicted[ACCOUS], predicted[FIXED])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
     late.pass_on()
     return Race(stream, errors, models[ACCOUS], history)
+
+
+class _Oracle:
+    """The regression on the reference, weighted with the true ratio, which is unknown in practice."""
+
+    def __init__(self, stream: GaussianStream) -> None:
+        X, y = stream.reference()
+        classes, labels = np.unique(y, return_inverse=True)
+        self._erm = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, classes, 1.0)
+        self._stream, self._alpha = stream, float("nan")
+        self._fitted: LinearPredictor | None = None
+
+    def predictor(self, alpha: float) -> LinearPredictor:
+        """Return the regression for a share of the populations; it is fitted again where that has changed."""
+        if self._fitted is None or alpha != self._alpha:
+            ratio = self._stream.reference_ratio(alpha)
+            self._fitted, self._alpha = self._erm.fit(ratio / ratio.mean(), self._fitted), alpha
+        return self._fitted
 
 
 class _LateLabels:
