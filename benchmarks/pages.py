@@ -69,8 +69,9 @@ def keep_part(name: str, part: str, rows: Any) -> None:
 
 def markdown(headings: Sequence[str], lines: Iterable[Sequence[object]], n_left: int = 1) -> str:
     """Return a table; columns after the first ``n_left`` are aligned to the right."""
-    marks = ["---" if place < n_left else "---:" for place in range(len(headings))]
-    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in (headings, marks, *lines))
+    marks = "|" + "".join("---|" if place < n_left else "---:|" for place in range(len(headings)))
+    head, *rest = ("| " + " | ".join(map(str, line)) + " |" for line in (headings, *lines))
+    return "\n".join((head, marks, *rest)) + "\n"
 
 
 def filled(text: str, make: Callable[[str], str | None]) -> str:
