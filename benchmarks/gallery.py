@@ -174,6 +174,12 @@ LINES: dict[str, dict[str, Any]] = {
 }
 
 
+def draw() -> None:
+    """Draw one picture for each case."""
+    for name in CASES:
+        save_pair(partial(draw_case, kept_case(name)), f"gallery-{name.replace('_', '-')}")
+
+
 def draw_case(kept: Kept, palette: Palette) -> Figure:
     """Draw errors over time above, what was said without labels below."""
     figure = new_figure(8.0, 5.2)
@@ -223,8 +229,7 @@ def main() -> None:
         print(f"{name:22} {_errors(found)}  guard {found['guard']}", flush=True)
     for page in sorted((DOCS / "gallery").glob("*.md")):
         page.write_text(filled(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
-    for name in CASES:
-        save_pair(partial(draw_case, kept_case(name)), f"gallery-{name.replace('_', '-')}")
+    draw()
 
 
 if __name__ == "__main__":
