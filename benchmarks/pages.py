@@ -97,7 +97,9 @@ def fill(page: str, tables: Mapping[str, str]) -> None:
 SHOWN_ON = {
     **dict.fromkeys(("large_references", "speed", "startup"), "performance.md"),
     **dict.fromkeys(("peers", "peers_risks"), "peers.md"),
-    **dict.fromkeys(("measured_error", "prediction_sets", "real_numbers", "regression", "trust", "trust_cost"), "trust.md"),
+    **dict.fromkeys(
+        ("measured_error", "prediction_sets", "real_numbers", "regression", "trust", "trust_cost"), "trust.md"
+    ),
     **dict.fromkeys(("limit", "pool"), "pool.md"),
     "cli_throughput": "cli.md",
     "dann_steps": "benchmark.md",

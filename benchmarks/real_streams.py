@@ -152,7 +152,9 @@ def _line(result: Row) -> str:
     covered, width = coverage(result["looks"], "low", "high")
     alone, _ = coverage(result["looks"], "sampling_low", "sampling_high")
     errors = " ".join(f"{name} {unit * error:.4g}" for name, error in result["errors"].items())
-    inside = "" if result["intervals_cover"] is None else f", prediction intervals cover {result['intervals_cover']:.1%}"
+    inside = (
+        "" if result["intervals_cover"] is None else f", prediction intervals cover {result['intervals_cover']:.1%}"
+    )
     return (
         f"{result['stream']:22} {result['n_reference']:5} {result['batch_size']:3} {result['guard']:8} {errors} "
         f"estimate {unit * np.mean([look['estimate'] for look in result['looks']]):.4g} "

@@ -19,12 +19,10 @@ from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.blas import one_blas_thread
 from accous.classifier.erm import deviations_of_columns
 from accous.classifier.ridge_erm import RidgeErm
-from accous.streams import BernoulliShift, GaussianRegressionStream, LinearShift, SineShift, SquareShift
-from benchmarks.record import write_results
+from accous.streams import GaussianRegressionStream, SineShift
+from benchmarks.pages import keep
+from benchmarks.refits import SHIFTS
 
-__all__ = ["main", "measure_gap", "measure_intervals", "measure_speed"]
-
-SHIFTS = {"Lin": LinearShift(), "Squ": SquareShift(), "Sin": SineShift(), "Ber": BernoulliShift()}
 SEEDS = (101, 102, 103)
 ALPHA = 0.1
 
@@ -118,22 +116,15 @@ def main() -> None:
     for speed in rows["speed"]:
         print(speed, flush=True)
     for shift in SHIFTS:
-        for seed in options.seeds:
-            gap = measure_gap(shift, seed, options.rounds)
-            found = measure_intervals(shift, seed)
-            rows["gap"].append(gap)
-            rows["intervals"].append(found)
-            print(
-                f"{shift} {seed}: fixed {gap['fixed']:.3f} adapted {gap['adapted']:.3f} oracle {gap['oracle']:.3f} "
-                f"closed {gap['closed']:.0%}; intervals cover {found['covered']:.1%} "
-                f"(fixed {found['covered_fixed']:.1%}), width {found['median_width']:.2f}",
-                flush=True,
-            )
-    for shift in SHIFTS:
-        closed = [row["closed"] for row in rows["gap"] if row["shift"] == shift]
-        covered = [row["covered"] for row in rows["intervals"] if row["shift"] == shift]
-        print(f"{shift}: closed {np.mean(closed):.0%}, covered {np.mean(covered):.1%}")
-    print(write_results("regression", rows))
+        gaps = [measure_gap(shift, seed, options.rounds) for seed in options.seeds]
+        intervals = [measure_intervals(shift, seed) for seed in options.seeds]
+        for found in (gaps, intervals):
+            names = [name for name, value in found[0].items() if isinstance(value, float)]
+            means = {name: float(np.mean([one[name] for one in found])) for name in names}
+            print(shift, ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()), flush=True)
+        rows["gap"] += gaps
+        rows["intervals"] += intervals
+    keep("regression", rows)
 
 
 if __name__ == "__main__":

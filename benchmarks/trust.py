@@ -185,9 +185,7 @@ def _unweighted_sets(model: Any, X: Any) -> Any:
     weights = model.base_weight_
     probabilities = model.erm_.cross_fitted_probabilities(weights, model.fixed_.estimator)
     scores = 1.0 - probabilities[np.arange(len(weights)), model.labels_]
-    return conformal_sets(
-        scores, weights, 1.0 - model.fixed_.estimator.predict_proba(X), np.ones(len(X)), 1.0 - LEVEL
-    )
+    return conformal_sets(scores, weights, 1.0 - model.fixed_.estimator.predict_proba(X), np.ones(len(X)), 1.0 - LEVEL)
 
 
 def _audits(model: Any, X: Any, y: Any, seed: int) -> dict[str, float]:
@@ -320,7 +318,9 @@ if find_spec("river") is not None:
 def measure_alarms(detector: str, case: str, batch_size: int, seed: int) -> list[int]:
     """Return the rounds in which a detector raised an alarm."""
     with one_blas_thread():
-        return DETECTORS[detector](GaussianStream(JUMPS[case], n_rounds=N_ROUNDS, batch_size=batch_size, random_state=seed))
+        return DETECTORS[detector](
+            GaussianStream(JUMPS[case], n_rounds=N_ROUNDS, batch_size=batch_size, random_state=seed)
+        )
 
 
 def drift_row(detector: str, case: str, batch_size: int, n_references: int) -> Row:
