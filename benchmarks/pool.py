@@ -11,7 +11,7 @@
 
 Tables and streams need ``ACCOUS_DATA``. Every case is kept in ``benchmarks/results/pool.json`` as soon as it is
 finished, in place of an earlier run of the same case with the same seeds and rounds. A mark of docs/pool.md says
-which rows a table shows: ``<!-- table pool PART SETTING=VALUE ... -->``, where ``match`` is a text in the name of the case.
+which rows a table shows: ``<!-- table pool PART SETTING=VALUE ... -->``, where ``match`` is a text in a case's name.
 """
 
 from __future__ import annotations

@@ -264,10 +264,9 @@ class Bench:
         (found, echoed), *rest = turns
         for one, other in rest:
             found, echoed = found + one, echoed + other
-        p50, p99 = found.quantile(0.5), found.quantile(0.99)
+        rate, p50, p99 = len(found.times) / found.seconds, found.quantile(0.5), found.quantile(0.99)
         print(
-            f"| {name} | {load.n_clients} | {len(found.times) / found.seconds:,.0f} | {1e3 * p50:.2f} | {1e3 * p99:.2f} "
-            f"| {1e6 * found.cpu:.0f} | {p99 / echoed.quantile(0.99):.2f} | {found.cpu / echoed.cpu:.2f} |",
+            f"| {name} | {load.n_clients} | {rate:,.0f} | {1e3 * p50:.2f} | {1e3 * p99:.2f} | {1e6 * found.cpu:.0f} | {p99 / echoed.quantile(0.99):.2f} | {found.cpu / echoed.cpu:.2f} |",
             flush=True,
         )
         return found, echoed
