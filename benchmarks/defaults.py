@@ -9,7 +9,6 @@ ratios, in exact risk. On tables, where even the true ratio may not help, the sc
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -35,9 +34,7 @@ from benchmarks.data import (
     data_folder,
     mixed,
 )
-from benchmarks.pages import RESULTS, fill, markdown
-
-RAW_ROWS = RESULTS / "raw"
+from benchmarks.pages import fill, markdown
 
 # (features, reference rows, batch rows)
 SHAPES = (
@@ -196,22 +193,6 @@ def to_mean_one(ratio: FloatArray) -> FloatArray:
     return ratio / ratio.mean() if ratio.any() else np.ones_like(ratio)
 
 
-def write_rows(name: str, results: Iterable[list[tuple[Case, Score]]]) -> Iterator[Row]:
-    """Write each row as soon as it is ready, so that an interrupted sweep loses nothing, and pass it on."""
-    RAW_ROWS.mkdir(parents=True, exist_ok=True)
-    with (RAW_ROWS / f"{name}.csv").open("w", newline="") as file:
-        writer = None
-        for result in results:
-            for case, score in result:
-                row = asdict(case) | asdict(score)
-                writer = writer or csv.DictWriter(file, row)
-                if file.tell() == 0:
-                    writer.writeheader()
-                writer.writerow({column: f"{v:.6f}" if isinstance(v, float) else v for column, v in row.items()})
-                yield row
-            file.flush()
-
-
 def main_table(rows: list[Row], names: Iterable[str]) -> str:
     """One line per candidate."""
     tables = [table for table in TABLES if any(row["data"] == table for row in rows)]
@@ -266,7 +247,7 @@ def main() -> None:
     jobs = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
         delayed(score_case)(case, candidates) for case in cases
     )
-    rows = list(write_rows(name, track(jobs, "streams", total=len(cases))))
+    rows = [asdict(case) | asdict(score) for found in track(jobs, "streams", total=len(cases)) for case, score in found]
     tables = main_table(rows, candidates) + "\n" + features_table(rows, candidates)
     print(tables)
     fill("defaults.md", {f"sweep {name}": tables})

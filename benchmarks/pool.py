@@ -1,15 +1,12 @@
-"""What the pool is worth: errors and cost of the paper's ensemble, and of the default that adds parts to it.
+"""What the pool is worth: errors of the paper's ensemble, and of the default that adds parts to it.
 
 ``python -m benchmarks.pool`` measures everything; ``--only`` names parts:
 
 - headline: Gaussian streams with 12 columns, 1,000 reference rows and 1 or 5 rows a round; 10,000 rounds
 - gaussian: one of columns (2, 64), reference rows (300, 10,000) and rows a round (50) changed; ``--full`` has all 27
 - regimes: three and six regimes, and a weekly cycle
-- tables: four tables whose two halves take turns
-- streams: nineteen real streams in order of time, without and with the order made known to ``fit``
-- cost: processor time of a round
 
-Tables and streams need ``ACCOUS_DATA``. Every case is kept in ``benchmarks/results/pool.json`` as soon as it is
+Every case is kept in ``benchmarks/results/pool.json`` as soon as it is
 finished, in place of an earlier run of the same case with the same seeds and rounds. A mark of docs/pool.md says
 which rows a table shows: ``<!-- table pool PART SETTING=VALUE ... -->``, where ``match`` is a text in a case's name.
 """
@@ -18,12 +15,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,15 +26,14 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
-from accous import AdaptiveClassifier, OnlineDensityRatio, backtest
+from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.blas import one_blas_thread
-from accous.streams import Batch, GaussianStream, SquareShift
+from accous.streams import Batch
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
 from accous_bench.protocols import fit_on, rounds
-from benchmarks.data import MOVING, STREAMS, FloatArray, TableProblem, data_folder, mixed, prepare, read_stream
+from benchmarks.data import MOVING, FloatArray
 from benchmarks.pages import DOCS, RESULTS, filled, keep_part, kept, markdown
-from benchmarks.real_streams import MOST_ROWS, follow
 
 Row = dict[str, Any]
 Errors = dict[str, float]
@@ -179,40 +173,6 @@ def exact_errors(make: Callable[[int], Any], bounds: Sequence[str], arms: Sequen
     return {each.name: 100.0 * float(risks_of(each, make(seed)).mean()) for each in contenders}
 
 
-def table_errors(table: str, shift: str, n_rounds: int, arms: Sequence[Arm], seed: int) -> Errors:
-    """Return errors on all rows of both parts of a table, weighted by the round's mixture; a seed is a split."""
-    problem = TableProblem(table, shift, n_reference=1000, batch_size=1, n_rounds=n_rounds, seed=seed)
-    found: Errors = {FIX: 0.0}
-    for arm in arms:
-        risks = []
-        with one_blas_thread():
-            model = arm.model(seed).fit(problem.X, problem.y)
-            fixed = problem.component_risks(model.estimator_)
-            for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True), start=1):
-                if number % SCORE_EVERY == 0:
-                    risks.append(mixed(problem.component_risks(model.estimator_), alpha))
-                model.adapt(batch)
-        found[arm.name] = 100.0 * float(np.mean(risks))
-    scored = problem.alphas[SCORE_EVERY - 1 :: SCORE_EVERY]
-    return found | {FIX: 100.0 * float(np.mean([mixed(fixed, alpha) for alpha in scored]))}
-
-
-def stream_errors(stream: str, is_ordered: bool, most_rows: int, arms: Sequence[Arm], seed: int) -> Errors:
-    """Return the share of wrong predictions on a real stream in batches of ten; it is the same for every seed."""
-    rows, y = read_stream(stream, most_rows)
-    n, found = N_REFERENCE, {}
-    X = prepare(rows[:n])(rows)
-    for arm in arms:
-        with one_blas_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = arm.model(seed)
-            order = backtest(model, rows[:n], y[:n], prepare=prepare) if is_ordered else None
-            predicted, _ = follow(model.fit(X[:n], y[:n], order=order), X, n, 10, lambda _: {})
-        for name, of in ((FIX, "fixed"), (arm.name, "used")):
-            found[name] = 100.0 * float(np.mean(predicted[of][n:] != y[n:]))
-    return found
-
-
 # --- cases --------------------------------------------------------------------------------------------------------
 
 
@@ -269,31 +229,13 @@ def regimes(options: argparse.Namespace) -> Iterator[Case]:
         yield Case(f"{KINDS[kind]}, N_t = {batch_size}", settings, partial(exact_errors, make, (ORACLE,)))
 
 
-def tables(options: argparse.Namespace) -> Iterator[Case]:
-    """Yield tables in two parts, if the data are there."""
-    names = ("diabetes", "breast", "acs_employment", "gas_sensor") if data_folder() else ()
-    for table, shift in product(names, ("none", "Squ")):
-        settings = {"table": table, "shift": shift, "n_rounds": options.rounds or 800}
-        yield Case(f"{table}, {_told(shift)}", settings, partial(table_errors, *settings.values()))
-
-
-def streams(options: argparse.Namespace) -> Iterator[Case]:
-    """Yield real streams, if the data are there."""
-    for is_ordered, stream in product((False, True), STREAMS) if data_folder() else ():
-        settings = {"stream": stream, "is_ordered": is_ordered, "most_rows": 2_000 if options.quick else MOST_ROWS}
-        label = f"{stream}{', order known' if is_ordered else ''}"
-        yield Case(label, settings, partial(stream_errors, *settings.values()))
-
-
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "headline": headline,
     "gaussian": gaussian,
     "regimes": regimes,
-    "tables": tables,
-    "streams": streams,
 }
 # Seeds of the headline were not used to choose any constant.
-SEEDS = {"headline": "40-44", "gaussian": "40-42", "regimes": "40-42", "tables": "40-59", "streams": "0"}
+SEEDS = {"headline": "40-44", "gaussian": "40-42", "regimes": "40-42"}
 
 
 # --- measure ------------------------------------------------------------------------------------------------------
@@ -309,23 +251,6 @@ def measure(case: Case, arms: Sequence[Arm], seeds: Sequence[int], n_jobs: int =
         if len(found) > 1:
             row["standard_errors"][name] = float(differences.std(ddof=1) / np.sqrt(len(found)))
     return row
-
-
-def measure_cost(n_reference: int, n_features: int, batch_size: int, n_rounds: int, turn: int = 20) -> dict[str, float]:
-    """Return microseconds of CPU time a round by arm, in turns on one stream: the median after the first quarter."""
-    sizes = {"n_reference": n_reference, "n_features": n_features, "batch_size": batch_size, "n_rounds": n_rounds}
-    stream = GaussianStream(SquareShift(period=100), **sizes)
-    models = {arm.name: arm.model().fit(*stream.reference()) for arm in ARMS}
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    batches = iter(stream)
-    with one_blas_thread():
-        while these := [batch.X for batch in islice(batches, turn)]:
-            for name, model in models.items():
-                start = time.process_time()
-                for rows in these:
-                    model.adapt(rows)
-                seconds[name].append((time.process_time() - start) / len(these))
-    return {name: 1e6 * float(np.median(each[len(each) // 4 :])) for name, each in seconds.items()}
 
 
 def keep_row(part: str, row: Row) -> None:
@@ -351,7 +276,7 @@ def table_of(name: str) -> str | None:
     cases = [row["case"] for row in rows]
     if not rows or len(set(cases)) < len(cases):
         raise ValueError(f"{name} must select one run of each case, got {cases}.")
-    return cost_table(rows) if part == "cost" else error_table(rows)
+    return error_table(rows)
 
 
 def _has(row: Row, name: str, value: str) -> bool:
@@ -377,13 +302,6 @@ def _cell(errors: Errors, name: str, bound: str | None) -> str:
     return f"{errors[name]:.2f}{share}"
 
 
-def cost_table(rows: Sequence[Row]) -> str:
-    """Return microseconds of a round."""
-    names = list(rows[0]["microseconds"])
-    lines = [(row["case"], *(f"{row['microseconds'][name]:,.0f}" for name in names)) for row in rows]
-    return markdown(("", *names), lines)
-
-
 # --- main ---------------------------------------------------------------------------------------------------------
 
 
@@ -396,7 +314,7 @@ def seed_numbers(text: str) -> list[int]:
 def main() -> None:
     """Measure, keep, print, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=[*PARTS, "cost"], default=[*PARTS, "cost"], help="parts")
+    parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS), help="parts (default: all)")
     parser.add_argument("--match", default="", help="only cases whose name contains this text")
     parser.add_argument("--seeds", help="first and last seed, such as 40-44 (default: by part)")
     parser.add_argument("--rounds", type=int, help="rounds of each stream (default: by part)")
@@ -408,11 +326,12 @@ def main() -> None:
         options.rounds, options.seeds = options.rounds or 300, options.seeds or "40"
     for part in options.only:
         rows: list[Row] = []
-        for row in _cost_rows(options) if part == "cost" else _rows(part, options):
+        for row in _rows(part, options):
             rows.append(row)
             if not options.quick:
                 keep_row(part, row)
-        print(f"\n{part}\n\n{(cost_table if part == 'cost' else error_table)(rows)}" if rows else f"\n{part}: no data")
+        if rows:
+            print(f"\n{part}\n\n{error_table(rows)}")
     page = DOCS / "pool.md"
     page.write_text(filled(page.read_text(encoding="utf-8"), table_of), encoding="utf-8")
 
@@ -421,13 +340,6 @@ def _rows(part: str, options: argparse.Namespace) -> Iterator[Row]:
     for case in PARTS[part](options):
         if options.match in case.label:
             yield measure(case, ARMS, seed_numbers(options.seeds or SEEDS[part]), options.jobs)
-
-
-def _cost_rows(options: argparse.Namespace) -> Iterator[Row]:
-    for sizes in ((1000, 12, 1), (5000, 64, 5)):
-        n_rounds = options.rounds or 1600
-        case = "N_0 = {:,}, d = {}, N_t = {}".format(*sizes)
-        yield {"case": case, "n_rounds": n_rounds, "microseconds": measure_cost(*sizes, n_rounds)}
 
 
 if __name__ == "__main__":

@@ -28,15 +28,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from accous.service.batch_log import Record
-from accous.service.limits import Limits
-from accous.service.owner import open_owned
 from accous.streams import GaussianStream, SquareShift
 from benchmarks.data import FloatArray
 from benchmarks.pages import markdown
 
 # What the service should reach.
-PREDICT_P99, ROUND_CPU, ROUNDS_A_SECOND, SYNCS = 1.3, 2.2, 1_500, 2
+PREDICT_P99, ROUND_CPU, ROUNDS_A_SECOND = 1.3, 2.2, 1_500
 CLIENTS_OF_AIM, TURNS = 32, 4
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -216,33 +213,6 @@ def measure(load: Load, seconds: float) -> Found:
     return found
 
 
-# --- what a round and a sync take without a server ----------------------------------------------------------------
-
-
-def sync_times(folder: Path, count: int = 200) -> FloatArray:
-    """Return how long the disk takes for a write of 400 bytes and its sync."""
-    times = []
-    with (folder / "probe").open("ab", buffering=0) as file:
-        for _ in range(count):
-            began = time.perf_counter()
-            file.write(b"x" * 400)
-            os.fdatasync(file.fileno())
-            times.append(time.perf_counter() - began)
-    return np.array(times)
-
-
-def round_times(folder: Path, rows: list[dict[str, float]], count: int = 600) -> FloatArray:
-    """Return how long rounds of one row take in this process without HTTP and disk."""
-    owned, times = open_owned(folder, Limits()), []
-    records = [Record("step", JSON, body) for body in bodies(rows, 1, JSON, count + count // 2)]
-    for number, record in enumerate(records, start=1):
-        began = time.perf_counter()
-        owned.executor.carry_out(number, record, owned.executor.parse(record))
-        times.append(time.perf_counter() - began)
-    owned.log.close()
-    return np.array(times[count // 2 :])  # the first ones compile
-
-
 # --- cases --------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +236,8 @@ class Bench:
             found, echoed = found + one, echoed + other
         rate, p50, p99 = len(found.times) / found.seconds, found.quantile(0.5), found.quantile(0.99)
         print(
-            f"| {name} | {load.n_clients} | {rate:,.0f} | {1e3 * p50:.2f} | {1e3 * p99:.2f} | {1e6 * found.cpu:.0f} | {p99 / echoed.quantile(0.99):.2f} | {found.cpu / echoed.cpu:.2f} |",
+            f"| {name} | {load.n_clients} | {rate:,.0f} | {1e3 * p50:.2f} | {1e3 * p99:.2f} "
+            f"| {1e6 * found.cpu:.0f} | {p99 / echoed.quantile(0.99):.2f} | {found.cpu / echoed.cpu:.2f} |",
             flush=True,
         )
         return found, echoed
@@ -277,8 +248,8 @@ class Bench:
         wanted = f"at {'least' if is_least else 'most'} {limit:,.2f}"
         self.aims.append((name, wanted, f"{found:,.2f}", "yes" if is_met else "no"))
 
-    def small(self, n_clients: int, floor: float) -> None:
-        """Measure one row; ``floor`` is what a durable round takes without HTTP, in seconds."""
+    def small(self, n_clients: int) -> None:
+        """Measure one row."""
         one, durable = bodies(self.rows, 1, JSON, 512), self.servers["durable"]
         found, echoed = self.compare("predict, 1 row", Load(durable, "/v1/predict", one, n_clients))
         ratio = found.quantile(0.99) / echoed.quantile(0.99)
@@ -287,9 +258,7 @@ class Bench:
         found, echoed = self.compare("step, 1 row, not durable", load)
         name = f"processor time of a round that is not durable, of the echo's, {n_clients} clients"
         self.add_aim(name, found.cpu / echoed.cpu, ROUND_CPU)
-        found, echoed = self.compare("step, 1 row", Load(durable, "/v1/step", one, n_clients))
-        name = f"p99 of a durable round, ms: echo + round + {SYNCS} syncs, {n_clients} clients"
-        self.add_aim(name, 1e3 * found.quantile(0.99), 1e3 * (echoed.quantile(0.99) + floor))
+        self.compare("step, 1 row", Load(durable, "/v1/step", one, n_clients))
 
     def large(self, n_clients: int) -> None:
         """Measure many rows."""
@@ -330,11 +299,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder, port = Path(place), options.port
         rows = fit_model(folder)
-        shutil.copytree(folder / "model", folder / "alone")
-        alone = {"a round alone": round_times(folder / "alone", rows), "fdatasync alone": sync_times(folder)}
-        for name, times in alone.items():
-            print(f"{name}: p50 {1e3 * np.median(times):.2f} ms, p99 {1e3 * np.quantile(times, 0.99):.2f} ms")
-        of_round, of_sync = (float(np.quantile(times, 0.99)) for times in alone.values())
         servers = {"echo": stack.enter_context(started(ECHO, str(port), port=port))}
         codes = {"not durable": NOT_DURABLE, "durable": DURABLE, "on one core": ON_CORE}
         for number, (name, code) in enumerate(codes.items(), start=port + 1):
@@ -348,7 +312,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|---|")
         bench = Bench(options.seconds, rows, servers)
         for n_clients in map(int, options.clients.split(",")):
-            bench.small(n_clients, of_round + SYNCS * of_sync)
+            bench.small(n_clients)
             bench.large(n_clients)
         bench.busy()
         bench.pinned()

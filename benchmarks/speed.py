@@ -1,8 +1,8 @@
 """Speed of whole rounds: the table, the picture and the quotients of ``docs/performance.md``.
 
-It compares ``AdaptiveClassifier.adapt`` with a refit in every round to the arithmetic that no version can do without,
-and to the plain loop of slow, obvious code. All take turns in one process, on one core, and the best turn of each
-counts, so that the quotients also hold on a busy machine.
+It compares ``AdaptiveClassifier.adapt`` with a refit in every round to the arithmetic that no version can do without.
+Both take turns in one process, on one core, and the best turn of each counts, so that the quotients also hold on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -18,22 +18,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from rich.progress import track
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous import AdaptiveClassifier
 from accous.arrays import FloatArray, IntArray
 from accous.core.fast.width import is_narrow
 from accous.core.paper.cover import active_lengths
 from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
-from accous.core.paper.newton import NewtonStack
 from benchmarks.pages import IMAGES, fill, keep, markdown
-from tests.oracles import Learner, PaperAccous
 
 AROUND_ROUND = 8192
 WARM_UP_ROUNDS, WIDE_WARM_UP_ROUNDS = 64, 300
 SECONDS_PER_CONTENDER = 1.5
-LARGEST_PLAIN_LOOP = 100_000
 Row = dict[str, Any]
 Contenders = dict[str, Callable[[int], object]]
 
@@ -91,68 +87,17 @@ class BareArithmetic:
         return np.asarray((self._weights[:, None] * residuals).T @ self._design + self._coefs)
 
 
-class PlainLoop:
-    """The slow transcription of the paper that the tests use, from a model's state on, and a fit in every round."""
-
-    def __init__(self, model: AdaptiveClassifier) -> None:
-        self._slow = slow_twin(model.ratio_)
-        self._features = model.ratio_.features_
-        self._max_ratio = float(model.ratio_.max_ratio)
-        self._X, self._y = model.reference_, model.labels_
-
-    def adapt(self, batch: FloatArray) -> LogisticRegression:
-        """Play one round, from the batch to the new predictor."""
-        self._slow.play(self._features.transform(batch)[0])
-        scores = [float(phi @ self._slow.theta) for phi in self._slow.reference]
-        ratios = np.array([min(np.exp(-score), self._max_ratio) for score in scores])
-        return LogisticRegression().fit(self._X, self._y, sample_weight=ratios / ratios.mean())
-
-
-def slow_twin(fast: OnlineDensityRatio) -> PaperAccous:
-    """Put the slow transcription into the state of the fast one, so that both have the same learners."""
-    settings, state = fast.rounds_.settings, fast.state_
-    slow = PaperAccous(
-        fast.reference_features_,
-        radius=fast.radius_,
-        feature_bound=fast.features_.norm_bound,
-        step_size=fast.step_size_,
-        ridge=settings.ridge,
-        horizon=settings.horizon,
-        min_interval=settings.min_interval,
-        start=settings.start,
-        meta_range="running" if settings.has_running_range else "paper",
-    )
-    slow.round, slow.largest_gap = state.n_rounds, state.largest_margin
-    assert isinstance(state.learners, NewtonStack)
-    assert isinstance(state.meta, MetaState)
-    for i, length in enumerate(state.lengths.tolist()):
-        start = (state.n_rounds + 1) // length * length
-        slow.learners[(start, start + length - 1)] = Learner(
-            state.learners.coefs[i].copy(),
-            state.learners.matrices[i].copy(),
-            float(np.exp(state.meta.log_potentials[i])),
-            float(state.meta.rates[i]),
-            float(state.meta.squares[i]),
-        )
-    slow._describe()
-    return slow
-
-
 # --- measure ------------------------------------------------------------------------------------------------------
 
 
 def measure_round(shape: Shape) -> Row:
-    """Return the seconds of a round, of its bare arithmetic and, for small sizes, of the plain loop."""
+    """Return the seconds of a round and of its bare arithmetic."""
     model, batches = prepare(shape)
     bare = BareArithmetic(model)
     contenders: Contenders = {
         "adapt": lambda call: model.adapt(batches[call % len(batches)]),
         "bare": lambda _: bare.run(),
     }
-    n_reference, n_features, _, n_classes = shape
-    if n_classes == 2 and n_reference * n_features <= LARGEST_PLAIN_LOOP:
-        loop = PlainLoop(model)
-        contenders["plain_loop"] = lambda call: loop.adapt(batches[call % len(batches)])
     times = time_in_turns(contenders)
     return dict(zip(SIZES, shape, strict=True)) | {f"{name}_seconds": seconds for name, seconds in times.items()}
 
@@ -163,20 +108,6 @@ def measure_age(n_rounds: int) -> Row:
     model = at_round(model, n_rounds)
     times = time_in_turns({"adapt": lambda call: model.adapt(batches[call % len(batches)])})
     return {"round": n_rounds, "adapt_seconds": times["adapt"], "n_learners": len(model.ratio_.learner_lengths_)}
-
-
-def measure_predict() -> Row:
-    """Return the seconds of predicting one row, ours and scikit-learn's."""
-    model, batches = prepare((1000, 12, 1, 2))
-    plain = LogisticRegression().fit(model.reference_, model.labels_)
-    return dict(
-        time_in_turns(
-            {
-                "predict_seconds": lambda call: model.predict(batches[call % len(batches)]),
-                "scikit_learn_seconds": lambda call: plain.predict(batches[call % len(batches)]),
-            }
-        )
-    )
 
 
 def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
@@ -245,8 +176,7 @@ def speed_table(rows: list[Row], ages: list[Row]) -> str:
     lines = []
     for row in rows:
         seconds = row["adapt_seconds"]
-        faster = f"{row['plain_loop_seconds'] / seconds:.0f}" if "plain_loop_seconds" in row else ""
-        times = (f"{1 / seconds:,.0f}", f"{1e3 * seconds:.3g}", f"{seconds / row['bare_seconds']:.2f}", faster)
+        times = (f"{1 / seconds:,.0f}", f"{1e3 * seconds:.3g}", f"{seconds / row['bare_seconds']:.2f}")
         lines.append((*(f"{row[name]:,}" for name in SIZES), *times))
     base = next(age["adapt_seconds"] for age in ages if age["round"] == 10_000)
     of_ages = [
@@ -256,7 +186,7 @@ def speed_table(rows: list[Row], ages: list[Row]) -> str:
     ]
     return "\n".join(
         (
-            markdown((*headings, "times faster than the loop"), lines, n_left=8),
+            markdown(headings, lines, n_left=7),
             markdown(("round t", "learners", "microseconds", "times that of round 10,000"), of_ages, n_left=4),
         )
     )
@@ -283,10 +213,10 @@ def _draw_curves(axis: Any, rows: list[Row], size: str) -> None:
     """Draw one point per size, for two classes and the smallest batch that all sizes have."""
     two_classes = [row for row in rows if row["n_classes"] == 2]
     chosen = {row[size]: row for row in sorted(two_classes, key=lambda row: -row["batch_size"])}
-    for name, style in (("adapt", "o-"), ("bare", "s--"), ("plain_loop", "^:")):
-        known = sorted(number for number in chosen if f"{name}_seconds" in chosen[number])
-        label = {"bare": "bare arithmetic"}.get(name, name.replace("_", " "))
-        axis.plot(known, [1e3 * chosen[number][f"{name}_seconds"] for number in known], style, label=label)
+    for name, label, style in (("adapt", "adapt", "o-"), ("bare", "bare arithmetic", "s--")):
+        axis.plot(
+            sorted(chosen), [1e3 * chosen[number][f"{name}_seconds"] for number in sorted(chosen)], style, label=label
+        )
     axis.set(xscale="log", yscale="log")
 
 
@@ -298,11 +228,9 @@ def main() -> None:
     with threadpool_limits(1):
         rows = [measure_round(shape) for shape in track(shapes, "rounds")]
         ages = [measure_age(n_rounds) for n_rounds in track((100, 10_000, 1_000_000), "ages")]
-        predict = measure_predict()
     table = speed_table(rows, ages)
     print(table)
-    print("predict of a row, of scikit-learn's: {predict_seconds:.2g} / {scikit_learn_seconds:.2g} s".format(**predict))
-    keep("speed", {"rounds": rows, "ages": ages, "predict": predict})
+    keep("speed", {"rounds": rows, "ages": ages})
     fill("performance.md", {"speed": table})
     draw(rows, ages)
 

@@ -1,16 +1,15 @@
 """What the model tells about itself beside the truth: the figures of docs/trust.md.
 
 Run ``python -m benchmarks.trust`` for all parts, or name some of them: harm (what the fallback saves and costs),
-insights (label-free risk, prediction sets, audits), tables (the risk on tables), drift (events beside ADWIN and an MMD
-test) and verdicts. Errors are exact: in closed form on Gaussian streams, on all rows of both pools on tables. Each part
-replaces its rows in ``benchmarks/results/trust.json``.
+insights (label-free risk, prediction sets, audits) and drift (events beside ADWIN). Errors are exact: in closed form on
+Gaussian streams, on all rows of both pools on tables. Each part replaces its rows in ``benchmarks/results/trust.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -119,18 +118,12 @@ class Setting:
     n_features: int = 12
 
 
-def _times(seed: int, n_rounds: int) -> set[int]:
-    """Return a few random rounds to look at."""
-    rng = np.random.default_rng([seed, 7])
-    chosen: list[int] = rng.choice(np.arange(FIRST_ROUND, n_rounds), TIMES_PER_REFERENCE, replace=False).tolist()
-    return set(chosen)
-
-
 def measure_insights(setting: Setting, seed: int) -> dict[str, float]:
     """Compare estimates with the exact error of a round and with fresh labelled rows; return means of one stream."""
     sizes = {name: size for name, size in vars(setting).items() if name != "shift"}
     stream = GaussianStream(SHIFTS[setting.shift], random_state=seed, **sizes)
-    times, found = _times(seed, setting.n_rounds), []
+    rounds, found = np.arange(FIRST_ROUND, setting.n_rounds), []
+    times = set(np.random.default_rng([seed, 7]).choice(rounds, TIMES_PER_REFERENCE, replace=False).tolist())
     with one_blas_thread():
         model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
         for batch in stream:
@@ -138,19 +131,6 @@ def measure_insights(setting: Setting, seed: int) -> dict[str, float]:
                 of_sets = _sets(model, stream, batch.alpha, seed + 10_000 * batch.round)
                 found.append(_risks(model, stream, batch.alpha) | of_sets)
             model.adapt(batch.X)
-    return means(found)
-
-
-def measure_table_risks(table: str, shift: str, n_rounds: int, seed: int) -> dict[str, float]:
-    """Return the same for the risks alone, on two pools of a table; the truth is the error outside the reference."""
-    problem = TableProblem(table, shift, n_reference=1000, batch_size=1, n_rounds=n_rounds, seed=seed)
-    times, found = _times(seed, n_rounds), []
-    with one_blas_thread():
-        model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
-        for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True)):
-            if number in times:
-                found.append(_risks(model, problem, float(alpha)))
-            model.adapt(batch)
     return means(found)
 
 
@@ -215,22 +195,9 @@ def insights(options: argparse.Namespace) -> list[Row]:
     return [insight_row(setting, [found[setting, seed] for seed in range(n)]) for setting, n in counts.items()]
 
 
-def tables(options: argparse.Namespace) -> list[Row]:
-    """Measure the coverage of risks on tables."""
-    groups = list(itertools.product(TABLE_NAMES, ("none", "Squ"))) if data_folder() else []
-    seeds = range(max(2, options.references // 5))
-    found = run(measure_table_risks, [(*group, 300, seed) for group in groups for seed in seeds], options.jobs)
-    return [
-        {"table": table, "shift": shift, "n_references": len(seeds)}
-        | means([found[table, shift, 300, seed] for seed in seeds])
-        for table, shift in groups
-    ]
-
-
 # --- drift: false alarms on streams that stand still, and delays after jumps --------------------------------------
 
 JUMP_ROUND, N_ROUNDS = 300, 900
-MMD_ROWS, MMD_REFERENCE, MMD_EVERY, MMD_PERMUTATIONS, MMD_LEVEL = 64, 256, 32, 200, 0.01
 
 
 @dataclass(frozen=True)
@@ -280,37 +247,7 @@ def adwin_alarms(stream: GaussianStream) -> list[int]:
     return alarms
 
 
-def mmd_alarms(stream: GaussianStream) -> list[int]:
-    """Return the rounds in which an MMD test of the latest rows rejects, only the first of each run of rejections."""
-    rng = np.random.default_rng(0)
-    reference = stream.reference()[0][:MMD_REFERENCE]
-    recent: list[FloatArray] = []
-    alarms, was_rejected = [], False
-    for batch in stream:
-        recent = [*recent, *batch.X][-MMD_ROWS:]
-        if batch.round % MMD_EVERY or len(recent) < MMD_ROWS:
-            continue
-        is_rejected = _mmd_p_value(reference, np.array(recent), rng) <= MMD_LEVEL
-        if is_rejected and not was_rejected:
-            alarms.append(batch.round)
-        was_rejected = is_rejected
-    return alarms
-
-
-def _mmd_p_value(reference: FloatArray, rows: FloatArray, rng: np.random.Generator) -> float:
-    """Return the p value by permutations, with a Gaussian kernel of median width."""
-    joint = np.concatenate((reference, rows))
-    squares = ((joint[:, None, :] - joint[None, :, :]) ** 2).sum(axis=2)
-    kernel = np.exp(-squares / np.median(squares[squares > 0.0]))
-    # Without the diagonal, the two unbiased means differ from these only by constant factors.
-    np.fill_diagonal(kernel, 0.0)
-    signs = np.concatenate((np.full(len(reference), -1.0 / len(reference)), np.full(len(rows), 1.0 / len(rows))))
-    observed = signs @ kernel @ signs
-    shuffled = (rng.permutation(signs) for _ in range(MMD_PERMUTATIONS))
-    return (1 + sum(float(each @ kernel @ each) >= observed for each in shuffled)) / (1 + MMD_PERMUTATIONS)
-
-
-DETECTORS: dict[str, Callable[[GaussianStream], list[int]]] = {"accous": accous_alarms, "MMD test": mmd_alarms}
+DETECTORS: dict[str, Callable[[GaussianStream], list[int]]] = {"accous": accous_alarms}
 if find_spec("river") is not None:
     DETECTORS["ADWIN (river)"] = adwin_alarms
 
@@ -352,80 +289,9 @@ def drift(options: argparse.Namespace) -> list[Row]:
     return list(run(drift_row, cases, options.jobs).values())
 
 
-# --- verdicts: how often the adapted model is worse than the fixed one, by evidence and verdict -------------------
-
-SIZES, VERDICT_SHIFTS, LOOKS = (100, 200, 300, 500, 1000, 2000), ("Lin", "Squ", "Sin"), (120, 160, 200, 240, 280)
-ERROR_BINS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.12, np.inf)
-DISTANCES = (0.0, 0.5, 1.0, 2.0, 4.0)
-WORDS = ("not verified", "thin", "no overlap")
-
-
-def measure_verdicts(shift: str, n_reference: int, seed: int) -> list[tuple[str, float, float, float]]:
-    """Return verdict, standard error of "adapted minus fixed", effective rows and true difference at a few rounds.
-
-    The veto is off, so that the harm it would prevent is visible.
-    """
-    stream = GaussianStream(SHIFTS[shift], n_rounds=max(LOOKS) + 20, n_reference=n_reference, random_state=seed)
-    model = AdaptiveClassifier(standardize=False, fallback="none").fit(*stream.reference())
-    found = []
-    with one_blas_thread():
-        for batch in stream:
-            if batch.round in LOOKS:
-                trust = model.trust_
-                adapted, fixed = (stream.risk(one, batch.alpha) for one in (model.estimator_, model.fixed_.estimator))
-                error = trust.excess_standard_error
-                found.append((_word(trust.verdict), error, trust.effective_sample_size, adapted - fixed))
-            model.adapt(batch.X)
-    return found
-
-
-def _word(verdict: str) -> str:
-    """Return the verdict, or "not verified" for those that do not come from the weights or the inputs."""
-    return verdict if verdict in WORDS else "not verified"
-
-
-def verdict_rows(found: list[tuple[str, float, float, float]]) -> Iterator[Row]:
-    """Yield the harm by standard error and by verdict."""
-    groups = {
-        f"standard error {100 * low:g} to {100 * high:g} points": [one for one in found if low < one[1] <= high]
-        for low, high in itertools.pairwise(ERROR_BINS)
-    }
-    groups |= {f'verdict "{word}"': [one for one in found if one[0] == word] for word in WORDS}
-    for name, group in groups.items():
-        row: Row = {"group": name, "n": len(group)}
-        if group:
-            excess = np.array([one[3] for one in group])
-            row["mean_excess"] = 100.0 * float(excess.mean())
-            row["share_worse"] = float(np.mean(excess > 0.0))
-            row["share_worse_by_2_points"] = float(np.mean(excess > 0.02))
-            row["median_effective_rows"] = float(np.median([one[2] for one in group]))
-        yield row
-
-
-def away_row(distance: float, n_references: int) -> Row:
-    """Return verdicts after 100 rounds of rows that are ``distance`` away from the reference in every column."""
-    words = []
-    for seed in range(n_references):
-        stream = GaussianStream(SHIFTS["none"], n_rounds=100, n_reference=500, random_state=seed)
-        model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
-        for batch in stream:
-            model.adapt(batch.X + distance)
-        words.append(_word(model.trust_.verdict))
-    shares = {word: words.count(word) / n_references for word in WORDS}
-    return {"distance": distance, "n_references": n_references, **shares}
-
-
-def verdicts(options: argparse.Namespace) -> list[Row]:
-    """Measure harm by evidence and verdict."""
-    n_references = max(2, options.references // 12)
-    found = run(measure_verdicts, list(itertools.product(VERDICT_SHIFTS, SIZES, range(n_references))), options.jobs)
-    away = run(away_row, [(distance, n_references) for distance in DISTANCES], options.jobs)
-    return [*verdict_rows(list(itertools.chain.from_iterable(found.values()))), *away.values()]
-
-
 # --- main -------------------------------------------------------------------------------------------------------
 
-PARTS = {"harm": harm, "insights": insights, "tables": tables, "drift": drift, "verdicts": verdicts}
+PARTS = {"harm": harm, "insights": insights, "drift": drift}
 
 
 def run(measure: Callable[..., Any], cases: list[tuple[Any, ...]], n_jobs: int) -> dict[Any, Any]:

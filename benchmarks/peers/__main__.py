@@ -16,12 +16,13 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.data import SHIFTS
 from benchmarks.pages import ROOT, fill, keep, markdown
-from benchmarks.peers.contests import CONTESTS, METHODS, gaussian_problem, measure_edges, run_contest
+from benchmarks.peers.contests import CONTESTS, gaussian_problem, run_contest
 from benchmarks.peers.processes import Peer
 from benchmarks.peers.risks import measure_risks
 from benchmarks.peers.serving import Settings
 
 Row = dict[str, Any]
+RATIO_PEERS = ("adapt", "densratio", "skada")
 SHAPE = {"n_reference": 1000, "n_features": 12, "batch_size": 5, "n_batches": 3}
 TURNS = 4
 SECONDS_A_TURN = 1.0  # with shorter turns, times differed by two thirds from run to run
@@ -110,25 +111,6 @@ def agreement_table(rows: list[Row]) -> str:
     return table("The same problem, solved twice (smaller objectives are better)", columns, rows)
 
 
-def edge_table(rows: list[Row]) -> str:
-    """Return the results on hard cases with default settings."""
-    columns = {
-        "case": "{case}",
-        "method": "{method}",
-        "who": "{who}",
-        "batches without finite weights": "{bad}",
-        "effective sample size": "{effective_sample_size}",
-        "mean": "{mean}",
-        "exact zeros": "{n_zero}",
-    }
-    shown = []
-    for row in rows:
-        n_bad = row["n_not_finite"] + len(row["errors"])
-        spans = {name: span(row[name]) for name in ("effective_sample_size", "mean", "n_zero")}
-        shown.append(row | spans | {"bad": f"{n_bad} of {row['n_batches']}" if n_bad else ""})
-    return table("Hard cases with default settings, lowest to highest over the batches", columns, shown)
-
-
 def risk_table(rows: list[Row]) -> str:
     """Return errors in points and times in milliseconds, one line per shift."""
     title = "Error without labels beside NannyML {peer_version}, {n_references} references a shift".format(**rows[0])
@@ -145,11 +127,6 @@ def risk_table(rows: list[Row]) -> str:
     }
     told = {"none": "standing still"}
     return table(title, columns, [row | {"told": told.get(row["shift"], row["shift"])} for row in rows])
-
-
-def span(extremes: list[float] | None) -> str:
-    """Return lowest to highest, or one value if both look the same."""
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in extremes or []))
 
 
 def milliseconds(seconds: float) -> str:
@@ -170,14 +147,13 @@ def compare_risks(n_references: int) -> None:
 
 
 def compare_ratios(peers: dict[str, Peer]) -> None:
-    """Measure speed, agreement and hard cases."""
+    """Measure speed and agreement."""
     problem = gaussian_problem(**SHAPE)
     with threadpool_limits(1):
         rows = [run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN) for contest in CONTESTS]
-        edges = list(measure_edges(peers))
-    tables = "\n".join((speed_table(rows), agreement_table(rows), edge_table(edges)))
+    tables = speed_table(rows) + "\n" + agreement_table(rows)
     print(tables)
-    keep("peers", rows + edges)
+    keep("peers", rows)
     fill("peers.md", {"bench-peers": tables})
 
 
@@ -192,7 +168,7 @@ def main() -> None:
         compare_risks(options.references)
     if not options.risks:
         with ExitStack() as stack:
-            peers = {name: stack.enter_context(Peer(name)) for name in METHODS}
+            peers = {name: stack.enter_context(Peer(name)) for name in RATIO_PEERS}
             (freeze if options.freeze else compare_ratios)(peers)
 
 

@@ -1,4 +1,4 @@
-"""Compare ours with a peer on the same data: the speed of one update, who solves the problem better, and hard cases.
+"""Compare ours with a peer on the same data: the speed of one update, and who solves the problem better.
 
 Our solutions and the peers' are evaluated by the same plain code. Smaller objectives are always better. Kernels are
 k(x, c) = exp(-||x - c||^2 / (2 width^2)); the centres of a ratio sum_l coef_l k(x, c_l) are the batch rows.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from accous import KLIEP, KMM, RULSIF, ULSIF, __version__
-from accous.exceptions import AccousError
 from accous.streams import ConstantShift, GaussianStream
-from benchmarks.peers.processes import Answer, Peer, PeerError, Problem
+from benchmarks.peers.processes import Answer, Peer, Problem
 from benchmarks.peers.serving import Array, Contender, Settings, estimate_all
 
 CLASSES: dict[str, Any] = {"ulsif": ULSIF, "rulsif": RULSIF, "kliep": KLIEP, "kmm": KMM}
@@ -224,58 +222,3 @@ def verdict(aim: float | None, row: Row) -> str:
     is_fast = min(row[name] for name in row if name.startswith("times_")) >= aim
     is_as_good = row["worst_relative_excess"] <= TOLERANCE and row["our_violation"] <= TOLERANCE
     return "pass" if is_fast and is_as_good else "miss"
-
-
-# --- hard cases: are the weights finite, and how many rows do they leave? -------------------------------------------
-
-METHODS = {
-    "adapt": ("ulsif", "rulsif", "kliep", "kmm"),
-    "densratio": ("ulsif", "rulsif", "kliep"),
-    "skada": ("kliep", "kmm"),
-}
-CASES = {
-    "one row": {"n_reference": 1000, "n_features": 12, "batch_size": 1},
-    "500 features": {"n_reference": 1000, "n_features": 500, "batch_size": 5},
-    "1001 reference rows": {"n_reference": 1001, "n_features": 12, "batch_size": 5},
-}
-
-
-def measure_edges(peers: dict[str, Peer]) -> Iterator[Row]:
-    """Yield the results of every method of every package, with default settings, in every case."""
-    for case, shape in CASES.items():
-        problem = gaussian_problem(**shape, n_batches=3)
-        for method in CLASSES:
-            estimates: dict[str, Callable[[Problem], Answer]] = {"accous": lambda one: estimate_ours(method, one, [{}])}
-            for name, peer in peers.items():
-                if method in METHODS[name]:
-                    estimates[name] = lambda one, peer=peer: peer.estimate(method, one)  # type: ignore[misc]
-            for who, estimate in estimates.items():
-                answers = [_weights(estimate, Problem(problem.reference, batch[None])) for batch in problem.batches]
-                yield {"case": case, "method": method, "who": who} | summarise(answers)
-
-
-def _weights(estimate: Callable[[Problem], Answer], problem: Problem) -> Array | str:
-    try:
-        weights: Array = estimate(problem).weights[0]
-    except (AccousError, PeerError) as error:
-        return f"{type(error).__name__}: {error}"
-    return weights
-
-
-def summarise(answers: list[Array | str]) -> Row:
-    """Count weights that are not finite, and return the ranges of effective sample size, mean and exact zeros."""
-    weights = [answer for answer in answers if not isinstance(answer, str)]
-    finite = [answer for answer in weights if np.isfinite(answer).all()]
-    # Kish's number of equally weighted rows; 0 if all weights are 0.
-    sizes = [float(np.sum(each) ** 2 / squares) if (squares := np.sum(each**2)) > 0.0 else 0.0 for each in finite]
-    measures = {
-        "effective_sample_size": sizes,
-        "mean": [float(np.mean(each)) for each in finite],
-        "n_zero": [float(np.sum(each == 0.0)) for each in finite],
-    }
-    return {
-        "n_batches": len(answers),
-        "n_not_finite": len(weights) - len(finite),
-        "errors": [answer for answer in answers if isinstance(answer, str)],
-        **{name: [min(values), max(values)] if values else None for name, values in measures.items()},
-    }
