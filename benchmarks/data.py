@@ -80,7 +80,7 @@ def mixed(risks: tuple[float, float], alpha: float) -> float:
 class GaussianProblem:
     """The reconstructed Gaussian stream."""
 
-    def __init__(self, shift: str, *, seed: int, **sizes: int) -> None:
+    def __init__(self, shift: str, *, seed: int, **sizes: Any) -> None:
         self.stream = GaussianStream(SHIFTS[shift], alpha_0=ALPHA_0, random_state=seed, **sizes)
         self.X, self.y = self.stream.reference()
         self.alphas = self.stream.alphas

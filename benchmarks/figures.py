@@ -74,8 +74,10 @@ def draw_weights(palette: Palette) -> Figure:
     weights = ratio.reference_ratio_ / ratio.reference_ratio_.mean()
     figure = new_figure(8.0, 3.4)
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
-    shown = (("fixed: every row counts equally", np.ones(300), palette.fixed),)
-    shown += (("adapted: every row counts as its ratio", weights, palette.used),)
+    shown = (
+        ("fixed: every row counts equally", np.ones(300), palette.fixed),
+        ("adapted: every row counts as its ratio", weights, palette.used),
+    )
     for each, (title, sizes, line) in zip(axes, shown, strict=True):
         fitted = LogisticRegression().fit(X, y, sample_weight=sizes)
         each.scatter(*batch.T, marker="+", color=palette.ink, s=22, linewidth=0.9, label="batch, no labels")

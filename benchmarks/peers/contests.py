@@ -27,7 +27,12 @@ Row = dict[str, Any]
 
 def gaussian_problem(n_reference: int, n_features: int, batch_size: int, n_batches: int) -> Problem:
     """A Gaussian stream whose batches mix the two parts evenly, while the reference has nine tenths of one."""
-    sizes = {"n_features": n_features, "n_reference": n_reference, "n_rounds": n_batches, "batch_size": batch_size}
+    sizes: dict[str, Any] = {
+        "n_features": n_features,
+        "n_reference": n_reference,
+        "n_rounds": n_batches,
+        "batch_size": batch_size,
+    }
     stream = GaussianStream(ConstantShift(0.5), **sizes)
     rows, _ = stream.reference()
     center, scale = rows.mean(axis=0), rows.std(axis=0)
