@@ -14,7 +14,7 @@ COPY --from=build /opt/accous /opt/accous
 ENV PATH="/opt/accous/bin:$PATH" PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/var/lib/accous/numba
 USER 10001
 # Compiled once, when the image is built, and not at every start.
-RUN python -c "from accous.core.fast.compiled import compile_all; compile_all()"
+RUN python -c "from accous.core.compiled import compile_all; compile_all()"
 VOLUME /model
 EXPOSE 8321
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \

@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 
 from accous.cli import main as run_command
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from benchmarks.pages import keep
 
 BATCH_SIZE = 10

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import log_loss
 
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream, SquareShift
+from accous.threads import one_blas_thread
 from accous_bench.dann import DANN
 from accous_bench.scores import scored_rounds
 from benchmarks.record import write_results

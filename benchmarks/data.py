@@ -21,8 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
 from accous.streams import BernoulliShift, ConstantShift, GaussianStream, LinearShift, SineShift, SquareShift
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
+from accous.table.columns import Choices, ColumnEncoder
 
 FloatArray = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from accous import OnlineDensityRatio
-from accous.blas import one_blas_thread
-from accous.classifier.erm import LogisticErm
+from accous.model.predictors import LogisticErm
+from accous.threads import one_blas_thread
 from benchmarks.data import (
     MOVING,
     SHIFTS,

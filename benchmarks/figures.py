@@ -19,10 +19,10 @@ from sklearn.linear_model import LogisticRegression
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
 from accous.cli import demo_picture
 from accous.cli.demo_race import make_stream, run_race
-from accous.core.paper.cover import active_lengths, count_starting
-from accous.core.pool.shapes import N_SHAPES
+from accous.core.ensemble import active_lengths, count_starting
+from accous.core.pool import N_SHAPES
+from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.plots import plot_attribution, plot_history, plot_risk
-from accous.diagnostics.weights import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
 from benchmarks import gallery
 from benchmarks.data import FloatArray

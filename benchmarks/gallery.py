@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from accous import AdaptiveClassifier, backtest
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.data import prepare, read_stream, read_times
 from benchmarks.pages import DOCS, RESULTS, Palette, filled, markdown, new_figure, origin, save_pair, tidy
 from benchmarks.real_streams import MOST_ROWS, follow

@@ -120,7 +120,7 @@ def sizes() -> None:
 
 def page() -> None:
     """Print the bytes that a stream writes for one row: the page of its key, whole."""
-    from accous.keyed.pages import pack_page
+    from accous.keyed.arrow import pack_page
 
     adapter, rows = make_adapter(), rows_of_keys(32, 60)
     *_, states = states_after(adapter, rows)

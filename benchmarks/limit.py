@@ -25,8 +25,8 @@ from rich.progress import track
 from rich.table import Table
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
 from accous_bench.protocols import fit_on, rounds

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.blas import one_blas_thread
 from accous.streams import Batch
+from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
 from accous_bench.protocols import fit_on, rounds

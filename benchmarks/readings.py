@@ -25,7 +25,7 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.reading_data import SHIFTS, Gaussians, Halves
 from benchmarks.reading_fit import ESTIMATORS, PaperCell
 from benchmarks.reading_scores import Cell, Predictor, errors_in

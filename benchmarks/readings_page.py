@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.protocols import BATCH_FIRST, PREDICT_FIRST
 from accous_bench.reporting.document import Block, Heading, Paragraph, Row, Table, Text
 from accous_bench.reporting.wording import dataset_title

@@ -23,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
 from benchmarks.pages import RESULTS, keep
 

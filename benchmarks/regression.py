@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveRegressor
-from accous.blas import one_blas_thread
-from accous.classifier.erm import deviations_of_columns
-from accous.classifier.ridge_erm import RidgeErm
+from accous.model.predictors import RidgeErm, deviations_of_columns
 from accous.streams import GaussianRegressionStream
+from accous.threads import one_blas_thread
 from benchmarks.pages import keep
 from benchmarks.refits import SHIFTS
 

@@ -22,9 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.width import is_narrow
-from accous.core.paper.cover import active_lengths
-from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
+from accous.core.ensemble import ADAPT_ML_PROD, MetaState, active_lengths, is_narrow
 from benchmarks.pages import IMAGES, fill, keep, markdown
 
 AROUND_ROUND = 8192

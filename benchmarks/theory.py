@@ -16,8 +16,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from accous import OnlineDensityRatio
-from accous.blas import one_blas_thread
 from accous.streams import ConstantShift, GaussianStream, MovingGaussianStream
+from accous.threads import one_blas_thread
 from accous_bench.contenders import get_contender
 from accous_bench.problem import SHIFTS
 from accous_bench.protocols import fit_on, rounds

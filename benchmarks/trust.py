@@ -19,10 +19,9 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
-from accous.diagnostics.sets import conformal_sets
-from accous.streams import ConstantShift, GaussianStream
-from accous.streams.shifts import Shift
+from accous.diagnostics.risk import conformal_sets
+from accous.streams import ConstantShift, GaussianStream, Shift
+from accous.threads import one_blas_thread
 from benchmarks.data import SHIFTS, FloatArray, GaussianProblem, Problem, TableProblem, data_folder, mixed
 from benchmarks.pages import keep_part, markdown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.cells import ORACLE, OURS, UNWEIGHTED, Cell, Panel
 from accous_bench.reporting.document import Block, Bullets, Heading

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from accous import AdaptiveClassifier
-from accous.keyed import KeyedAdapter, fleet, newest_states
-from accous.report.fleet import render_fleet
+from accous.keyed import KeyedAdapter, newest_states
+from accous.keyed import arrow as fleet
+from accous.report.page import render_fleet
 from accous.spark import adapt_stream, local_session
 
 parser = argparse.ArgumentParser()

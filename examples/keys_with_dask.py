@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.datasets import make_classification
 
 from accous import AdaptiveClassifier
-from accous.keyed import KeyedAdapter, fleet
-from accous.keyed.pages import pack_page, unpack_page
+from accous.keyed import KeyedAdapter
+from accous.keyed import arrow as fleet
+from accous.keyed.arrow import pack_page, unpack_page
 
 N_BUCKETS, N_DAYS, N_SHOPS = 4, 3, 40
 X, y = make_classification(600, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=0)

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 
 import accous
 from accous.keyed import KeyedAdapter
-from accous.keyed.pages import pack_page, unpack_page
+from accous.keyed.arrow import pack_page, unpack_page
 
 N_BUCKETS, N_DAYS, N_SHOPS = 4, 3, 40
 

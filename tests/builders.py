@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.core.paper.ensemble import EnsembleSettings
-from accous.core.paper.losses import KullbackLeibler, LeastSquares, Logistic, Loss
+from accous.core.ensemble import EnsembleSettings
+from accous.core.losses import KullbackLeibler, LeastSquares, Logistic, Loss
 from tests.oracles import PaperAccous
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 
 import accous.core
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 
 
 @cache

@@ -22,10 +22,10 @@ SOURCES = str(Path(accous.__file__).resolve().parents[1])
 # when a command is called: more than half of the time of a short one. So one is called that does nothing.
 COMMANDS = """
 import accous.cli.adapt_progress, accous.cli.columns_table, accous.cli.compiling, accous.cli.demo_race
-import accous.cli.demo_tables, accous.cli.inspect, accous.classifier.alerts, accous.service.serving
-import accous.tabular.adapt_job, accous.tabular.fit_job, accous_bench.grid, accous_bench.problems
+import accous.cli.demo_tables, accous.cli.inspect, accous.diagnostics.alerts, accous.service.server
+import accous.table.adapt, accous.table.fit, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 compile_all()
 with contextlib.redirect_stderr(io.StringIO()):
     accous.cli.main(["inspect", "no folder"])

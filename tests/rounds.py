@@ -1,8 +1,6 @@
 """Rounds of an ensemble as functions of everything they depend on, for tests that change one thing at a time."""
 
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
-from accous.core.paper.reference import Reference
-from accous.core.rounds import choose_rounds, prepare_reference
+from accous.core.ensemble import EnsembleSettings, EnsembleState, Reference, choose_rounds, prepare_reference
 from tests.builders import Array
 
 

@@ -110,10 +110,10 @@ def test_the_map_of_the_paper_names_what_is_in_each_file():
 
 
 def test_the_readers_find_what_is_named():
-    text = "`core/paper/meta.py`, tests/oracles.py, kernels_*.py, `accous.streams.shifts`; accous_bench.run. x/y.pyc"
-    assert FILE.findall(text) == ["core/paper/meta.py", "tests/oracles.py", "kernels_*.py"]
-    assert MODULE.findall(text) == ["accous.streams.shifts", "accous_bench.run"]
-    assert exists("core/paper/meta.py", ROOT / "README.md")
+    text = "`core/ensemble.py`, tests/oracles.py, kernels_*.py, `accous.streams`; accous_bench.run. x/y.pyc"
+    assert FILE.findall(text) == ["core/ensemble.py", "tests/oracles.py", "kernels_*.py"]
+    assert MODULE.findall(text) == ["accous.streams", "accous_bench.run"]
+    assert exists("core/ensemble.py", ROOT / "README.md")
     assert not exists("core/meta.py", ROOT / "README.md")
     assert is_importable("accous.AdaptiveClassifier.fit")
     assert not is_importable("accous.core.meta")

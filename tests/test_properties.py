@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.paper.ensemble import EnsembleState
+from accous.core.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
 from tests.rounds import play_round, start_ensemble
 

@@ -17,10 +17,9 @@ from sklearn.base import clone
 import accous
 from accous import ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.ratio.base import RatioEstimator
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.table_model import TableModel
-from accous.turns import LOCK_NAME
+from accous.table.columns import Choices, ColumnEncoder
+from accous.table.model import TableModel
+from accous.threads import LOCK_NAME
 from tests.waiting import PATIENCE
 
 N_THREADS, N_CALLS = 3, 100

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.blas import one_blas_thread
 from accous.streams import GaussianStream
+from accous.threads import one_blas_thread
 from benchmarks.data import SHIFTS, FloatArray
 from benchmarks.peers.processes import Peer
 

@@ -10,20 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, keyed, river, streams
-    from accous.classifier.adaptation import AdaptiveClassifier
-    from accous.classifier.alerts import Alerts
-    from accous.classifier.backtest import backtest
-    from accous.classifier.regression import AdaptiveRegressor
+    from accous.diagnostics.alerts import Alerts
     from accous.exceptions import AccousError
+    from accous.model.backtest import backtest
+    from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
     from accous.model_folders import load, save
-    from accous.ratio.kliep import KLIEP
-    from accous.ratio.kmm import KMM
-    from accous.ratio.logistic import LogisticRatio
-    from accous.ratio.no_shift import NoShift
-    from accous.ratio.online import OnlineDensityRatio
-    from accous.ratio.rulsif import RULSIF
-    from accous.ratio.single import SingleLearnerRatio
-    from accous.ratio.ulsif import ULSIF
+    from accous.ratio.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
+    from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 
     __version__: str
 
@@ -53,18 +46,18 @@ __all__ = [
 
 _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
-    "AdaptiveClassifier": "accous.classifier.adaptation",
-    "AdaptiveRegressor": "accous.classifier.regression",
-    "Alerts": "accous.classifier.alerts",
-    "KLIEP": "accous.ratio.kliep",
-    "KMM": "accous.ratio.kmm",
-    "LogisticRatio": "accous.ratio.logistic",
-    "NoShift": "accous.ratio.no_shift",
+    "AdaptiveClassifier": "accous.model.estimators",
+    "AdaptiveRegressor": "accous.model.estimators",
+    "Alerts": "accous.diagnostics.alerts",
+    "KLIEP": "accous.ratio.one_step",
+    "KMM": "accous.ratio.one_step",
+    "LogisticRatio": "accous.ratio.one_step",
+    "NoShift": "accous.ratio.online",
     "OnlineDensityRatio": "accous.ratio.online",
-    "RULSIF": "accous.ratio.rulsif",
-    "SingleLearnerRatio": "accous.ratio.single",
-    "ULSIF": "accous.ratio.ulsif",
-    "backtest": "accous.classifier.backtest",
+    "RULSIF": "accous.ratio.one_step",
+    "SingleLearnerRatio": "accous.ratio.online",
+    "ULSIF": "accous.ratio.one_step",
+    "backtest": "accous.model.backtest",
     "load": "accous.model_folders",
     "save": "accous.model_folders",
 }

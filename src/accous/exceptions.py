@@ -13,7 +13,7 @@
 
 Catch `AccousError` to catch every error that the package raises on purpose. Code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working. What needs a fitted model raises an `AccousError` that is also
-scikit-learn's ``NotFittedError`` (`accous.learned`).
+scikit-learn's ``NotFittedError`` (`accous.validation`).
 """
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
 
 class AccousError(Exception):
     """Base class of every error that accous raises on purpose."""
+
+    __module__ = "accous"
 
 
 class ParameterError(AccousError, ValueError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from accous.exceptions import MissingExtraError
 
-__all__ = ["has_package", "import_extra", "missing_extra", "require_extra"]
+__all__ = ["has_package", "import_extra", "importing", "missing_extra", "require_extra"]
 
 # Module name: package name, and what to install.
 _PROVIDERS = {
@@ -49,8 +51,15 @@ def import_extra(module: str, user: str) -> Any:
     MissingExtraError
         If the package is not installed.
     """
-    try:
+    with importing(user):
         return import_module(module)
+
+
+@contextmanager
+def importing(user: str) -> Iterator[None]:
+    """Say how to install what ``user`` needs if an import within fails because a package of an extra is missing."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         missing = missing_extra(error, user)
         if missing is None:

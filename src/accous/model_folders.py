@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accous.checkpoint import saving
-from accous.checkpoint.locks import lock_to_save
+from accous.checkpoint import folder as saving
+from accous.checkpoint.files import lock_to_save
 from accous.exceptions import CheckpointError
 from accous.extras import require_extra
 
@@ -67,11 +67,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 def _save(model: Any, folder: Path) -> None:
     # There is no table model before its module is imported, which needs polars.
-    tables = sys.modules.get("accous.tabular.table_model")
+    tables = sys.modules.get("accous.table.model")
     if tables is None or not isinstance(model, tables.TableModel):
         saving.save(model, folder)
         return
-    from accous.tabular.folder import save_table_model
+    from accous.table.model import save_table_model
 
     save_table_model(model, folder)
 
@@ -139,7 +139,7 @@ def load(
     if attached is None or progress is None:
         return model
     require_extra("polars", f"The model in {path}, made by accous fit,")
-    from accous.tabular.folder import restore_table_model
+    from accous.table.model import restore_table_model
 
     return restore_table_model(model, attached, progress, Path(path))
 
@@ -149,6 +149,6 @@ def _find_estimator(attached: dict[str, Any] | None, path: str | os.PathLike[str
     if attached is None:
         return None
     require_extra("polars", f"The model in {path}, made by accous fit,")
-    from accous.tabular.folder import known_estimator
+    from accous.table.model import known_estimator
 
     return known_estimator(attached)

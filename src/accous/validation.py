@@ -1,4 +1,4 @@
-"""Validates user input: converts arrays and frames to float rows, with errors that name the column."""
+"""Checks of input rows: arrays and frames, columns by name, and what an estimator has only after ``fit``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,72 @@ from copy import deepcopy
 from importlib import import_module
 from numbers import Number
 from textwrap import shorten
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
+from sklearn.exceptions import NotFittedError as ScikitLearnNotFittedError
 from sklearn.utils.validation import _num_samples, validate_data
 
 from accous.arrays import FloatArray
-from accous.exceptions import DataError
-from accous.named_columns import select_columns
+from accous.exceptions import AccousError, DataError
 
-__all__ = ["append_rows", "column_label", "count_rows", "own_copy", "read_frame", "read_rows", "require_finite"]
+# --- Frames are read by the names of their columns: other columns are left out, and any order is put right
+
+
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a data frame of pandas or polars."""
+    return hasattr(X, "iloc") or (type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "to_numpy"))
+
+
+def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
+    """Return a frame with the columns of the reference alone, in the order of the reference.
+
+    Arrays and frames that fit already are returned as they are.
+
+    Parameters
+    ----------
+    estimator : object
+        Its ``feature_names_in_`` are the columns of the reference; without them, columns have no names.
+    X : array or frame
+    any_order : bool, default=True
+        Whether a frame with just these columns may have them in another order. scikit-learn's ``check_estimator``
+        requires its own methods, such as ``predict``, to refuse that. It also requires its own text for a frame that
+        lacks a column, so such a frame is then returned as it is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> fitted = SimpleNamespace(feature_names_in_=np.array(["age", "height"], dtype=object))
+    >>> select_columns(fitted, pd.DataFrame({"height": [1.8], "name": ["Ada"], "age": [36]}))
+       age  height
+    0   36     1.8
+    """
+    names = vars(estimator).get("feature_names_in_")
+    if names is None or not is_frame(X) or getattr(X, "ndim", 2) != 2:
+        return X
+    wanted, found = names.tolist(), list(X.columns)
+    if found == wanted or (len(found) == len(wanted) and not any_order):
+        return X
+    there = set(found)
+    missing = [name for name in wanted if name not in there]
+    if missing and any_order:
+        known = set(wanted)
+        others = [name for name in found if name not in known]
+        hint = f" X has {others[0]!r}, which the reference has not." if others else ""
+        raise DataError(f"X has no column {missing[0]!r}, which the reference has: add it, or correct its name.{hint}")
+    if missing:
+        return X
+    if len(there) < len(found):
+        for name in (name for name in wanted if found.count(name) > 1):
+            raise DataError(f"X has several columns called {name!r}: rename or drop all but one.")
+    return X[wanted]
+
+
+# --- Validates user input: converts arrays and frames to float rows, with errors that name the column
+
 
 _LARGEST_REFERENCE_VALUE = 1e150
 _MANY_VALUES = 8192
@@ -316,3 +371,35 @@ def _first_unreadable_column(X: Any) -> int | None:
         except (ValueError, TypeError):
             return position
     return None
+
+
+# --- What an estimator has only after fit, and the error of who reads it before
+
+
+class NotFittedError(AccousError, ScikitLearnNotFittedError):
+    """The model has not been fitted: scikit-learn's error of this name, which is also a ValueError."""
+
+
+def require_learned(estimator: Any, attribute: str) -> None:
+    """Raise a NotFittedError if ``fit`` has not set the attribute."""
+    if attribute not in vars(estimator):
+        name = type(estimator).__name__
+        raise NotFittedError(f"This {name} is not fitted yet: call fit first.")
+
+
+class LearnedAttributes:
+    """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
+
+    # What to use in place of methods that only other classes have, by their names.
+    _instead: ClassVar[dict[str, str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""
+        is_learned = name.endswith("_") and not name.endswith("__")
+        if is_learned and "reference_" not in vars(self):
+            raise NotFittedError(f"This {type(self).__name__} has no {name} yet: call fit with a reference first.")
+        advice = f": use {self._instead[name]}" if name in self._instead else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
+
+    def _require_fitted(self, attribute: str) -> None:
+        require_learned(self, attribute)

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.special import expit
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
 from accous.exceptions import ParameterError
+from accous.threads import one_blas_thread
 from accous_bench.network import Network
 
 __all__ = ["Descent", "adapt_network", "fit_network"]

@@ -24,18 +24,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from accous.classifier.adaptation import AdaptiveClassifier
 from accous.exceptions import ParameterError
+from accous.model.estimators import AdaptiveClassifier
 from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import LARGEST_NORM
-from accous.ratio.kliep import KLIEP
-from accous.ratio.kmm import KMM
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.online import OnlineDensityRatio
-from accous.ratio.single import SingleLearnerRatio
-from accous.ratio.ulsif import ULSIF
+from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous_bench.dann import DANN
 from accous_bench.limit import Limit
 from accous_bench.newton_steps import NewtonStepRatio

@@ -13,12 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray
-from accous.classifier.labels import read_base_weights, read_labels
-from accous.learned import LearnedAttributes
+from accous.model.tasks import read_base_weights, read_labels
 from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import unchanged_on_failure
-from accous.ratio.maps import Standardize
-from accous.validation import read_rows
+from accous.ratio.features import Standardize
+from accous.validation import LearnedAttributes, read_rows
 from accous_bench.adversarial import Descent, adapt_network, fit_network
 from accous_bench.network import Network
 

@@ -8,7 +8,7 @@ from typing import Any
 from accous.arrays import FloatArray
 from accous.parameters import require_integer
 from accous.ratio.base import RatioEstimator
-from accous.ratio.single import SingleLearnerRatio
+from accous.ratio.online import SingleLearnerRatio
 
 __all__ = ["NewtonStepRatio"]
 

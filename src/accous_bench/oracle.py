@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.classifier.erm import LinearPredictor, LogisticErm
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
+from accous.model.predictors import LinearPredictor, LogisticErm
 
 __all__ = ["Oracle"]
 

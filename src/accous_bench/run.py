@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.blas import one_blas_thread
 from accous.exceptions import AccousError, DataError, ParameterError
+from accous.threads import one_blas_thread
 from accous_bench.contenders import Contender
 from accous_bench.problem import Problem, Setting, Stream
 from accous_bench.protocols import PREDICT_FIRST, fit_on, rounds

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.checkpoint.array_files import read_arrays, write_arrays
+from accous.checkpoint.files import read_arrays, write_arrays
 
 ARRAYS = {
     "plain": np.arange(6.0).reshape(2, 3),

@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from accous.checkpoint.foreign import describe_foreign, require_foreign
+from accous.checkpoint.folder import describe_foreign, require_foreign
 from accous.exceptions import CheckpointError
 
 

@@ -11,8 +11,8 @@ import polars.testing
 import pytest
 
 import accous
-from accous.checkpoint import rows
-from accous.checkpoint.data import read_data, write_data
+from accous.checkpoint import codecs as rows
+from accous.checkpoint.codecs import read_data, write_data
 from accous.exceptions import CheckpointError
 from accous.validation import own_copy
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import accous
-from accous.checkpoint.locks import LOCK_NAME, exclusive_lock
+from accous.checkpoint.files import LOCK_NAME, exclusive_lock
 from accous.exceptions import CheckpointError, LockedError
 
 HOLDER = """
 import sys
 from pathlib import Path
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 with exclusive_lock(Path(sys.argv[1]), "a test"):
     print("held", flush=True)
     sys.stdin.read()
@@ -100,7 +100,7 @@ import os, sys
 from pathlib import Path
 import numpy as np
 import accous
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 model = accous.NoShift().fit(np.zeros((3, 2)))
 with exclusive_lock(Path(sys.argv[1]), "the parent"):
     child = os.fork()

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.checkpoint.data import read_data, write_data
-from accous.checkpoint.objects import objects_from_plain, objects_to_plain
-from accous.checkpoint.plain import from_json, to_json
+from accous.checkpoint.codecs import from_json, objects_from_plain, objects_to_plain, read_data, to_json, write_data
 from accous.exceptions import CheckpointError
 
 ARRAYS = {

@@ -19,9 +19,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.checkpoint import reading, saving
-from accous.classifier.class_task import ClassTask
+from accous.checkpoint import folder as reading
+from accous.checkpoint import folder as saving
 from accous.exceptions import CheckpointError
+from accous.model.tasks import ClassTask
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.folders import BATCH, REFERENCE, file_of
 from tests.docs_pages import ROOT

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import accous
-from accous.checkpoint import saving
+from accous.checkpoint import folder as saving
 from accous.exceptions import AccousError, CheckpointError
 from tests.checkpoint.cases import make_cases
 from tests.checkpoint.folders import edit_manifest, file_of

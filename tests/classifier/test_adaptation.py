@@ -8,10 +8,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.classifier.shrinkage import shrink
 from accous.exceptions import ParameterError
-from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
-from accous.streams.shifts import Shift
+from accous.model.safeguards import shrink
+from accous.streams import GaussianStream, LinearShift, Shift, SineShift, SquareShift
 from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,

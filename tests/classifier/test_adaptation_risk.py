@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from accous import AdaptiveClassifier
-from accous.streams import GaussianStream
-from accous.streams.shifts import ConstantShift, Shift
+from accous.streams import ConstantShift, GaussianStream, Shift
 from tests.budgets import rest_slow
 from tests.classifiers import (
     PROBE,

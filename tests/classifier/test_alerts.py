@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from accous import ULSIF, AdaptiveClassifier, Alerts
-from accous.classifier.events import log_events
-from accous.classifier.fallback import Fallback, Veto, next_veto
-from accous.classifier.guard import LENIENT, STRICT
 from accous.diagnostics.alerts import Alert
 from accous.exceptions import ParameterError
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.table_model import TableModel
+from accous.model.safeguards import LENIENT, STRICT, Fallback, Veto, next_veto
+from accous.model.snapshot import log_events
+from accous.table.columns import ColumnEncoder
+from accous.table.model import TableModel
 from tests.forks import ForkServer
 
 RANDOM = np.random.default_rng(3)

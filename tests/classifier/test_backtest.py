@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.classifier.backtest import CUTS, FEWEST_ROWS
 from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.model.backtest import CUTS, FEWEST_ROWS
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
 N_ROWS = 600

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import accous
 from accous import AdaptiveClassifier
-from accous.classifier.revalued_trees import RevaluedTrees, can_be_revalued
+from accous.model.predictors import RevaluedTrees, can_be_revalued
 
 N_ROWS = 240
 SMALL = {"max_iter": 12, "max_leaf_nodes": 6, "min_samples_leaf": 8, "random_state": 0}

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier.fallback import Check, Veto
-from accous.classifier.refit_rule import is_check_due
+from accous.model.round import is_check_due
+from accous.model.safeguards import Check, Veto
 from accous.streams import ConstantShift, GaussianStream
 
 ONES = np.ones(10)

@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.diagnostics.neighbours import ReferenceNeighbours
+from accous.diagnostics.drift import ReferenceNeighbours
 
 SAVED = Path(__file__).parent.parent / "checkpoint" / "saved_by_0_1"
 

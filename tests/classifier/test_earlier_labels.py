@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.diagnostics.judged_rows import JudgedRows
+from accous.diagnostics.labels import JudgedRows
 from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
 

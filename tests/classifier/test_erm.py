@@ -13,12 +13,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
-from accous.classifier.class_task import ClassTask
-from accous.classifier.erm import LinearPredictor, LogisticErm
-from accous.classifier.foreign_erm import ForeignErm, require_sample_weight
-from accous.core.solvers.logistic import MAX_HESSIAN_COEFS
+from accous.core.regression import MAX_HESSIAN_COEFS
 from accous.exceptions import ParameterError
+from accous.model.predictors import ForeignErm, LinearPredictor, LogisticErm, require_sample_weight
+from accous.model.tasks import ClassTask
+from accous.threads import one_blas_thread
 from tests.classifiers import customer_encoder, customers, labelled_rows
 
 NAMES = np.array(["ash", "birch", "cedar"])

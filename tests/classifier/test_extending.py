@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 import accous
 from accous import ULSIF, AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
-from accous.classifier.extending import rows_to_keep
 from accous.exceptions import DataError, ParameterError
+from accous.model.labels import rows_to_keep
 from accous.streams import GaussianStream, SquareShift
 
 

@@ -9,9 +9,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.classifier.fallback import Veto, next_veto
-from accous.classifier.guard import LENIENT
 from accous.exceptions import ParameterError
+from accous.model.safeguards import LENIENT, Veto, next_veto
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state

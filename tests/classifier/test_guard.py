@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import accous
 from accous import AdaptiveClassifier, NoShift
-from accous.classifier.backtest import Backtest
-from accous.classifier.guard import (
+from accous.diagnostics.risk import NO_EVIDENCE, Evidence, Look
+from accous.exceptions import ParameterError
+from accous.model.backtest import Backtest
+from accous.model.safeguards import (
     CAUTIONS,
     DOUBTED,
     FREE,
@@ -27,8 +29,6 @@ from accous.classifier.guard import (
     Guard,
     choose_guard,
 )
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, Look
-from accous.exceptions import ParameterError
 from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
 
 NAN = float("nan")

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import accous
 from accous import AdaptiveClassifier, NoShift
-from accous.classifier.state import state_from_plain, state_to_plain
 from accous.exceptions import DataError
+from accous.model.round import state_from_plain, state_to_plain
 from accous.streams import GaussianStream, SquareShift
 
 SAVED = Path(__file__).parents[1] / "checkpoint" / "saved_by_0_1"

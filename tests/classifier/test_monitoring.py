@@ -13,8 +13,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.diagnostics.audits import Audit
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.labels import Audit
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
@@ -309,6 +309,6 @@ def test_all_of_it_is_saved_and_resumed(tmp_path: Any) -> None:
 
 
 def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks: ForkServer) -> None:
-    modules = "accous.classifier.monitoring, accous.diagnostics.plots"
+    modules = "accous.model.snapshot, accous.diagnostics.plots"
     code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
     library_forks.run(code, kind="code")

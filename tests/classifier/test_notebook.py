@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier import notebook
+from accous.model import estimators as notebook
 from tests.classifiers import drifting_batches, labelled_rows, play
 
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.classifier.recent_rows import BLOCK_ROWS, MAX_BYTES, MAX_ROWS, NO_ROWS, recent_from_plain
+from accous.model.watching import BLOCK_ROWS, MAX_BYTES, MAX_ROWS, NO_ROWS, recent_from_plain
 
 SAVED = Path(__file__).parent.parent / "checkpoint" / "saved_by_0_1"
 

@@ -7,8 +7,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import accous
 from accous import AdaptiveClassifier
-from accous.classifier.refit_budget import rounds_between_refits, seconds_of
 from accous.exceptions import ParameterError
+from accous.model.round import rounds_between_refits, seconds_of
 
 
 @pytest.mark.parametrize("budget", [0.05, 0.2, 0.5])

@@ -7,8 +7,8 @@ import pytest
 
 import accous
 from accous import AdaptiveClassifier
-from accous.diagnostics.regimes import Regime, rounds_in_words
-from accous.ratio.ulsif import ULSIF
+from accous.diagnostics.drift import Regime, rounds_in_words
+from accous.ratio.one_step import ULSIF
 
 CENTRES = np.array([[0, 0, 0, 0], [1.5, 0, 0, 0], [0, 1.5, 0, 0], [0, 0, -1.5, 0]])
 ROUNDS_PER_VISIT = 96

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 import accous
 from accous import AdaptiveClassifier, NoShift
-from accous.classifier.round_log import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
-from accous.core.fast.kernels_weights import effective_rows
-from accous.diagnostics.weights import effective_sample_size
+from accous.core.kernels_rows import effective_rows
+from accous.diagnostics.losses import effective_sample_size
+from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
 from tests.classifiers import drifting_batches, labelled_rows, play
 

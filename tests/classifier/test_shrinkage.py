@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier.class_task import ClassTask
-from accous.classifier.shrinkage import (
-    FIRST_STRENGTH,
-    STRENGTHS,
-    Fit,
-    _choose,
-    choose_strength,
-    is_choice_due,
-    shrink,
-)
+from accous.model.safeguards import FIRST_STRENGTH, STRENGTHS, Fit, _choose, choose_strength, is_choice_due, shrink
+from accous.model.tasks import ClassTask
 from accous.streams import GaussianStream, SquareShift
 
 N = 40

@@ -8,8 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 import accous
 from accous import AdaptiveClassifier
-from accous.classifier.erm import deviations_of_columns
 from accous.exceptions import ParameterError
+from accous.model.predictors import deviations_of_columns
 
 # Columns by the compiled Newton steps, by plain ones, and by descent in principal axes.
 each_kind = pytest.mark.parametrize(("n_features", "n_classes"), [(5, 2), (5, 4), (40, 3), (300, 2)])

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier import learning
 from accous.exceptions import DataError
+from accous.model import estimators as learning
 from tests.classifiers import PROBE, FailingClassifier, drifting_batches, labelled_rows, shown_state
 
 MODELS = {

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from accous import AdaptiveClassifier, backtest
-from accous.classifier.time_order import read_order
 from accous.exceptions import DataError
+from accous.model.backtest import read_order
 
 SHUFFLED = np.random.default_rng(0).permutation(40)
 DAYS = pd.date_range("2023-11-28 10:00", periods=40, freq="37D")[SHUFFLED]

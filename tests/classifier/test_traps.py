@@ -7,9 +7,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
-from accous.classifier.class_task import ClassTask
-from accous.classifier.traps import warn_of_traps
 from accous.exceptions import TrapWarning
+from accous.model.input_errors import warn_of_traps
+from accous.model.tasks import ClassTask
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(400, 3))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.diagnostics.evidence import NO_EVIDENCE, widen
-from accous.diagnostics.loss_scale import scale_of_numbers
+from accous.diagnostics.losses import scale_of_numbers
+from accous.diagnostics.risk import NO_EVIDENCE, widen
 from accous.exceptions import TrapWarning
 
 RNG = np.random.default_rng(0)

@@ -15,10 +15,8 @@ import accous
 from accous.cli import main
 from accous.cli.adapt_run import _share_adapted
 from accous.diagnostics.trust import VERDICTS
-from accous.tabular.adapt_job import AdaptJob
-from accous.tabular.adapt_request import AdaptRequest
-from accous.tabular.adapt_run import SaveRule
-from accous.tabular.folder import load_table_model
+from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
+from accous.table.model import load_table_model
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
 

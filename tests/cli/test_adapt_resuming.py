@@ -8,7 +8,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.tabular.folder import load_table_model, save_table_model
+from accous.table.model import load_table_model, save_table_model
 from tests.cli.processes import files_of
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]

@@ -12,7 +12,7 @@ import pytest
 from accous import AdaptiveClassifier
 from accous import backtest as replay
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.budgets import rest_slow
 
 BACKTEST = ["backtest", "reference.csv", "--label", "label", "--ordered"]

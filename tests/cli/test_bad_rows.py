@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.budgets import rest_slow
 from tests.cli.processes import files_of
 

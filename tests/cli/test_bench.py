@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 from accous.cli import main
 from accous_bench.problems import get_problem
 from tests.forks import ForkServer

@@ -10,8 +10,8 @@ from numba import float64
 from rich.console import Console
 
 from accous.cli.compiling import compile_with_notice
-from accous.core.fast import compiled
-from accous.core.fast.compiled import compile_all, kernel
+from accous.core import compiled
+from accous.core.compiled import compile_all, kernel
 from tests.needs import needs_compilation
 
 NOTICE = "Compiling inner loops that this machine uses for the first time"

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.earlier_runs import MOST_RUNS, last_run_with_rows, remember_run
-from accous.tabular.folder import load_table_model
-from accous.tabular.job_record import Job, JobSpec
+from accous.table.model import load_table_model
+from accous.table.runs import MOST_RUNS, Job, JobSpec, last_run_with_rows, remember_run
 from tests.cli.late_labels import N_ROWS, adapt, labels, run, run_json, write
 
 

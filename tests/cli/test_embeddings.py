@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 
 WIDTH = 14
 FIT = ["fit", "reference.npy", "--label", "labels.npy", "-o", "model", "--quiet"]

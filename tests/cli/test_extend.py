@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import accous
-from accous.checkpoint.locks import exclusive_lock
+from accous.checkpoint.files import exclusive_lock
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.cli.processes import restored
 from tests.cli.tables import make_tables
 
@@ -310,7 +310,7 @@ def test_a_save_that_fails_leaves_the_model_as_it_was_and_the_command_can_be_rep
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"accous.checkpoint.saving.{place}", fail)
+        patch.setattr(f"accous.checkpoint.folder.{place}", fail)
         assert "No space left" in run(capsys, write(stream()[:100]), code=1)
     assert n_reference() == 300
     assert accous.load("model").predict(stream()[:5]).equals(before)
@@ -365,7 +365,7 @@ def test_a_command_that_fails_leaves_no_file_of_bad_rows(capsys, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("accous.checkpoint.saving.write_manifest", fail)
+        patch.setattr("accous.checkpoint.folder.write_manifest", fail)
         assert "No space left" in run(capsys, *options, code=1)
     assert not Path("bad.csv").exists()
     assert run_json(capsys, *options)["rejected"] == 1

@@ -12,10 +12,9 @@ import pytest
 import accous
 from accous.cli import main
 from accous.cli.fit_run import _signed
-from accous.diagnostics.loss_scale import ERRORS
-from accous.report.subject import subject_of_pipeline
-from accous.report.words import judge_in_words
-from accous.tabular.folder import load_table_model
+from accous.diagnostics.losses import ERRORS
+from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
 
 FIT = ["fit", "reference.csv", "--label", "label", "-o", "model"]

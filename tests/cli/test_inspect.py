@@ -13,8 +13,8 @@ import pytest
 
 from accous.cli import main
 from accous.cli.inspect import _estimate, _verdict
-from accous.tabular.folder import load_table_model, save_table_model
-from accous.tabular.summary import read_table_model_summary, summarize_table_model
+from accous.table.model import load_table_model, save_table_model
+from accous.table.summary import read_table_model_summary, summarize_table_model
 from tests.cli.processes import ENVIRONMENT
 from tests.cli.tables import make_tables
 

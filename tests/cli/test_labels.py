@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.cli.late_labels import N_ROWS, adapt, expected_error, labels, run, run_json, run_remarks, write
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular import summary
-from accous.tabular.folder import load_table_model
+from accous.table import summary
+from accous.table.model import load_table_model
 from tests.cli.late_labels import N_ROWS, adapt, labels, run, run_json, run_remarks, write
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")

@@ -172,7 +172,7 @@ def test_what_cannot_be_done_gets_one_sentence(arguments, code, sentence, capsys
 
 
 def test_a_model_in_use_by_another_process_can_predict(tmp_path):
-    from accous.checkpoint.locks import exclusive_lock
+    from accous.checkpoint.files import exclusive_lock
 
     with exclusive_lock(tmp_path / "model", "accous adapt"):
         assert main(PREDICT) == 0

@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accous.core.paper.ensemble import PaperRounds
-from accous.core.paper.losses import Logistic
-from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, choose_rounds, prepare_reference, start_learners
-from accous.core.solvers.descent import FULL as TO_THE_END
-from accous.core.solvers.descent import ONE_ROUND, Point
-from accous.core.solvers.logistic import descend_from, leave_one_out_scores, make_problem, solve, solve_compiled
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, PaperRounds, choose_rounds, prepare_reference, start_learners
+from accous.core.losses import Logistic
+from accous.core.regression import FULL as TO_THE_END
+from accous.core.regression import (
+    ONE_ROUND,
+    Point,
+    descend_from,
+    leave_one_out_predictions,
+    leave_one_out_scores,
+    make_problem,
+    make_ridge_problem,
+    solve,
+    solve_compiled,
+    solve_ridge,
+)
 from tests.builders import LOSSES, Setup, feature_rows
 
 WIDTHS = {"compiled": 4, "compiled step": 70, "wide": 110}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from accous.blas import one_blas_thread
 from accous.deep import reduction as reduction_module
 from accous.deep.reduction import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
+from accous.threads import one_blas_thread
 from tests.budgets import examples
 from tests.needs import TWO_BLAS_THREADS
 from tests.waiting import PATIENCE

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from accous.diagnostics.alerts import parse_condition
-from accous.diagnostics.answers import ANSWERS
-from accous.diagnostics.trust import VERDICTS
+from accous.diagnostics.trust import ANSWERS, VERDICTS
 from accous.exceptions import ParameterError
 
 RECORD = {

@@ -7,26 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.classifier.guard import DOUBTED, OFF, STRICT, UNPROVEN, Guard
-from accous.diagnostics.adaptation_answer import CLEAR_GAIN, FEWEST_TO_COMPARE, answer_adaptation
-from accous.diagnostics.answers import (
+from accous.diagnostics.coverage import Coverage, Finding
+from accous.diagnostics.labels import LatestError, MeasuredError
+from accous.diagnostics.losses import LossScale
+from accous.diagnostics.risk import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.trust import (
     ANSWERS,
+    CLEAR_GAIN,
     COVERED,
     FEWEST_RECENT_ROWS,
+    FEWEST_TO_COMPARE,
     LARGEST_SHIFT,
     NARROW,
     NOT_COVERED,
     RECENT_ROWS,
     Answer,
+    answer_adaptation,
     answer_inputs,
     answer_predictions,
     worst,
 )
-from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
-from accous.diagnostics.latest_labels import LatestError
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured import MeasuredError
+from accous.model.safeguards import DOUBTED, OFF, STRICT, UNPROVEN, Guard
 
 NAN = float("nan")
 WITHIN = Coverage(500, 0.05, 0.3)

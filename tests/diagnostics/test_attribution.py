@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from accous.diagnostics.attribution import ReferenceColumns, linear_parts, shares
+from accous.diagnostics.drift import ReferenceColumns, linear_parts, shares
 
 
 def test_parts_sum_to_the_variance_of_the_score() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.diagnostics.audits import Audit, audit_errors
+from accous.diagnostics.labels import Audit, audit_errors
 
 
 def errors(rng: np.random.Generator, x: FloatArray, rate: float = 0.15) -> FloatArray:

@@ -7,12 +7,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
-from accous.diagnostics.column_ranges import ColumnRanges
-from accous.diagnostics.column_watch import NOTHING_FOUND
-from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.drift_strength import ComparedReference, drift_strength
-from accous.diagnostics.neighbours import ReferenceNeighbours
-from accous.diagnostics.rare_counts import LEVEL, SMALLEST_CHANGE, largest_rare_count, smallest_rare_count
+from accous.diagnostics.coverage import (
+    LEVEL,
+    NOTHING_FOUND,
+    SMALLEST_CHANGE,
+    ColumnRanges,
+    Coverage,
+    Finding,
+    largest_rare_count,
+    smallest_rare_count,
+)
+from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours, drift_strength
 
 
 def normal(seed: int, n_rows: int, n_columns: int, mean: float = 0.0):

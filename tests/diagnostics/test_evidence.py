@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence, widen
-from accous.diagnostics.loss_scale import LossScale
+from accous.diagnostics.losses import LossScale
+from accous.diagnostics.risk import NO_EVIDENCE, Look, Residuals, measure_evidence, widen
 
 NAN = float("nan")
 shares = st.floats(0.0, 1.0)

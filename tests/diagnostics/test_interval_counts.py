@@ -8,9 +8,9 @@ import pytest
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.diagnostics.answers import Answer
-from accous.diagnostics.interval_counts import NO_INTERVALS, doubt_about_intervals
-from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.labels import NO_INTERVALS, doubt_about_intervals
+from accous.diagnostics.risk import wilson_interval
+from accous.diagnostics.trust import Answer
 from accous.exceptions import DataError, ParameterError
 
 

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.diagnostics.intervals import conformal_intervals
-from accous.diagnostics.sets import conformal_sets
+from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.diagnostics.risk import conformal_intervals, conformal_sets
 from accous.streams import ConstantShift, GaussianRegressionStream
+from accous.threads import one_blas_thread
 
 residuals_of = arrays(np.float64, 8, elements=st.integers(-10, 10).map(lambda tenth: tenth / 10.0))
 weights_of = arrays(np.float64, 8, elements=st.floats(0.01, 10.0))

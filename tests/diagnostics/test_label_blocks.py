@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.label_blocks import NO_BLOCKS, LabelBlocks
-from accous.diagnostics.stretches import NO_STRETCHES
+from accous.diagnostics.labels import NO_BLOCKS, NO_STRETCHES, LabelBlocks
 
 
 def slowly(losses, estimates):

@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accous.diagnostics.answers import answer_predictions
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.judged_rows import JudgedRows
-from accous.diagnostics.late_labels import LateLabels
-from accous.diagnostics.latest_labels import UNKNOWN, keep_latest, measure_latest
-from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import measure
+from accous.diagnostics.labels import UNKNOWN, JudgedRows, LateLabels, keep_latest, measure, measure_latest
+from accous.diagnostics.losses import ERRORS, LossScale
+from accous.diagnostics.trust import answer_predictions
 
 
 def labelled(losses, estimate=(0.25, 0.19, 0.32), n_at_once=37):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.core.solvers.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.losses import SQUARED
 from accous.diagnostics.risk import RiskEstimate, loss_difference, loss_interval, weighted_loss
 from accous.streams import ConstantShift, GaussianRegressionStream
+from accous.threads import one_blas_thread
 
 NO_LEARNERS = (np.empty((0, 6)), np.empty(0))
 positive = arrays(np.float64, 6, elements=st.floats(1e-3, 1e3))

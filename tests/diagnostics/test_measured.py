@@ -7,18 +7,19 @@ import pytest
 from scipy.stats import binomtest
 
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.audits import Audit
-from accous.diagnostics.late_labels import (
+from accous.diagnostics.labels import (
     LABEL_HALF_LIFE,
     MOST_AUDITED,
     MOST_AUDITED_BYTES,
+    Audit,
     JudgedRows,
     LateLabels,
     _cached_powers,
+    alarm_height,
+    measure,
 )
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured import alarm_height, measure
-from accous.diagnostics.shares import wilson_interval
+from accous.diagnostics.losses import LossScale
+from accous.diagnostics.risk import wilson_interval
 
 RNG = np.random.default_rng(0)
 

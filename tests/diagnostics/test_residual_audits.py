@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.diagnostics.audits import Audit
+from accous.diagnostics.labels import Audit, audit_residuals
 from accous.diagnostics.losses import ABSOLUTE, SQUARED, NumberLoss
-from accous.diagnostics.residual_audits import audit_residuals
+from accous.threads import one_blas_thread
 from tests.budgets import rest_slow
 
 

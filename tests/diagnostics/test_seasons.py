@@ -7,8 +7,7 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.seasons import SeasonWatch, slots_of, start_seasons
+from accous.diagnostics.drift import DriftEvent, SeasonWatch, slots_of, start_seasons
 
 DAY = 86_400.0
 ROUNDS_PER_DAY = 480

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.diagnostics.sets import conformal_sets
+from accous.diagnostics.risk import conformal_sets
 
 scores_of = arrays(np.float64, 8, elements=st.integers(0, 10).map(lambda tenth: tenth / 10.0))
 weights_of = arrays(np.float64, 8, elements=st.floats(0.01, 10.0))

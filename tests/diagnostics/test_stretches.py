@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from accous.diagnostics.answers import answer_predictions
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.evidence import NO_EVIDENCE
-from accous.diagnostics.judged_rows import JudgedRows
-from accous.diagnostics.late_labels import LateLabels
-from accous.diagnostics.loss_scale import ERRORS, LossScale
-from accous.diagnostics.measured import measure
-from accous.diagnostics.stretches import NO_STRETCHES, LabelledRounds, compare_stretches
+from accous.diagnostics.labels import NO_STRETCHES, JudgedRows, LabelledRounds, LateLabels, compare_stretches, measure
+from accous.diagnostics.losses import ERRORS, LossScale
+from accous.diagnostics.risk import NO_EVIDENCE
+from accous.diagnostics.trust import answer_predictions
 
 ESTIMATE = (0.25, 0.19, 0.32)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous.diagnostics.traps import columns_of_label, follows_rows, rare_classes
+from accous.diagnostics.coverage import columns_of_label, follows_rows, rare_classes
 
 ROWS = np.arange(300.0)
 NOISE = np.random.default_rng(0).normal(size=300)

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.evidence import NO_EVIDENCE
-from accous.diagnostics.judged_rows import JudgedRows
-from accous.diagnostics.late_labels import LateLabels
-from accous.diagnostics.measured import measure
+from accous.diagnostics.labels import JudgedRows, LateLabels, measure
+from accous.diagnostics.risk import NO_EVIDENCE
 from accous.diagnostics.trust import (
     FEWEST_ROWS,
     LARGEST_ERROR,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.arrays import FloatArray
-from accous.diagnostics.weights import effective_sample_size, weight_distance
+from accous.diagnostics.losses import effective_sample_size, weight_distance
 
 N_ROWS = 7
 positive_weights = arrays(np.float64, N_ROWS, elements=st.floats(1e-6, 1e3))

@@ -10,13 +10,10 @@ from random import Random
 import numpy as np
 
 import accous
-from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import read_reference
-from accous.tabular.folder import save_table_model
-from accous.tabular.formats.labelled import with_labels
-from accous.tabular.formats.opening import open_table
-from accous.tabular.named_ratios import make_ratio
-from accous.tabular.table_model import TableModel
+from accous.table.columns import Choices
+from accous.table.fit import make_ratio, read_reference
+from accous.table.model import TableModel, save_table_model
+from accous.table.readers import open_table, with_labels
 from tests.fuzz.formats import Dialect, encode_grid
 from tests.fuzz.grids import make_grid, make_vectors
 from tests.fuzz.invariants import files_in

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from accous.exceptions import AccousError
-from accous.tabular.folder import load_table_model
-from accous.tabular.table_model import TableModel
+from accous.table.model import TableModel, load_table_model
 from tests.fuzz.running import Run
 
 __all__ = [

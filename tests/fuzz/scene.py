@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from random import Random
 
-from accous.tabular.formats.writing import partial_path
+from accous.table.readers import partial_path
 from tests.fuzz.bases import RATIOS, base_model, put_model
 from tests.fuzz.inputs import Inputs
 from tests.fuzz.invariants import (

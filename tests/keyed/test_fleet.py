@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from accous.keyed import fleet
-from accous.report.fleet import render_fleet
+from accous.keyed import arrow as fleet
+from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting
 
 SHIFT = np.array([0.0, 2.0, 0.0, 0.0])

@@ -9,7 +9,7 @@ from tests.keyed.conftest import drifting
 
 
 def n_late(adapter, state):
-    from accous.core.keys.stack import Number
+    from accous.core.many_keys import Number
 
     return int(adapter.player.read([None], [state])[0].numbers[Number.N_LATE, 0])
 

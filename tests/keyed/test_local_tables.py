@@ -8,7 +8,7 @@ from accous import AdaptiveClassifier
 from accous.cli import main
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.keyed import adapt_folder, newest_states
-from accous.keyed.pages import hash_key, pack_page, unpack_page
+from accous.keyed.arrow import hash_key, pack_page, unpack_page
 from tests.keyed.conftest import drifting, labelled
 from tests.needs import PYARROW
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.core.keys import rounds
+from accous.core import many_keys as rounds
 from accous.keyed import KeyedAdapter
 from tests.keyed.conftest import drifting, labelled
 
@@ -64,7 +64,7 @@ def test_what_a_key_does_not_keep_hardly_changes_its_predictions():
 )
 def test_other_settings_of_the_ratio(ratio, monkeypatch):
     # A look of the classifier's pool ends early when the ratio moves; that of a key takes 16 rounds (docs/keyed.md).
-    monkeypatch.setattr("accous.core.pool.pool.LEAST_ROWS", 10**9)
+    monkeypatch.setattr("accous.core.pool.LEAST_ROWS", 10**9)
     parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
     adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)
     # Tiny ridges make the first steps depend on the last digits of A.

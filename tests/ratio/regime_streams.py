@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from accous import OnlineDensityRatio
-from accous.core.pool.shapes import N_SHAPES
+from accous.core.pool import N_SHAPES
 
 TWO = [[-2.0, 0.0], [2.0, 0.0]]
 THREE = [*TWO, [0.0, 3.0]]

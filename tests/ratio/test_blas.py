@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
-from accous.blas import one_blas_thread
+from accous.threads import one_blas_thread
 from tests.needs import TWO_BLAS_THREADS
 from tests.waiting import PATIENCE
 

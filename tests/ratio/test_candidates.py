@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.core.pool.shapes import N_SHAPES
+from accous.core.pool import N_SHAPES
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
 from tests.core.pool.plain_pool import PlainFilters, plain_likelihoods, plain_pooled

@@ -8,9 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import ParameterError
-from accous.ratio.defaults import default_feature_bound
-from accous.ratio.features import FeatureMap, fit_features
-from accous.ratio.maps import Identity, fit_map
+from accous.ratio.base import default_feature_bound
+from accous.ratio.features import FeatureMap, Identity, fit_features, fit_map
 from tests.ratio.feature_cases import each_loss, each_map, play, skewed_rows
 from tests.ratio.online_cases import features_by_hand, with_one
 

@@ -11,10 +11,10 @@ from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
 
 from accous import KMM
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import ParameterError
-from accous.ratio import kernel_matrix
-from accous.ratio.kernel import CV_WIDTHS
+from accous.ratio.base import one_step as kernel_matrix
+from accous.ratio.one_step import CV_WIDTHS
 from tests.budgets import examples
 from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
 

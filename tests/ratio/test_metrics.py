@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
-from accous.core.wide.diagonal import DiagonalStack
-from accous.core.wide.metric import Metric
-from accous.core.wide.newton import WideStack
-from accous.core.wide.sketch import Sketch
-from accous.ratio.defaults import MAX_FULL_FEATURES
+from accous.core.learners import DiagonalStack, Metric, Sketch, WideStack
+from accous.ratio.base import MAX_FULL_FEATURES
 from tests.ratio.online_cases import drifting_batches, normal_rows
 
 each_estimator = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearnerRatio])

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from accous.diagnostics.weights import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size
 from tests.budgets import rest_slow
 from tests.ratio.one_step_cases import (
     ONE_STEP,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accous import OnlineDensityRatio
-from accous.ratio import defaults
+from accous.ratio.base import base as defaults
 from tests.budgets import rest_slow
 from tests.oracles import PaperAccous
 from tests.ratio.online_cases import (

@@ -9,7 +9,7 @@ import pytest
 
 from accous import OnlineDensityRatio
 from accous.exceptions import ParameterError
-from accous.ratio import defaults
+from accous.ratio.base import base as defaults
 from tests.ratio.online_cases import (
     MAX_RATIO,
     drifting_batches,

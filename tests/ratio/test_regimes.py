@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accous import OnlineDensityRatio
-from accous.core.pool.shapes import N_SHAPES
+from accous.core.pool import N_SHAPES
 from accous.streams import GaussianStream, SquareShift
 from tests.ratio.regime_streams import SIX, THREE, TWO, RegimeStream, slot_of
 

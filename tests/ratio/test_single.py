@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.exceptions import ParameterError
-from accous.ratio import defaults
+from accous.ratio.base import base as defaults
 from tests.oracles import SlowSingleLearner
 from tests.ratio.online_cases import ORACLE_LOSSES, features_by_hand
 

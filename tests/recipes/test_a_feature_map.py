@@ -1,4 +1,4 @@
-"""Recipe: a feature map is a subclass of `NamedMap` and an entry of `FEATURE_MAPS`, both in ratio/maps.py."""
+"""Recipe: a feature map is a subclass of `NamedMap` and an entry of `FEATURE_MAPS`, both in ratio/features.py."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import pytest
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
 from accous.cli import main
-from accous.ratio.maps import FEATURE_MAPS, NamedMap
+from accous.ratio.features import FEATURE_MAPS, NamedMap
 from accous.streams import GaussianStream, SquareShift
 from tests.cli.tables import write_tables
 

@@ -1,4 +1,4 @@
-"""Recipe: a format of tables is a `TableReader` and an entry of `FORMATS` in tabular/formats/opening.py."""
+"""Recipe: a format of tables is a `TableReader` and an entry of `FORMATS` in table/readers.py."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.formats.chunks import Chunk
-from accous.tabular.formats.opening import FORMATS, Format, format_of, has_known_ending
+from accous.table.readers import FORMATS, Chunk, Format, format_of, has_known_ending
 from tests.cli.tables import make_tables
 
 

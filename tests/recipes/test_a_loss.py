@@ -1,4 +1,4 @@
-"""Recipe: a loss is a subclass of `Loss` and an entry of `LOSSES`, both in core/paper/losses.py. Nothing else."""
+"""Recipe: a loss is a subclass of `Loss` and an entry of `LOSSES`, both in core/losses.py. Nothing else."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import pytest
 import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
 from accous.cli import main
-from accous.core.paper.losses import LOSSES, Loss
+from accous.core.losses import LOSSES, Loss
 from accous.streams import ConstantShift, GaussianStream
 from tests.cli.tables import write_tables
 

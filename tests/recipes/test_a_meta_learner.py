@@ -5,11 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from accous.core.fast.ensemble import CompiledRounds
-from accous.core.paper.ensemble import PaperRounds
-from accous.core.paper.losses import Logistic
-from accous.core.paper.meta import ADAPT_ML_PROD
-from accous.core.rounds import choose_rounds, prepare_reference
+from accous.core.ensemble import ADAPT_ML_PROD, CompiledRounds, PaperRounds, choose_rounds, prepare_reference
+from accous.core.losses import Logistic
 from tests.builders import Setup
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from accous import KMM, AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.classifier.guard import VETO_STANDARD_ERRORS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import ParameterError
+from accous.model.safeguards import VETO_STANDARD_ERRORS
 from accous.ratio.base import RatioEstimator
 from accous.streams import ConstantShift, GaussianStream
 

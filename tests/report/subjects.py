@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.report.subject import Subject
-from accous.tabular.history import History
+from accous.report.words import Subject
+from accous.table.history import History
 
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]
 

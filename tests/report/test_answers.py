@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.diagnostics.answers import Answer
+from accous.diagnostics.trust import Answer
 from accous.report.page import render_page, tile_rows
-from accous.report.subject import Subject
-from accous.report.words import answer_rows, judge_in_words
-from accous.tabular.history import History
+from accous.report.words import Subject, answer_rows, judge_in_words
+from accous.table.history import History
 from tests.report.subjects import follow, observe
 
 SHORT = ("inputs", "adaptation", "estimate")

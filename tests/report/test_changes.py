@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.regimes import Regime
-from accous.report.changes import changes_in_words, kinds_of_changes, note_on_changes
+from accous.diagnostics.drift import DriftEvent, Regime
 from accous.report.page import render_page
+from accous.report.words import changes_in_words, kinds_of_changes, note_on_changes
 from tests.report.subjects import follow
 
 REGIME = Regime(

@@ -12,11 +12,9 @@ import accous
 from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
 from accous.diagnostics.drift import DriftEvent
-from accous.report.answers import answers_section
-from accous.report.page import render_page
-from accous.report.subject import Subject, subject_of_pipeline
-from accous.report.words import judge_in_words
-from accous.tabular.history import History
+from accous.report.page import answers_section, render_page
+from accous.report.words import Subject, judge_in_words, subject_of_pipeline
+from accous.table.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow
 

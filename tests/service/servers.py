@@ -11,10 +11,9 @@ from typing import Any, Self
 import httpx
 import polars as pl
 
-from accous.checkpoint.plain import write_plain
-from accous.checkpoint.saving import load_with
-from accous.tabular.folder import load_table_model
-from accous.tabular.table_model import TableModel
+from accous.checkpoint.codecs import write_plain
+from accous.checkpoint.folder import load_with
+from accous.table.model import TableModel, load_table_model
 from tests.forks import Forked, ForkServer
 from tests.waiting import PATIENCE, wait_for
 
@@ -152,7 +151,7 @@ def content_of(folder: Path) -> tuple[bytes, ...]:
 
 
 def content_of_model(model: Any, attached: Any, progress: Any) -> tuple[bytes, ...]:
-    from accous.checkpoint.models import fixed_to_plain, state_to_plain
+    from accous.checkpoint.folder import fixed_to_plain, state_to_plain
 
     class Bytes:
         def __init__(self) -> None:
@@ -176,7 +175,7 @@ def played_alone(
     model: Path, folder: Path, batches: list[list[dict[str, Any]]]
 ) -> tuple[TableModel, tuple[bytes, ...]]:
     """The same batches, played one after the other in this process without any service."""
-    from accous.tabular.folder import save_table_model
+    from accous.table.model import save_table_model
 
     shutil.copytree(model, folder)
     alone = load_table_model(folder)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from accous.exceptions import CheckpointError
-from accous.service.batch_log import BatchLog, Record, open_log
+from accous.service.log import BatchLog, Record, open_log
 
 HEAD = 59  # bytes before the first group
 

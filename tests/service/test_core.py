@@ -12,18 +12,12 @@ import polars as pl
 import pytest
 
 import accous
-from accous.service.arriving import Arriving
-from accous.service.batches import BatchReader
-from accous.service.bodies import CONTENT_TYPES
-from accous.service.calls import Call
-from accous.service.gate import Gate
-from accous.service.limits import Limits
-from accous.service.metrics import Metrics
-from accous.service.refusals import Refusal
+from accous.service.auth import Gate, Tokens
+from accous.service.bodies import CONTENT_TYPES, BatchReader
+from accous.service.http import Arriving, Call, Limits, Metrics, Refusal
 from accous.service.service import Served, Service
-from accous.service.tokens import Tokens
-from accous.tabular.folder import load_table_model
-from accous.tabular.summary import summarize_table_model
+from accous.table.model import load_table_model
+from accous.table.summary import summarize_table_model
 from tests.service.servers import content_of, played_alone, serving
 from tests.waiting import wait_for
 
@@ -270,7 +264,7 @@ def test_a_client_of_http_1_0_is_answered(server):
 def test_the_time_of_a_body_begins_once(monkeypatch):
     """A first piece that comes late leaves the rest only what is left of the time."""
     now = [0.0]
-    monkeypatch.setattr("accous.service.calls.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("accous.service.http.time", SimpleNamespace(monotonic=lambda: now[0]))
     pieces = iter([(b"a", True), (b"b", False)])
 
     async def receive():

@@ -12,12 +12,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from accous.service.batch_log import Record, open_log
-from accous.service.batches import BatchReader
-from accous.service.carrying_out import Executor
-from accous.service.kept import Kept
-from accous.service.limits import Limits
-from accous.tabular.folder import load_table_model, save_table_model
+from accous.service.bodies import BatchReader
+from accous.service.http import Limits
+from accous.service.learner import Executor
+from accous.service.log import Kept, Record, open_log
+from accous.table.model import load_table_model, save_table_model
 from tests.service.conftest import Fitted
 from tests.service.crashes import crash
 from tests.service.servers import content_of, metric, serving

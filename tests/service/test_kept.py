@@ -3,7 +3,7 @@
 import pytest
 
 from accous.exceptions import CheckpointError
-from accous.service.kept import Kept, KeptAnswer, load_kept
+from accous.service.log import Kept, KeptAnswer, load_kept
 
 
 def answer(size: int) -> KeptAnswer:

@@ -7,14 +7,12 @@ import threading
 import httpx
 import pytest
 
-from accous.service.app import App
-from accous.service.batches import BatchReader
-from accous.service.gate import Gate
-from accous.service.limits import Limits
-from accous.service.metrics import Metrics
+from accous.service.auth import Gate, Tokens
+from accous.service.bodies import BatchReader
+from accous.service.http import Limits, Metrics
+from accous.service.server import App
 from accous.service.service import Served, Service
-from accous.service.tokens import Tokens
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 
 N_ROWS = 2_000
 

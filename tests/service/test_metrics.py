@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs prometheus_client: pip install 'accous[serve]'")
 
-from accous.service.metrics import Metrics
+from accous.service.http import Metrics
 
 _STATE: dict[str, Any] = {
     "rounds": 3,

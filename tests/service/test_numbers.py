@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from accous.cli import main
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.service.servers import content_of, played_alone, serving
 from tests.waiting import wait_for
 

@@ -7,10 +7,9 @@ from typing import Any
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from accous.service.answers import Answer
-from accous.service.limits import Limits
-from accous.service.protocol import limited_protocol
-from accous.service.waiting import Waiting, resolve
+from accous.service.http import Answer, Limits
+from accous.service.learner import Waiting, resolve
+from accous.service.server import limited_protocol
 
 HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 LATER, NOW, TASK = (HEAD % path for path in (b"/later", b"/now", b"/task"))

@@ -10,11 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from accous.service.arrow_sizes import require_arrow_size
-from accous.service.limits import Limits
-from accous.service.packed_bodies import unpack
-from accous.service.refusals import Refusal
-from accous.service.sizes import require_csv_size, require_json_size
+from accous.service.bodies import require_arrow_size, require_csv_size, require_json_size
+from accous.service.http import Limits, Refusal, unpack
 from tests.service.servers import JSON, serving
 
 LIMITS = Limits(rows=20, columns=10, body_bytes=100_000)
@@ -97,7 +94,7 @@ def test_json_is_measured_by_its_braces_outside_of_texts():
 def test_texts_that_go_on_in_the_next_block_do_not_count(monkeypatch, text):
     """Whatever the blocks are, the braces inside of a text are no objects, and those behind it are."""
     for block in (7, 8, 64, 1 << 20):
-        monkeypatch.setattr("accous.service.sizes._BLOCK", block)
+        monkeypatch.setattr("accous.service.bodies._BLOCK", block)
         require_json_size(json.dumps({"rows": [{"a": text}] * 20}).encode(), LIMITS, most_objects=20)
         many = json.dumps({"rows": [{"a": text}, *[{}] * 200]}).encode()
         assert code_of(require_json_size, many, LIMITS, most_objects=20) == "too_many_rows"

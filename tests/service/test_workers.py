@@ -4,7 +4,7 @@ import httpx
 import polars as pl
 import pytest
 
-from accous.tabular.folder import load_table_model
+from accous.table.model import load_table_model
 from tests.service.servers import Server
 from tests.waiting import PATIENCE, wait_for
 

@@ -21,7 +21,7 @@ def spark():
 
 
 def test_another_layout_is_refused(spark, tmp_path):
-    from accous.spark.layouts import Layout, keep_layout
+    from accous.spark import Layout, keep_layout
 
     first = Layout(
         key="shop", buckets=2, pages=3, expected_keys=24, keys_per_page=4, fingerprint="ab" * 16, is_resumed=False
@@ -44,7 +44,7 @@ def test_another_layout_is_refused(spark, tmp_path):
 
 
 def test_states_that_were_not_taken_over_yet_are_asked_for_again(spark, tmp_path):
-    from accous.spark.layouts import Layout, keep_layout
+    from accous.spark import Layout, keep_layout
 
     first = Layout(
         key="shop", buckets=2, pages=3, expected_keys=24, keys_per_page=4, fingerprint="ab" * 16, is_resumed=True
@@ -59,7 +59,7 @@ def test_states_that_were_not_taken_over_yet_are_asked_for_again(spark, tmp_path
 
 
 def test_times_are_seconds_of_utc_in_any_zone(spark):
-    from accous.spark.buckets import SECONDS, in_buckets
+    from accous.spark import SECONDS, in_buckets
 
     # An hour apart, and both half past one in New York: its clocks went back in between.
     query = (

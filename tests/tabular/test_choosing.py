@@ -4,11 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from accous.classifier.backtest import Backtest
-from accous.diagnostics.evidence import Evidence, Residuals
-from accous.tabular.choosing import Trial, choose, is_worth_comparing, n_rows_to_compare
-from accous.tabular.fit_job import FitJob
-from accous.tabular.fit_request import FitRequest
+from accous.diagnostics.risk import Evidence, Residuals
+from accous.model.backtest import Backtest
+from accous.table.fit import FitJob, FitRequest, Trial, choose, is_worth_comparing, n_rows_to_compare
 
 
 def make_trial(name: str, errors: list[int], gain: float = 0.0, drift: float = 0.01) -> Trial:
@@ -88,8 +86,8 @@ def test_of_a_large_reference_some_thousand_rows_are_compared(shape, n_rows):
 
 @pytest.mark.parametrize(("is_ordered", "which"), [(True, "the latest 500"), (False, "a sample of 500")])
 def test_a_part_of_a_large_reference_decides_and_the_model_has_all_rows(is_ordered, which, monkeypatch, tmp_path):
-    monkeypatch.setattr("accous.tabular.choosing.MOST_NUMBERS", 2_300)
-    monkeypatch.setattr("accous.tabular.choosing.ENOUGH_NUMBERS", 2_000)
+    monkeypatch.setattr("accous.table.fit.MOST_NUMBERS", 2_300)
+    monkeypatch.setattr("accous.table.fit.ENOUGH_NUMBERS", 2_000)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(600, 2))
     # A rule that no line has, in the latest rows only.

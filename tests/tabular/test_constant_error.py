@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from accous.tabular.columns.learning import Choices
-from accous.tabular.constant_error import error_of_constant
-from accous.tabular.fitting import ReferenceTable, read_reference
-from accous.tabular.formats.opening import open_table
+from accous.table.columns import Choices
+from accous.table.fit import ReferenceTable, error_of_constant, read_reference
+from accous.table.readers import open_table
 
 
 def read(folder: Path, labels: list[object], *, is_ordered: bool, task: str | None = None) -> ReferenceTable:

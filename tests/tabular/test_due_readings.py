@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.classifier.round_log import NO_ROUNDS
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import VERDICTS
+from accous.model.watching import NO_ROUNDS
 from accous.streams import GaussianStream, SquareShift
-from accous.tabular import history as histories
-from accous.tabular.history import History
+from accous.table import history as histories
+from accous.table.history import History
 
 N_ROUNDS = 40
 

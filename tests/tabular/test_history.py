@@ -8,8 +8,7 @@ import pytest
 from accous import AdaptiveClassifier
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.trust import VERDICTS
-from accous.tabular.chosen_rounds import is_chosen
-from accous.tabular.history import MOST_POINTS, History
+from accous.table.history import MOST_POINTS, History, is_chosen
 
 
 @pytest.fixture(scope="module")

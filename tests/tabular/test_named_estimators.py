@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import is_classifier, is_regressor
 
 from accous.exceptions import ParameterError
-from accous.tabular.named_estimators import NAMES, make_estimator
+from accous.table.model import NAMES, make_estimator
 
 BLOCKS = (("category", 3), ("number with mark", 2))
 

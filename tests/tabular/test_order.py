@@ -6,10 +6,10 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.exceptions import DataError
-from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import ReferenceTable, cross_validate, read_reference
-from accous.tabular.formats.opening import open_table
-from accous.tabular.order import find_order
+from accous.table.checks import find_order
+from accous.table.columns import Choices
+from accous.table.fit import ReferenceTable, cross_validate, read_reference
+from accous.table.readers import open_table
 
 N_ROWS = 60
 RANDOM = np.random.default_rng(0)

@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.order import NO_ORDER, RowOrder
-from accous.tabular.reference_span import remarks_on_span
+from accous.table.checks import NO_ORDER, RowOrder, remarks_on_span
 
 START = datetime(2024, 5, 31, 8, 0)
 

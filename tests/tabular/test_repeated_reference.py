@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.tabular.repeated_reference import remarks_on_repeats
+from accous.table.checks import remarks_on_repeats
 from tests.cli.tables import make_tables
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.tabular import rounds
-from accous.tabular.rounds import RoundRule
+from accous.table import runs as rounds
+from accous.table.runs import RoundRule
 
 
 def cut(rule: RoundRule, values: list[str], pieces: list[int]) -> list[list[str]]:

@@ -7,11 +7,10 @@ import pytest
 import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
-from accous.report import figures
-from accous.report.subject import subject_of_pipeline
-from accous.report.words import judge_in_words
-from accous.service.metrics import Metrics
-from accous.tabular.summary import summarize_table_model
+from accous.report.page import figures
+from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.service.http import Metrics
+from accous.table.summary import summarize_table_model
 
 
 def rows(n_rows, seed, category=None):

@@ -14,8 +14,8 @@ import accous
 from accous.arrays import to_plain
 from accous.cli import main
 from accous.exceptions import CheckpointError, DataError
-from accous.tabular.table_model import TableModel
-from accous.tabular.time_column import TimeColumn, find_time_column
+from accous.table.checks import TimeColumn, find_time_column
+from accous.table.model import TableModel
 from tests.cli.tables import make_tables
 
 BATCH_SIZE = 7
@@ -286,7 +286,7 @@ def test_bad_and_empty_embeddings(embedded):
 
 
 def test_a_folder_of_a_newer_format_is_refused(folder, tmp_path, table_model, monkeypatch):
-    monkeypatch.setattr("accous.tabular.folder._FORMAT", 3)
+    monkeypatch.setattr("accous.table.model._FORMAT", 3)
     accous.save(table_model, tmp_path / "newer")
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="was written by a newer accous: upgrade accous"):

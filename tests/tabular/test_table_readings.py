@@ -13,10 +13,10 @@ import pytest
 import accous
 from accous.arrays import from_plain, to_plain
 from accous.cli import main
-from accous.diagnostics.seasons import SeasonWatch
+from accous.diagnostics.drift import SeasonWatch
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import render_page
-from accous.report.subject import subject_of_pipeline
+from accous.report.words import subject_of_pipeline
 
 MONDAY = datetime(2024, 1, 1)
 ROUNDS_PER_DAY = 120

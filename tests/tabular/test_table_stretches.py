@@ -4,7 +4,7 @@ import numpy as np
 
 import accous
 from accous.cli import main
-from accous.diagnostics.stretches import NO_STRETCHES
+from accous.diagnostics.labels import NO_STRETCHES
 from tests.cli.tables import make_tables
 
 

@@ -14,12 +14,11 @@ import pytest
 import accous
 from accous import Alerts
 from accous.cli import main
-from accous.diagnostics.column_watch import NOTHING_FOUND
-from accous.diagnostics.seasons import start_seasons
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.folder import load_table_model
-from accous.tabular.summary import summarize_table_model
+from accous.diagnostics.coverage import NOTHING_FOUND
+from accous.diagnostics.drift import start_seasons
+from accous.table.columns import Choices, ColumnEncoder
+from accous.table.model import load_table_model
+from accous.table.summary import summarize_table_model
 from tests.budgets import rest_slow
 
 

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
-from accous.tabular.columns.learning import Choices
-from accous.tabular.fitting import ReferenceTable, read_reference
-from accous.tabular.formats.opening import open_table
+from accous.table.columns import Choices
+from accous.table.fit import ReferenceTable, read_reference
+from accous.table.readers import open_table
 
 N_ROWS = 200
 ROWS = np.arange(N_ROWS)

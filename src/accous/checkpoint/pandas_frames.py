@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from accous.checkpoint.objects import objects_from_plain, objects_to_plain
+from accous.checkpoint.codecs import objects_from_plain, objects_to_plain
 from accous.exceptions import CheckpointError
 from accous.validation import own_copy
 

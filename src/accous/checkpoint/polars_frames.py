@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from accous.checkpoint.objects import objects_from_plain, objects_to_plain
+from accous.checkpoint.codecs import objects_from_plain, objects_to_plain
 from accous.exceptions import CheckpointError
 
 __all__ = ["frame_from_plain", "frame_to_plain"]

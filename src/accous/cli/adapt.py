@@ -31,7 +31,7 @@ from accous.exceptions import ParameterError
 from accous.parameters import require_choice
 
 if TYPE_CHECKING:
-    from accous.tabular.adapt_run import SaveRule
+    from accous.table.adapt import SaveRule
 
 __all__ = ["EXAMPLES", "adapt"]
 
@@ -122,7 +122,7 @@ def adapt(
     require_choice("--unknown-category", unknown_category, ("use", "bad"))
     if as_json and output == "-":
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    from accous.tabular.adapt_request import AdaptRequest
+    from accous.table.adapt import AdaptRequest
 
     request = AdaptRequest(
         model=model,
@@ -154,7 +154,7 @@ def adapt(
 
 
 def _save_rule(text: str) -> SaveRule:
-    from accous.tabular.adapt_run import SaveRule
+    from accous.table.adapt import SaveRule
 
     try:
         rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))

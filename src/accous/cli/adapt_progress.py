@@ -7,13 +7,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
-    from accous.tabular.job_record import Job
+    from accous.diagnostics.losses import LossScale
+    from accous.table.runs import Job
 
 __all__ = ["AdaptProgress"]
 

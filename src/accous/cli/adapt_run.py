@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import results_console
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
-    from accous.tabular.adapt_job import AdaptJob
-    from accous.tabular.adapt_request import AdaptRequest
-    from accous.tabular.adapt_run import SaveRule
+    from accous.diagnostics.losses import LossScale
+    from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
 
 __all__ = ["run_adapt"]
 
@@ -27,7 +25,7 @@ def run_adapt(request: AdaptRequest, save_rule: SaveRule, remarks: Console, *, a
     from accous.cli.adapt_progress import AdaptProgress
     from accous.cli.compiling import compile_with_notice
     from accous.cli.stopping import stop_on_signals
-    from accous.tabular.adapt_job import AdaptJob
+    from accous.table.adapt import AdaptJob
 
     job = AdaptJob(request)
     compile_with_notice(remarks)
@@ -75,14 +73,14 @@ def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
 
 def _scale(job: AdaptJob) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
 
     return LossScale(job.table_model.model.task_.loss_name)
 
 
 def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
     """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
-    from accous.classifier.round_log import MAX_ROUNDS
+    from accous.model.watching import MAX_ROUNDS
 
     state = job.table_model.model.state_
     if state.fallback.veto.is_held:
@@ -140,6 +138,6 @@ def _remarks(job: AdaptJob, request: AdaptRequest) -> Iterator[str]:
     if backwards:
         yield backwards
     if record.n_unknown:
-        from accous.tabular.unknown_counts import unknown_in_words
+        from accous.table.runs import unknown_in_words
 
         yield unknown_in_words(record.n_unknown, record.unknown_in)

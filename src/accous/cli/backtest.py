@@ -34,8 +34,8 @@ from accous.exceptions import DataError, ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.classifier.backtest import Backtest
-    from accous.tabular.fit_job import FitJob
+    from accous.model.backtest import Backtest
+    from accous.table.fit import FitJob
 
 __all__ = ["EXAMPLES", "backtest"]
 
@@ -91,8 +91,7 @@ def backtest(
     if plot is not None:
         _require_picture(plot, may_replace=force)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.fit_job import FitJob
-    from accous.tabular.fit_request import FitRequest
+    from accous.table.fit import FitJob, FitRequest
 
     request = FitRequest(
         reference=reference,
@@ -159,7 +158,7 @@ def _run(job: FitJob, batch_size: int, remarks: Console) -> Backtest:
 def _print(found: Backtest, job: FitJob) -> None:
     from rich.table import Table
 
-    from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
+    from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, look_cells
 
     console = results_console()
     table = Table(title=f"Backtest of the predictor {job.estimator}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numba.core.event import Event, Listener, install_listener
 
-from accous.core.fast.compiled import compile_all
+from accous.core.compiled import compile_all
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ import typer
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -198,7 +198,7 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
 
 def _save_report(race: Race, output: Path, remarks: Console) -> int:
     from accous.report.page import render_page
-    from accous.report.subject import Subject
+    from accous.report.words import Subject
 
     assert race.model is not None
     assert race.history is not None

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.classifier.adaptation import AdaptiveClassifier
-from accous.ratio.logistic import LogisticRatio
-from accous.ratio.no_shift import NoShift
-from accous.ratio.single import SingleLearnerRatio
+from accous.model.estimators import AdaptiveClassifier
+from accous.ratio.one_step import LogisticRatio
+from accous.ratio.online import NoShift, SingleLearnerRatio
 from accous.streams import (
     Batch,
     BernoulliShift,
@@ -24,7 +23,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.tabular.history import History
+from accous.table.history import History
 from accous_bench.oracle import Oracle
 
 __all__ = ["ACCOUS", "FIXED", "ONE_STEP", "ORACLE", "SINGLE", "Race", "make_stream", "run_race"]

@@ -20,8 +20,7 @@ from accous.cli.demo_tables import write_demo_tables
 from accous.cli.options import remarks_console
 from accous.exceptions import ParameterError
 from accous.extras import import_extra
-from accous.tabular.fit_job import FitJob
-from accous.tabular.fit_request import FitRequest
+from accous.table.fit import FitJob, FitRequest
 
 __all__ = ["serve_demo"]
 
@@ -44,7 +43,7 @@ def serve_demo(shift: str, *, n_rounds: int, batch_size: int, seed: int, port: i
     """
     if not 0.1 <= pace <= 10_000:
         raise ParameterError(f"--pace must be between 0.1 and 10000, got {pace}.")
-    serving = import_extra("accous.service.serving", "accous demo --serve")
+    serving = import_extra("accous.service.server", "accous demo --serve")
     remarks, is_over = remarks_console(quiet=False), threading.Event()
     compile_with_notice(remarks)
     with tempfile.TemporaryDirectory() as place:

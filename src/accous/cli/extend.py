@@ -26,13 +26,12 @@ from accous.cli.options import (
     require_separator,
 )
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.extend_job import ExtendJob
-    from accous.tabular.extend_request import RowsJoined
+    from accous.table.extend import ExtendJob, RowsJoined
 
 __all__ = ["EXAMPLES", "extend"]
 
@@ -104,8 +103,7 @@ def extend(
     if max_reference is not None:
         require_between("--max-reference", max_reference, 2, _LARGEST_REFERENCE)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.extend_job import ExtendJob
-    from accous.tabular.extend_request import ExtendRequest
+    from accous.table.extend import ExtendJob, ExtendRequest
 
     request = ExtendRequest(
         model=model,
@@ -154,7 +152,7 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
 
 def _known_rows(joined: RowsJoined) -> list[str]:
     """Say how many rows did not join because the reference has or had them, and how many look as if it had."""
-    from accous.tabular.reference_copies import copies_in_words
+    from accous.table.rows import copies_in_words
 
     if not joined.n_joined and not joined.n_copies:
         return ["Nothing new: these rows have joined before."]

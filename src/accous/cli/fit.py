@@ -143,7 +143,7 @@ def fit(
     require_between("--seed", seed, 0, LARGEST_SEED)
     require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
     require_choice("--caution", caution, ("high", "normal", "low"))
-    from accous.tabular.fit_request import FitRequest
+    from accous.table.fit import FitRequest
 
     request = FitRequest(
         reference=reference,

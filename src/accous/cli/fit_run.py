@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import print_backtest, results_console
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.loss_scale import LossScale
-    from accous.tabular.fit_job import FitJob
-    from accous.tabular.fit_request import FitRequest
-    from accous.tabular.fitting import ReferenceTable
+    from accous.diagnostics.losses import LossScale
+    from accous.table.fit import FitJob, FitRequest, ReferenceTable
 
 __all__ = ["run_fit"]
 
@@ -28,7 +26,7 @@ _MOST_REMARKS = 12
 def run_fit(request: FitRequest, remarks: Console, *, as_json: bool) -> int:
     """Carry out a request; return the exit code."""
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.fit_job import FitJob
+    from accous.table.fit import FitJob
 
     job = FitJob(request)
     _remark_on_bad_rows(job, request.rejects, remarks)
@@ -63,7 +61,7 @@ def _print_choice(job: FitJob) -> None:
         return
     from rich.table import Table
 
-    from accous.diagnostics.loss_scale import ERROR, LossScale
+    from accous.diagnostics.losses import ERROR, LossScale
 
     console = results_console()
     if choice.trials:
@@ -163,7 +161,7 @@ def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> di
 
 def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> None:
     from accous.cli.columns_table import columns_table
-    from accous.tabular.columns.summaries import shown_lines
+    from accous.table.columns import shown_lines
 
     console = results_console()
     console.print(columns_table(shown_lines(reference.encoder.plans)))
@@ -192,13 +190,7 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
 
 def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
     """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
-    from accous.tabular.reference_score import (
-        TOO_FEW_ROWS,
-        held_out_in_words,
-        no_better_in_words,
-        reference_error,
-        scale_of,
-    )
+    from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
 
     error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
     how = held_out_in_words(is_ordered=reference.order.is_known)

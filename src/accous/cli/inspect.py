@@ -11,10 +11,10 @@ import typer
 
 from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
 from accous.exceptions import ParameterError
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -91,12 +91,12 @@ def inspect(
 
 def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
     """Return what the last save wrote, or compute it from the model."""
-    from accous.tabular.summary import read_table_model_summary
+    from accous.table.summary import read_table_model_summary
 
     summary = read_table_model_summary(model)
     if summary is None:
-        from accous.tabular.folder import load_table_model
-        from accous.tabular.summary import summarize_table_model
+        from accous.table.model import load_table_model
+        from accous.table.summary import summarize_table_model
 
         summary = summarize_table_model(load_table_model(model, estimator))
     return summary
@@ -181,7 +181,7 @@ def _main_lengths(weights: dict[str, float]) -> str:
 
 def _verdict(record: dict[str, Any]) -> str:
     """Return the verdict as the report does, and by what the estimate is contradicted: "no overlap" would hide that."""
-    from accous.diagnostics.verdict_words import verdict_in_words
+    from accous.diagnostics.trust import verdict_in_words
 
     by = record["contradicted_by"]
     shown = verdict_in_words(record["trust"], {name: record[f"trust_{name}"] for name in _QUESTIONS})
@@ -191,7 +191,7 @@ def _verdict(record: dict[str, Any]) -> str:
 
 def _estimate(record: dict[str, Any]) -> str:
     """Return the label-free error in words, or why it is not known."""
-    from accous.diagnostics.measured_words import NOT_COVERED, unknown_in_words
+    from accous.diagnostics.losses import NOT_COVERED, unknown_in_words
 
     error, low, high = (record[name] for name in ("estimated_error", "estimated_error_low", "estimated_error_high"))
     if error is None:
@@ -210,14 +210,14 @@ def _estimate(record: dict[str, Any]) -> str:
 
 def _scale(record: dict[str, Any]) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.loss_scale import LossScale
+    from accous.diagnostics.losses import LossScale
 
     return LossScale(record["loss"])
 
 
 def _on_reference(record: dict[str, Any], later: str) -> tuple[str, str]:
     """Return how well the reference was predicted when the model was fitted."""
-    from accous.tabular.reference_score import held_out_in_words, no_better_in_words, reference_error, scale_of
+    from accous.table.summary import held_out_in_words, no_better_in_words, reference_error, scale_of
 
     key = "accuracy" if record["classes"] else "error"
     of_constant, n_joined = record["reference_error_of_constant"], record["joined_rows"]
@@ -248,7 +248,7 @@ def _contradiction(record: dict[str, Any]) -> str:
 
 def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
     """Return the mean in which no label counts less than another, and how they count in the one above."""
-    from accous.diagnostics.measured_words import LABEL_HALF_LIFE
+    from accous.diagnostics.losses import LABEL_HALF_LIFE
 
     mean, n_rows, n_labelled = (
         record[name] for name in ("measured_error_plain", "measured_error_plain_rows", "labelled_rows")
@@ -260,7 +260,7 @@ def _plain_mean(record: dict[str, Any], scale: LossScale) -> str:
 
 def _measured(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what late labels have measured, beside the estimate."""
-    from accous.diagnostics.measured_words import CONCEPT_CHANGED, labels_in_words
+    from accous.diagnostics.losses import CONCEPT_CHANGED, labels_in_words
 
     if not record["labelled_rows"]:
         return []

@@ -20,13 +20,13 @@ from accous.cli.options import (
     remarks_console,
     require_separator,
 )
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.measured import MeasuredError
-    from accous.tabular.label_request import LabelsCounted
+    from accous.diagnostics.labels import MeasuredError
+    from accous.table.labels import LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
 
@@ -76,8 +76,7 @@ def labels(
     Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
     also if you give it again. The model does not learn from it.
     """
-    from accous.tabular.label_job import LabelJob
-    from accous.tabular.label_request import LabelRequest
+    from accous.table.labels import LabelJob, LabelRequest
 
     request = LabelRequest(
         model=model,
@@ -138,12 +137,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
 
 
 def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.measured_words import (
-        comparison_in_words,
-        counted_in_words,
-        estimate_in_words,
-        interval_in_words,
-    )
+    from accous.diagnostics.losses import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
 
     scale = measured.scale
     interval = interval_in_words(measured.error_low, measured.error_high, scale)

@@ -21,7 +21,7 @@ def locked_model(folder: Path, command: str) -> Iterator[None]:
     command : str
         Who holds it, for the message that another command gives.
     """
-    from accous.checkpoint.locks import exclusive_lock
+    from accous.checkpoint.files import exclusive_lock
 
     require_folder(folder)
     try:

@@ -13,7 +13,7 @@ from accous.parameters import require_choice
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.classifier.backtest import Backtest
+    from accous.model.backtest import Backtest
 
 __all__ = [
     "LARGEST_SEED",

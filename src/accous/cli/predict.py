@@ -30,13 +30,12 @@ from accous.cli.options import (
 from accous.cli.stopping import give_up_stdout, stop_on_signals
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.tabular.adapt_request import AdaptRequest
-    from accous.tabular.predict_job import PredictJob
+    from accous.table.adapt import AdaptRequest, PredictJob
 
 __all__ = ["EXAMPLES", "predict"]
 
@@ -82,8 +81,7 @@ def predict(
         raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
     require_folder(model)
     from accous.cli.compiling import compile_with_notice
-    from accous.tabular.adapt_request import AdaptRequest
-    from accous.tabular.predict_job import PredictJob
+    from accous.table.adapt import AdaptRequest, PredictJob
 
     request = AdaptRequest(
         model=model,
@@ -129,6 +127,6 @@ def _print_summary(job: PredictJob, request: AdaptRequest, remarks: Console) -> 
         where = "" if request.rejects_path is None else f", in {request.rejects_path}"
         remarks.print(f"{count(job.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
     if job.n_unknown:
-        from accous.tabular.unknown_counts import unknown_in_words
+        from accous.table.runs import unknown_in_words
 
         remarks.print(unknown_in_words(job.n_unknown, job.unknown_in), markup=False, soft_wrap=True)

@@ -34,9 +34,8 @@ def report(
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
     from accous.report.page import render_page
-    from accous.report.subject import subject_of_pipeline
-    from accous.report.words import judge_in_words
-    from accous.tabular.folder import load_table_model
+    from accous.report.words import judge_in_words, subject_of_pipeline
+    from accous.table.model import load_table_model
 
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):

@@ -12,10 +12,10 @@ from accous.cli.locked_model import require_folder
 from accous.cli.options import ModelFolder, NamedEstimator, Quiet, remarks_console, require_between
 from accous.exceptions import CheckpointError
 from accous.extras import import_extra
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.service.owner import OwnedModel
+    from accous.service.learner import OwnedModel
 
 __all__ = ["EXAMPLES", "serve"]
 
@@ -90,10 +90,10 @@ def serve(
         ("--queue", queue, 1, 1_000_000),
     ):
         require_between(name, value, low, high)
-    serving = import_extra("accous.service.serving", "accous serve")
+    serving = import_extra("accous.service.server", "accous serve")
     from accous.cli.compiling import compile_with_notice
-    from accous.service.limits import Limits, SaveEvery
-    from accous.service.tokens import Tokens, read_token_file
+    from accous.service.auth import Tokens, read_token_file
+    from accous.service.http import Limits, SaveEvery
 
     settings = serving.Settings(
         model=model,

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accous.cli.report import write_page
-from accous.keyed.fleet import fleet
-from accous.keyed.newest import newest_states
-from accous.keyed.shipped_model import ShippedModel
-from accous.report.fleet import render_fleet
+from accous.keyed.arrow import ShippedModel, fleet, newest_states
+from accous.report.page import render_fleet
 from accous.spark import adapt_stream, adapt_table, local_session, plain_errors
-from accous.wording import count
+from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,8 +16,8 @@ from accous.deep.rows import ArrayRows, Rows, read_rows
 from accous.deep.shapes import require_values, shape_and_columns, table_of
 from accous.exceptions import DataError, ParameterError
 from accous.extras import import_extra
-from accous.learned import require_learned
 from accous.parameters import require_integer, require_number
+from accous.validation import require_learned
 
 __all__ = ["BackboneFeatures"]
 

@@ -32,7 +32,7 @@ from accous.deep.embedding import one_torch_thread
 from accous.deep.progress import LateBar
 from accous.deep.rows import Rows
 from accous.exceptions import DataError, ParameterError
-from accous.wording import count
+from accous.text import count
 
 __all__ = ["Tuning", "fine_tune", "read_labels", "set_aside"]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
 from accous.exceptions import DataError
+from accous.threads import one_blas_thread
 
 __all__ = ["Reduction", "equal_variance_rotation", "fit_reduction"]
 

@@ -1,30 +1,21 @@
-"""Label-free estimates of current risks: the losses on the reference, weighted to match the current inputs.
-
-The loss of a class is 0 or 1, so its risk is the error. Losses of numbers are in `accous.diagnostics.losses`.
-"""
+"""The error without labels: estimates, their intervals, prediction sets and intervals."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from accous.arrays import FloatArray
-from accous.diagnostics.loss_scale import ERROR
-from accous.diagnostics.measured_words import NOT_COVERED, unknown_in_words
-from accous.diagnostics.weights import effective_sample_size
-from accous.wording import count
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "LEVEL",
-    "WIDEST",
-    "RiskEstimate",
-    "is_telling",
-    "loss_difference",
-    "loss_interval",
-    "mean_and_error",
-    "weighted_loss",
-]
+from accous.arrays import FloatArray
+from accous.diagnostics.losses import ERROR, ERRORS, NOT_COVERED, LossScale, effective_sample_size, unknown_in_words
+from accous.text import count
+
+# --- Label-free estimates of current risks: the losses on the reference, weighted to match the current inputs
+
 
 LEVEL = 0.9
 # An interval of an error with a larger half-width says nothing; for other risks the same in shares of the estimate.
@@ -209,3 +200,398 @@ def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, floa
     mean = float(shares @ values)
     deviations = shares * (values - mean)
     return mean, math.sqrt(float(deviations @ deviations))
+
+
+# --- The interval of a share that was counted
+
+
+def wilson_interval(share: ArrayLike, n_rows: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of Wilson's 90 % interval of shares, as if the rows were independent.
+
+    Parameters
+    ----------
+    share : float or array
+    n_rows : float or array
+        How many rows were counted.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval([0.0, 0.2], [10, 100])
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.0, 0.14], [0.21, 0.27])
+    """
+    shares, totals = np.asarray(share, dtype=np.float64), np.asarray(n_rows, dtype=np.float64)
+    z = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
+    scale = 1.0 + z * z / totals
+    middle = (shares + 0.5 * z * z / totals) / scale
+    half = z * np.sqrt(shares * (1.0 - shares) / totals + 0.25 * (z / totals) ** 2) / scale
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+# --- What a replay of labelled history says about label-free estimates: how far off they were, and under how
+#     much drift
+
+
+# Smallest deviation that is assumed: no backtest is long enough to exclude three points.
+_SMALLEST_SPREAD = 0.03
+_SPREADS_UP, _SPREADS_DOWN = 1.5, 1.645
+_DRIFT_UP, _DRIFT_DOWN = 0.2, 0.05
+_NEW_DRIFT, _DISAGREEMENT = 0.6, 0.5
+LARGEST_UNEXPLAINED = 0.04
+FEWEST_LOOKS, LARGEST_MEAN, LARGEST_SPREAD = 5, 0.05, 0.08
+_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted")
+_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One comparison of estimates with the truth, after a block of replayed rows.
+
+    Attributes
+    ----------
+    n_reference : int
+        Rows that served as the reference.
+    start, stop : int
+        The block of rows, counted in order of time.
+    error_fixed, error_adapted : float
+        Measured errors on the block; mean losses if numbers are predicted.
+    estimate_fixed, estimate_adapted : float
+        Label-free estimates after the block.
+    half_width_fixed, half_width_adapted : float
+        Half-widths of their intervals, which account for sampling alone.
+    drift : float
+        Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
+        reference. NaN after fewer than 50 rows.
+    n_effective : float
+        Rows of the block that the measured errors rest on: fewer than it has if its rows have different base weights.
+        0 in looks that were saved before base weights counted.
+    square_fixed, square_adapted : float
+        Means of the squared losses on the block. NaN in looks that were saved without them.
+    """
+
+    n_reference: int
+    start: int
+    stop: int
+    error_fixed: float
+    error_adapted: float
+    estimate_fixed: float
+    estimate_adapted: float
+    half_width_fixed: float
+    half_width_adapted: float
+    drift: float
+    n_effective: float = 0.0
+    square_fixed: float = float("nan")
+    square_adapted: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """How far the truth was from the estimates of one predictor, in shares of the loss that counts as 1.
+
+    Attributes
+    ----------
+    mean : float
+        Mean of truth minus estimate.
+    shift : float
+        By how much the truth exceeded the estimate on average, beyond what sampling explains.
+    spread : float
+        Root mean square of truth minus estimate around that shift, without the noise of the blocks.
+    spread_down : float
+        The same of negative residuals, where the estimate was too high.
+    unexplained : float
+        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate, by
+        the lower end of one standard error: a few looks of a short reference are no proof.
+    """
+
+    mean: float
+    shift: float
+    spread: float
+    spread_down: float
+    unexplained: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a backtest showed.
+
+    Attributes
+    ----------
+    n_looks : int
+    fixed, adapted : Residuals
+    drift : float
+        Mean strength of the drift inside the reference, over the looks that have enough rows to measure it; 0 if none
+        has.
+    gain : float
+        Mean error of the adapted minus that of the fixed predictor, in shares of the loss that counts as 1; below 0,
+        adaptation helped.
+    one : float, optional
+        The loss that counts as 1. That of a model may differ: it is about another fit. None if it was not saved.
+    """
+
+    n_looks: int
+    fixed: Residuals
+    adapted: Residuals
+    drift: float
+    gain: float
+    one: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the estimates were close to the truth, in enough looks to say so."""
+        return (
+            self.n_looks >= FEWEST_LOOKS
+            and self.fixed.unexplained < LARGEST_UNEXPLAINED
+            and abs(self.fixed.mean) <= LARGEST_MEAN
+            and math.hypot(self.fixed.spread, self.fixed.shift) <= LARGEST_SPREAD
+        )
+
+
+_NOTHING = Residuals(mean=0.0, shift=0.0, spread=0.0, spread_down=0.0, unexplained=0.0)
+# Without a backtest nothing is known about drift of any strength: an interval grows with all the drift there is.
+NO_EVIDENCE = Evidence(n_looks=0, fixed=_NOTHING, adapted=_NOTHING, drift=0.0, gain=0.0)
+
+
+def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale = ERRORS) -> Evidence | None:
+    """Summarise the looks of a backtest; None if no look has an estimate.
+
+    Parameters
+    ----------
+    looks : sequence of Look
+    n_reference : int
+        Rows of the whole reference.
+    scale : LossScale
+    """
+    known = [look for look in looks if all(math.isfinite(getattr(look, name)) for name in _COMPARED)]
+    if not known:
+        return None
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(look, name) for look in known], dtype=np.float64)
+
+    n_effective = column("n_effective")
+    n_rows = np.where(n_effective > 0.0, n_effective, column("stop") - column("start"))
+    fixed, adapted = (
+        _residuals(
+            truth=column(f"error_{name}") / scale.one,
+            estimate=column(f"estimate_{name}") / scale.one,
+            half_width=column(f"half_width_{name}") / scale.one,
+            variance=_variances(column(f"error_{name}"), column(f"square_{name}"), scale),
+            n_rows=n_rows,
+            n_reference=n_reference,
+            largest=scale.largest,
+        )
+        for name in ("fixed", "adapted")
+    )
+    drifts = [look.drift for look in known if math.isfinite(look.drift)]
+    return Evidence(
+        n_looks=len(known),
+        fixed=fixed,
+        adapted=adapted,
+        drift=float(np.mean(drifts)) if drifts else 0.0,
+        gain=float((column("error_adapted") - column("error_fixed")).mean()) / scale.one,
+        one=scale.one,
+    )
+
+
+def _variances(truth: FloatArray, squares: FloatArray, scale: LossScale) -> FloatArray:
+    """Return the variance of the loss of one row in each look, in shares."""
+    if scale.is_of_classes:
+        return np.asarray(truth * (1.0 - truth))
+    # Divided twice: the square of a small unit would be 0.
+    return np.maximum(squares - truth**2, 0.0) / scale.one / scale.one
+
+
+def _residuals(
+    *,
+    truth: FloatArray,
+    estimate: FloatArray,
+    half_width: FloatArray,
+    variance: FloatArray,
+    n_rows: FloatArray,
+    n_reference: int,
+    largest: float,
+) -> Residuals:
+    residual = truth - estimate
+    noise = np.maximum(variance, 0.001) / n_rows
+    mean_square = max(0.0, float(np.mean(residual**2 - noise)))
+    # The looks of a backtest rest on at most 60 % of the rows as a stream, and on at least 40 % as a reference.
+    error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, largest))
+    both = error * (1.0 - error) + expected * (1.0 - expected) if largest == 1.0 else 2.0 * float(variance.mean())
+    sampling = math.sqrt(both / (0.6 * n_reference))
+    shift = max(0.0, float(residual.mean()) - sampling)
+    beyond = residual**2 - noise - (half_width / _Z) ** 2
+    return Residuals(
+        mean=float(residual.mean()),
+        shift=shift,
+        spread=math.sqrt(max(0.0, mean_square - shift**2)),
+        spread_down=_root_of_positive(float(np.mean(np.minimum(residual, 0.0) ** 2 - noise / 2.0))),
+        unexplained=_root_of_positive(float(beyond.mean() - beyond.std() / math.sqrt(len(beyond)))),
+    )
+
+
+def _root_of_positive(value: float) -> float:
+    return math.sqrt(max(0.0, value))
+
+
+def widen(
+    interval: tuple[float, float, float],
+    residuals: Residuals,
+    *,
+    drift: float,
+    seen_drift: float,
+    disagreement: float,
+    scale: LossScale = ERRORS,
+) -> tuple[float, float, float]:
+    r"""Widen and shift the interval of a label-free estimate by what the backtest showed.
+
+    With h the half-width that accounts for sampling, D the drift now and D_0 the drift inside the reference,
+
+    .. math::
+        \text{high} &= e + \text{shift}
+            + \sqrt{h^2 + (1.5\,s)^2 + (0.2\,D)^2 + (0.6\,(D - D_0)_+)^2 + (0.5\,\delta)^2}, \\
+        \text{low} &= e - \sqrt{h^2 + (1.645\,s_-)^2 + (0.05\,D)^2},
+
+    where s and s_- are the spreads, at least three points, and delta is the share of recent rows on which predictors
+    fitted on the first and the second half of the reference disagree. Drift beyond what the reference has seen widens
+    most: nothing is known about it. All but e and h are in shares of the loss that counts as 1.
+
+    Parameters
+    ----------
+    interval : tuple of float
+        Estimate, low and high.
+    residuals : Residuals
+    drift, seen_drift : float
+        Strength of the drift now, and inside the reference.
+    disagreement : float
+    scale : LossScale
+
+    A drift or a disagreement that is NaN counts as 0, and an estimate that is NaN stays unknown. Where the target is
+    constant, no share of a loss is one that can be shown, and the interval stays as it is.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.risk import NO_EVIDENCE, widen
+    >>> interval = widen((0.1, 0.08, 0.12), NO_EVIDENCE.fixed, drift=0.5, seen_drift=0.0, disagreement=0.0)
+    >>> [round(float(each), 3) for each in interval]
+    [0.1, 0.041, 0.42]
+    """
+    estimate, low, high = interval
+    if math.isnan(estimate) or scale.is_of_constant:
+        return interval
+    half_width = max(high - estimate, estimate - low) / scale.one
+    drift, disagreement = (0.0 if math.isnan(each) else each for each in (drift, disagreement))
+    upward = (
+        half_width,
+        _SPREADS_UP * max(_SMALLEST_SPREAD, residuals.spread),
+        _DRIFT_UP * drift,
+        _NEW_DRIFT * max(0.0, drift - seen_drift),
+        _DISAGREEMENT * disagreement,
+    )
+    downward = (half_width, _SPREADS_DOWN * max(_SMALLEST_SPREAD, residuals.spread_down), _DRIFT_DOWN * drift)
+    return (
+        estimate,
+        max(0.0, estimate - scale.one * math.hypot(*downward)),
+        min(scale.largest, estimate + scale.one * residuals.shift + scale.one * math.hypot(*upward)),
+    )
+
+
+# --- Prediction sets: all classes that conform to the reference, weighted to match the current inputs
+
+
+def conformal_sets(
+    scores: FloatArray, weights: FloatArray, row_scores: FloatArray, row_weights: FloatArray, alpha: float
+) -> NDArray[np.bool_]:
+    """Weighted conformal prediction sets: every class whose score is at most the row's limit, see `conformal_limits`.
+
+    Parameters
+    ----------
+    scores : array of shape (n_reference,)
+        Nonconformity of each reference row to its label, from a fit without that row.
+    weights : array of shape (n_reference,)
+    row_scores : array of shape (n_rows, n_classes)
+        Nonconformity of each row to each class.
+    row_weights : array of shape (n_rows,)
+        Weights on the same scale as those of the reference.
+    alpha : float
+        Share of rows whose true class may be missing from the set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.risk import conformal_sets
+    >>> scores = np.linspace(0.0, 0.9, 10)
+    >>> conformal_sets(scores, np.ones(10), np.array([[0.3, 0.8]]), np.ones(1), alpha=0.5)
+    array([[ True, False]])
+    """
+    limits = conformal_limits(scores, weights, row_weights, alpha)
+    return np.asarray(row_scores <= limits[:, None])
+
+
+def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: FloatArray, alpha: float) -> FloatArray:
+    r"""Largest score that conforms, for each row (Tibshirani, Foygel Barber, Candes and Ramdas, 2019).
+
+    The limit of row x is the smallest s with
+
+    .. math:: \sum_{i: s_i \le s} w_i \;\ge\; (1 - \alpha) \Big( \sum_i w_i + w(x) \Big) .
+
+    If there is no such s, the limit is infinite: the row weighs too much for the reference to exclude anything.
+
+    Parameters
+    ----------
+    scores, weights : arrays of shape (n_reference,)
+    row_weights : array of shape (n_rows,)
+    alpha : float
+        As for `conformal_sets`.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+    """
+    order = np.argsort(scores, kind="stable")
+    reached = np.cumsum(weights[order])
+    # Slightly less: a sum in another order may differ in the last bit.
+    wanted = (1.0 - alpha) * (reached[-1] + row_weights) * (1.0 - 1e-12)
+    places = np.searchsorted(reached, wanted)
+    return np.asarray(np.append(scores[order], np.inf)[places])
+
+
+# --- Prediction intervals: all numbers that conform to the reference, weighted to match the current inputs
+
+
+def conformal_intervals(
+    residuals: FloatArray, weights: FloatArray, predicted: FloatArray, row_weights: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    r"""Weighted conformal prediction intervals, :math:`\hat y(x) \pm s(x)`.
+
+    The half-width s(x) is the limit of `accous.diagnostics.risk.conformal_limits` for the sizes of the residuals. It is
+    the weighted quantile of level 1 - alpha, with the row's own weight added where residuals are infinite. With
+    residuals of fits without the row this is the jackknife, weighted: it has the coverage where leaving one row out
+    hardly changes the fit, that is, where the effective sample size is much larger than the number of coefficients.
+
+    Parameters
+    ----------
+    residuals : array of shape (n_reference,)
+        y minus prediction of each reference row, from a fit without that row.
+    weights : array of shape (n_reference,)
+    predicted : array of shape (n_rows,)
+        Predictions of the rows.
+    row_weights : array of shape (n_rows,)
+        Weights on the same scale as those of the reference.
+    alpha : float
+        Share of rows whose true value may lie outside, above 0 and below 1.
+
+    Returns
+    -------
+    low, high : arrays of shape (n_rows,)
+        Infinite where a row weighs too much for the reference to exclude any value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous.diagnostics.risk import conformal_intervals
+    >>> residuals = np.array([-2.0, 1.0, 0.5, -0.5])
+    >>> conformal_intervals(residuals, np.ones(4), np.array([10.0]), np.ones(1), alpha=0.4)
+    (array([9.]), array([11.]))
+    """
+    half_widths = conformal_limits(np.abs(residuals), weights, row_weights, alpha)
+    return predicted - half_widths, predicted + half_widths

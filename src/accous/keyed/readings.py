@@ -12,16 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.classifier.erm import LinearPredictor
-from accous.classifier.fallback import compare
-from accous.classifier.shrinkage import shrink
-from accous.core.keys.stack import N_EVENT_COLUMNS, KeyStack, Number
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence, widen
-from accous.diagnostics.risk import loss_interval
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
+from accous.diagnostics.losses import weight_distance
+from accous.diagnostics.risk import NO_EVIDENCE, Evidence, loss_interval, widen
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
-from accous.diagnostics.weights import weight_distance
-from accous.keyed.shared_model import SharedModel
+from accous.keyed.shared import SharedModel
+from accous.model.predictors import LinearPredictor
+from accous.model.safeguards import compare, shrink
+from accous.threads import one_blas_thread
 
 __all__ = ["KeyReading", "read_key"]
 

@@ -1,22 +1,24 @@
-"""The interface of ratio estimators: what the rest of accous needs from them, and how to write your own."""
+"""The contract of a ratio estimator, also for your own, with its checks and its default parameters."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from copy import copy
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.learned import LearnedAttributes
-from accous.turns import TakesTurns
-from accous.validation import count_rows, own_copy, read_frame, read_rows
+from accous.core.ensemble import FULL, LOW_RANK
+from accous.exceptions import ParameterError
+from accous.threads import TakesTurns, one_blas_thread
+from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows
 
-__all__ = ["RatioEstimator", "unchanged_on_failure"]
+# --- The interface of ratio estimators: what the rest of accous needs from them, and how to write your own
+
 
 _MIN_REFERENCE_ROWS = 2
 
@@ -107,7 +109,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.is_foreign = not cls.__module__.startswith("accous.")
+        cls.is_foreign = cls.__module__.partition(".")[0] != "accous"
 
     # --- what a subclass implements ---------------------------------------------------------------------------
 
@@ -330,3 +332,108 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         if self.reads_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         return read_frame(self, X, reset=reset, min_rows=min_rows)
+
+
+# --- The ratios of a user's own estimator are checked where a round reads them: NaN would look like a calm
+#     stream
+
+
+def ratios_of_reference(ratio: RatioEstimator) -> FloatArray:
+    """Return ``reference_ratio_`` as an array of floats; those of a class outside accous are checked."""
+    if ratio.is_foreign:
+        n_rows = count_rows(ratio.reference_)
+        return checked_ratios(ratio, ratio.reference_ratio_, n_rows, ("the reference", "reference_ratio_"))
+    return np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64)
+
+
+def checked_ratios(ratio: RatioEstimator, values: Any, n_rows: int, source: tuple[str, str]) -> FloatArray:
+    """Return ratios as an array of floats, or raise a ParameterError that names the class and the first bad row.
+
+    Parameters
+    ----------
+    ratio : RatioEstimator
+    values : array of shape (n_rows,)
+        What the estimator returned.
+    n_rows : int
+    source : tuple of str
+        The rows whose ratios these are, and the method that returned them.
+    """
+    (rows, method), name = source, type(ratio).__name__
+    try:
+        found = np.ascontiguousarray(values, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ParameterError(
+            f"{name} returned values that are not numbers for {rows} ({error}): return one ratio a row from {method}."
+        ) from error
+    if np.shape(values) != (n_rows,):
+        raise ParameterError(
+            f"{name} returned an array of shape {np.shape(values)} for the {n_rows} rows of {rows}: return one ratio a "
+            f"row from {method}."
+        )
+    is_good = (found >= 0.0) & (found < np.inf)
+    if not is_good.all():
+        row = int(np.argmin(is_good))
+        raise ParameterError(
+            f"{name} returned the ratio {found[row]} for row {row} of {rows}, counted from 0: return finite numbers "
+            f"that are not negative from {method}."
+        )
+    return found
+
+
+# --- The rules behind every "auto" and None; they are the same for all data
+
+
+AUTO_START = "handover"
+AUTO_META_RANGE = "running"
+
+MAX_UNSHORTENED_COLUMNS = 256
+"""Largest number of columns for which standardised rows are not shortened; ``docs/defaults.md`` shows the gain."""
+
+MAX_FULL_FEATURES = 1024
+"""Largest number of features for which learners keep their whole matrix; ``docs/performance.md`` shows the cost."""
+
+_BOUND_QUANTILE = 0.99
+_USUAL_COLUMNS = 12  # as in the paper's synthetic data; docs/defaults.md lists the other values that were tried
+_SMALLEST_BOUND = 1e-150
+
+
+def default_shortening(n_columns: int) -> float:
+    """Return the divisor that makes standardised rows of many columns as long as rows of a dozen columns.
+
+    A standardised row of d columns has norm sqrt(d), and the intercept is 1. Next to hundreds of columns the intercept
+    hardly counts, and the ratio of a small part of the reference can fall only if the ratio of the rest grows too.
+    """
+    # Departs from the paper: it has no intercept at all.
+    return 1.0 if n_columns <= MAX_UNSHORTENED_COLUMNS else float(np.sqrt(n_columns / _USUAL_COLUMNS))
+
+
+def default_feature_bound(norms: FloatArray) -> float:
+    """Return R: the 99 % quantile of the norms of the reference rows, so that a few outliers do not set the scale."""
+    # Departs from the paper: it takes the largest norm.
+    bound = float(np.quantile(norms, _BOUND_QUANTILE))
+    # A reference of zeros has no scale of its own.
+    return bound if bound > _SMALLEST_BOUND else 1.0
+
+
+def default_radius(n_coefs: int, *, is_scaled: bool, largest_score: float) -> float:
+    """Return S: the paper's d/2, where d counts the intercept; for scaled features, at least 10 and the largest score.
+
+    The largest score is that of ``max_ratio``: its logarithm for the logistic loss, ``max_ratio`` itself otherwise.
+    """
+    # Departs from the paper: dividing phi by R without a larger S limits |log r| to d/2, too small for small d.
+    return max(n_coefs / 2.0, 10.0, largest_score) if is_scaled else n_coefs / 2.0
+
+
+@lru_cache(maxsize=64)
+def default_step_size(n_batch: int, *, is_log_linear: bool) -> float:
+    """Return gamma of a round: larger batches have less noisy gradients and allow longer steps.
+
+    Losses whose score is the ratio itself instead of its logarithm need shorter steps.
+    """
+    # Departs from the paper: with its 3 (1 + exp(S R)), every step ends on the surface of the ball.
+    return (10.0 if is_log_linear else 2.0) * min(n_batch**0.25, 2.0)
+
+
+def default_metric(n_features: int) -> str:
+    """Return which part of their matrix learners keep; the intercept does not count as a feature."""
+    return FULL if n_features <= MAX_FULL_FEATURES else LOW_RANK

@@ -11,16 +11,21 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.arrays import FloatArray, IntArray, to_plain
-from accous.blas import one_blas_thread
-from accous.core.paper.losses import LOSSES, Loss
-from accous.core.paper.reference import Reference
-from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, prepare_reference
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
+from accous.core.losses import LOSSES, Loss
 from accous.exceptions import ParameterError
 from accous.parameters import require_choice, require_integer, require_number
-from accous.ratio.base import RatioEstimator
-from accous.ratio.defaults import default_metric, default_radius, default_step_size
-from accous.ratio.features import LARGEST_NORM, FeatureMap, fit_features
-from accous.ratio.maps import RowMap, fit_map, map_from_plain, map_to_plain
+from accous.ratio.base import RatioEstimator, default_metric, default_radius, default_step_size
+from accous.ratio.features import (
+    LARGEST_NORM,
+    FeatureMap,
+    RowMap,
+    fit_features,
+    fit_map,
+    map_from_plain,
+    map_to_plain,
+)
+from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
 __all__ = ["LinearRatio"]

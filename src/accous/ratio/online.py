@@ -1,21 +1,32 @@
-"""OnlineDensityRatio: the paper's online ensemble."""
+"""Online ratios by name: `OnlineDensityRatio`, `SingleLearnerRatio`, and `NoShift`, whose ratio is 1."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray, from_plain
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
-from accous.core.paper.meta import MetaState
-from accous.core.pool.shapes import UNCUT
-from accous.core.rounds import AnyStack, choose_rounds
+from accous.core.ensemble import (
+    AnyStack,
+    EnsembleSettings,
+    EnsembleState,
+    LearnerStack,
+    MetaState,
+    PaperRounds,
+    Reference,
+    choose_rounds,
+    start_learners,
+)
+from accous.core.pool import UNCUT
 from accous.parameters import require_choice, require_integer, require_power_of_two
-from accous.ratio.defaults import AUTO_META_RANGE, AUTO_START
-from accous.ratio.pooled import PooledRatio
+from accous.ratio.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
+from accous.ratio.linear import LinearRatio
+from accous.ratio.pool import PooledRatio
+from accous.validation import count_rows, read_frame, read_rows
 
-__all__ = ["OnlineDensityRatio"]
+# --- OnlineDensityRatio: the paper's online ensemble
 
 
 class OnlineDensityRatio(PooledRatio):
@@ -134,6 +145,8 @@ class OnlineDensityRatio(PooledRatio):
     True
     """
 
+    __module__ = "accous"
+
     keeps_record: ClassVar[bool] = True
 
     state_: EnsembleState
@@ -251,3 +264,174 @@ class OnlineDensityRatio(PooledRatio):
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = from_plain(AnyStack, plain["learners"]), from_plain(MetaState, plain["meta"])
         self.state_ = from_plain(EnsembleState, plain | {"learners": learners, "meta": meta})
+
+
+# --- SingleLearnerRatio: one Online Newton Step learner over all history, the paper's OLRE
+
+
+@dataclass(frozen=True, slots=True)
+class SingleState:
+    """The learner, and the number of rounds so far."""
+
+    n_rounds: int
+    learner: LearnerStack
+
+    @property
+    def coef(self) -> FloatArray:
+        """Theta of the learner."""
+        return self.learner.coefs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRounds:
+    """Runs the rounds of one learner (Algorithm 1)."""
+
+    reference: Reference
+    radius: float
+
+    def play(self, state: SingleState, batch: FloatArray, step_size: float) -> SingleState:
+        """Return the state after a round."""
+        coefs = state.learner.coefs
+        gradients = self.reference.gradients(coefs[:0], coefs[0], batch)
+        return SingleState(state.n_rounds + 1, state.learner.step(gradients[:1], step_size, self.radius))
+
+
+class SingleLearnerRatio(LinearRatio):
+    """Density ratio from one Online Newton Step learner over all history (Algorithm 1; "OLRE" in the experiments).
+
+    It forgets nothing. It is as good as the ensemble while the stream does not move, and falls behind when it does.
+    This ablation shows what the ensemble adds.
+
+    Parameters
+    ----------
+    feature_map, loss, radius, feature_bound, scale_features, fit_intercept, step_size, ridge, max_ratio, max_reference,
+    dtype, metric, metric_rank, random_state
+        As in :class:`accous.OnlineDensityRatio`.
+
+    Attributes
+    ----------
+    coef_, reference_ratio_, n_rounds_, feature_bound_, radius_, step_size_, metric_, n_out_of_bound_, n_features_in_,
+    feature_names_in_
+        As in :class:`accous.OnlineDensityRatio`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import SingleLearnerRatio
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = SingleLearnerRatio().fit(rng.normal(size=(200, 2)))
+    >>> ratio.partial_fit(rng.normal(loc=1.0, size=(5, 2))).n_rounds_
+    1
+    """
+
+    __module__ = "accous"
+
+    state_: SingleState
+
+    def __init__(
+        self,
+        feature_map: Any = "auto",
+        *,
+        loss: str = "logistic",
+        radius: float | None = None,
+        feature_bound: float | str | None = None,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        step_size: float | str = "auto",
+        ridge: float = 1.0,
+        max_ratio: float = 100.0,
+        max_reference: int | None = None,
+        dtype: str = "float64",
+        metric: str = "auto",
+        metric_rank: int = 32,
+        random_state: Any = None,
+    ) -> None:
+        self.feature_map = feature_map
+        self.loss = loss
+        self.radius = radius
+        self.feature_bound = feature_bound
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.step_size = step_size
+        self.ridge = ridge
+        self.max_ratio = max_ratio
+        self.max_reference = max_reference
+        self.dtype = dtype
+        self.metric = metric
+        self.metric_rank = metric_rank
+        self.random_state = random_state
+
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return the number of rounds: the one learner uses all of them."""
+        return float(n_rounds)
+
+    def _start_learning(self, neutral: FloatArray) -> None:
+        self.rounds_ = SingleRounds(self.gradient_reference_, self.radius_)
+        learner = start_learners(1, neutral, float(self.ridge), self.metric_, int(self.metric_rank))
+        self.state_ = SingleState(0, learner)
+
+    def _take_state(self, plain: dict[str, Any]) -> None:
+        self.state_ = SingleState(plain["n_rounds"], from_plain(AnyStack, plain["learner"]))
+
+
+# --- NoShift: the ratio that is 1 everywhere, the paper's FIX
+
+
+class NoShift(RatioEstimator):
+    """Ratio 1 for every row: the baseline that never adapts ("FIX" in the paper's experiments).
+
+    It checks width and column names like the other estimators. It does not read the values of a frame, so you can use
+    it with any estimator, whatever the columns contain.
+
+    Attributes
+    ----------
+    reference_ratio_ : array of ones of shape (n_reference,)
+    n_rounds_ : int
+        Number of rounds so far.
+    n_features_in_, feature_names_in_
+        Width and column names of the reference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import NoShift
+    >>> NoShift().fit(np.zeros((5, 2))).predict_ratio(np.ones((3, 2)))
+    array([1., 1., 1.])
+    """
+
+    __module__ = "accous"
+
+    n_reference_: int
+    n_rounds_: int
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Ones."""
+        return np.ones(self.n_reference_)
+
+    def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
+        read = read_frame if hasattr(X, "columns") else read_rows
+        return read(self, X, reset=reset, min_rows=min_rows)
+
+    def _start(self, X: Any) -> None:
+        self.n_reference_ = count_rows(X)
+        self.n_rounds_ = 0
+
+    def _play(self, X: Any) -> None:
+        self.n_rounds_ += 1
+
+    def history_in_use(self, n_rounds: int) -> float:
+        """Return 0: nothing is learned."""
+        return 0.0
+
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return the learned state without the reference, as nested dicts of arrays and numbers."""
+        return {"n_rounds": self.n_rounds_}
+
+    def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
+        """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
+        self._start(X)
+        self.n_rounds_ = plain["n_rounds"]
+
+    def _ratio(self, X: Any) -> FloatArray:
+        return np.ones(count_rows(X))

@@ -1,1 +1,4 @@
-"""The report: one HTML page that opens offline, written for readers who have not read the paper."""
+"""The HTML report: one page a model, one page a fleet of keys, drawn in the browser without a library.
+
+`page` puts it together, `figures` says what the charts show, `words` says it in sentences; `assets` draws.
+"""

@@ -1,24 +1,25 @@
-"""The page itself: one file with everything in it."""
+"""The HTML report of one model, and the page of a fleet of keys."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.interval_counts import ALPHA
-from accous.diagnostics.look_table import DRIFT_NOTE, HEADINGS, look_cells
-from accous.diagnostics.loss_scale import LossScale
-from accous.diagnostics.measured_words import NOT_COVERED, counted_in_words, latest_in_words
-from accous.report.answers import answers_section
-from accous.report.changes import kinds_of_changes, note_on_changes
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, Regime, rounds_in_words
+from accous.diagnostics.labels import ALPHA
+from accous.diagnostics.losses import NOT_COVERED, LossScale, counted_in_words, latest_in_words
+from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, VERDICTS, look_cells
 from accous.report.figures import (
     Figure,
+    date_of_round,
     error_figure,
     lengths_figure,
     moved_columns,
@@ -26,13 +27,90 @@ from accous.report.figures import (
     sample_size_figure,
     weights_figure,
 )
-from accous.report.intervals import date_of_round
-from accous.report.regimes import regimes_section
-from accous.report.subject import Subject
-from accous.report.words import answer_rows, judge_in_words
-from accous.wording import count
+from accous.report.words import Subject, answer_rows, judge_in_words, kinds_of_changes, note_on_changes
+from accous.text import count
 
-__all__ = ["NOTES", "TITLES", "event_rows", "page_asset", "render_page", "tile_rows"]
+# --- The section about regimes: a time line, and the columns that tell the regimes apart
+
+
+_NOTE = (
+    "A regime is a state of the inputs that the stream settled in and that differs from the reference. "
+    "When it comes back, the model recognises it within a few rounds instead of learning it again."
+)
+_WIDTH, _ROW, _BAR, _LEFT = 1000, 34, 18, 40
+
+
+def regimes_section(subject: Subject) -> str:
+    """Return the section; empty if no regime is remembered."""
+    regimes = subject.regimes
+    if not regimes:
+        return ""
+    items = "".join(f"<li>{escape(_in_words(regime))}</li>" for regime in regimes)
+    line = _time_line(regimes, subject.model.n_rounds_)
+    return f'<section><h2>Regimes</h2><p class="note">{_NOTE}</p>{line}<ul>{items}</ul></section>'
+
+
+def _in_words(regime: Regime) -> str:
+    now = " It is in force now." if regime.is_current else ""
+    columns = f" It differs mainly in {', '.join(regime.features)}." if regime.features else ""
+    return f"Regime {regime.number}: {rounds_in_words(regime.visits)}.{columns}{now}"
+
+
+def _time_line(regimes: tuple[Regime, ...], n_rounds: int) -> str:
+    """Return one bar for each visit, a row for each regime, over all rounds."""
+    height = _ROW * len(regimes) + 24
+    parts = []
+    for row, regime in enumerate(regimes):
+        top = _ROW * row + (_ROW - _BAR) / 2
+        parts.append(f'<text x="0" y="{top + _BAR - 4:.0f}">{regime.number}</text>')
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH}" y1="{top + _BAR / 2}" y2="{top + _BAR / 2}"/>')
+        for first, last in regime.visits:
+            x, end = _place(first - 1, n_rounds), _place(last, n_rounds)
+            title = f"<title>regime {regime.number}: rounds {first:,} to {last:,}</title>"
+            width = max(end - x, 3.0)
+            parts.append(
+                f'<rect class="visit" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}">{title}</rect>'
+            )
+    parts.append(f'<text class="title" x="{_LEFT}" y="{height - 4}">round 1</text>')
+    parts.append(f'<text class="title" x="{_WIDTH}" y="{height - 4}" text-anchor="end">{n_rounds:,}</text>')
+    label = f"Time line of {count(len(regimes), 'regime')} over {count(n_rounds, 'round')}"
+    view = f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}"'
+    return f'<div class="chart regimes"><svg {view}>{"".join(parts)}</svg></div>'
+
+
+def _place(this_round: int, n_rounds: int) -> float:
+    return _LEFT + (_WIDTH - _LEFT) * this_round / max(n_rounds, 1)
+
+
+# --- Questions about the model, each with an answer and a sentence, as a section of the page
+
+
+_TONES = {"yes": "good", "no": "bad", "not known": "none"}
+
+
+def answers_section(rows: list[tuple[str, str, str]]) -> str:
+    """Return the section of the page.
+
+    Parameters
+    ----------
+    rows : list of (title, answer, sentence)
+        An answer is ``"yes"``, ``"no"`` or ``"not known"``.
+
+    Examples
+    --------
+    >>> section = answers_section([("Inputs", "not known", "No batch has been seen yet.")])
+    >>> '<dt>Inputs <b class="none">not known</b></dt>' in section
+    True
+    """
+    entries = "".join(
+        f'<dt>{escape(title)} <b class="{_TONES[answer]}">{answer}</b></dt><dd>{escape(sentence)}</dd>'
+        for title, answer, sentence in rows
+    )
+    return f'<section class="answers"><dl>{entries}</dl></section>'
+
+
+# --- The page itself: one file with everything in it
+
 
 TITLES = {
     "error": "How often it is wrong",
@@ -286,3 +364,140 @@ def _estimate(
     if not is_covered:
         return "not known", NOT_COVERED
     return shown(error) if is_known else "not known", f"between {shown(low)} and {shown(high)}"
+
+
+# --- The page about all keys: which drifted, since when, in which columns, worst first
+
+
+_TONES_OF_VERDICTS = {
+    "good": "good",
+    "not verified": "none",
+    "thin": "thin",
+    "contradicted": "bad",
+    "no overlap": "bad",
+}
+_LARGE_DRIFT = 0.2  # total variation, as for a drift event
+_MOST_COLUMNS = 12
+# Seconds since 1970: from 1990 until 2100.
+_FIRST_SECOND, _LAST_SECOND = 631_152_000.0, 4_102_444_800.0
+
+
+def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return a page about many keys that needs no other file and no network; ten thousand keys take a megabyte.
+
+    Parameters
+    ----------
+    readings : sequence of mappings
+        One per key, worst first, with the names of ``accous.keyed.KeyReading``.
+    name : str
+        What the page is about.
+    """
+    body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section()]
+    moments = _Moments.of(readings)
+    rows = [
+        [
+            str(each["key"]),
+            each["verdict"],
+            _TONES_OF_VERDICTS[each["verdict"]],
+            _number(each["estimated_error"]),
+            _number(each["fixed_error"]),
+            _number(each["drift"]),
+            _number(each["effective_rows"]),
+            each["since_round"],
+            each["is_moving"],
+            ", ".join(each["columns"]),
+            each["rounds"],
+            each["is_adapted"],
+            moments.said(each["since_time"]),
+        ]
+        for each in readings
+    ]
+    parts = {
+        "title": escape(f"accous: {name}"),
+        "style": page_asset("page.css") + page_asset("fleet.css"),
+        "body": "\n".join(body),
+        # "</script>" inside the data would end the script element.
+        "figures": json.dumps(rows, allow_nan=False).replace("<", "\\u003c"),
+        "script": page_asset("fleet.js"),
+    }
+    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], page_asset("page.html"))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """How times are shown: as dates if all of them lie in this age, and as the numbers that they are otherwise."""
+
+    are_dates: bool
+
+    @classmethod
+    def of(cls, readings: Sequence[Mapping[str, Any]]) -> _Moments:
+        times = [each["time"] for each in readings if not math.isnan(each["time"])]
+        return cls(bool(times) and min(times) >= _FIRST_SECOND and max(times) < _LAST_SECOND)
+
+    def said(self, seconds: float) -> str:
+        if math.isnan(seconds):
+            return ""
+        if not self.are_dates:
+            return f"{seconds:.10g}"
+        return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M}"
+
+
+def _fleet_head(readings: Sequence[Mapping[str, Any]], name: str) -> str:
+    n_rows = sum(each["rows"] for each in readings)
+    return f"<header><h1>{escape(name)}</h1><p>{count(len(readings), 'key')}, {count(n_rows, 'row')}</p></header>"
+
+
+def _fleet_tiles(readings: Sequence[Mapping[str, Any]]) -> str:
+    verdicts = Counter(each["verdict"] for each in readings)
+    n_drifted = sum(each["drift"] >= _LARGE_DRIFT for each in readings)
+    tiles = [
+        ("keys that have drifted", n_drifted, "a fifth of the weight or more has moved"),
+        ("keys that move now", sum(each["is_moving"] for each in readings), "the last change is not over"),
+        ("keys with an adapted model", sum(each["is_adapted"] for each in readings), "the others use the fixed one"),
+        *((f"verdict “{verdict}”", verdicts[verdict], "") for verdict in reversed(VERDICTS) if verdicts[verdict]),
+    ]
+    cells = (f"<div><span>{title}</span><strong>{n:,}</strong><small>{note}</small></div>" for title, n, note in tiles)
+    return f'<section class="tiles">{"".join(cells)}</section>'
+
+
+def _columns(readings: Sequence[Mapping[str, Any]]) -> str:
+    """Say which columns carry the last change of how many keys."""
+    drifted = [each for each in readings if each["drift"] >= _LARGE_DRIFT]
+    counts = Counter(column for each in drifted for column in each["columns"])
+    if not counts:
+        nothing = (
+            f"Not known yet: a key names its columns at the next look, every {ROUNDS_BETWEEN_LOOKS} rounds."
+            if drifted
+            else "No key has drifted."
+        )
+        return f"<section><h2>Columns that moved</h2><p>{nothing}</p></section>"
+    largest = max(counts.values())
+    bars = "".join(
+        f"<tr><td>{escape(column)}</td><td>{n:,}</td>"
+        f'<td class="bar"><i style="width:{max(1, round(100 * n / largest))}%"></i></td></tr>'
+        for column, n in counts.most_common(_MOST_COLUMNS)
+    )
+    left_out = f"<p>The first {_MOST_COLUMNS} of {len(counts):,}.</p>" if len(counts) > _MOST_COLUMNS else ""
+    head = "<thead><tr><th>column</th><th>keys</th><th></th></tr></thead>"
+    return (
+        '<section><h2>Columns that moved</h2><p class="note">How many of the keys that have drifted have the '
+        "column among those that carry half of their last change. Columns that moved less are not counted.</p>"
+        f'{left_out}<div class="table"><table>{head}<tbody>{bars}</tbody></table></div></section>'
+    )
+
+
+def _table_section() -> str:
+    return (
+        '<section class="keys"><h2>Keys, worst first</h2><p class="note">The estimated error needs no labels. Drift is '
+        "the share of the reference's weight that has moved. “Since” is the round in which the last change was "
+        "noticed, and the time of that round, in UTC if times are dates."
+        '</p><p><label>Find <input id="find" type="search" placeholder="key, column or verdict"></label> '
+        '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>verdict</th>'
+        "<th>error now</th><th>fixed model</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"
+        "<th>rounds</th><th>predicts</th></tr></thead>"
+        '<tbody id="keys"></tbody></table></div><p><button id="more" type="button">Show more</button></p></section>'
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 4)

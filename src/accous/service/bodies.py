@@ -1,33 +1,261 @@
-"""Bodies of requests, decoded: JSON, CSV and Arrow to rows or frames, and late labels; a bad one is refused."""
+"""Bodies to rows: JSON, CSV and Arrow with bounded sizes; predictions back."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence, Sized
-from typing import Any, Literal, TypeVar
+import struct
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from accous.service.arrow_sizes import require_arrow_size
-from accous.service.limits import Limits
-from accous.service.refusals import Refusal
-from accous.service.sizes import require_columns, require_csv_size, require_json_size, require_rows
+from accous.exceptions import AccousError, DataError
+from accous.service.http import Limits, Refusal, too_large
+from accous.table.columns import Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
+from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
+from accous.table.model import PlayedRound, TableModel
 
-__all__ = [
-    "CHOICES",
-    "CONTENT_TYPES",
-    "Label",
-    "LabelsBody",
-    "RowsBody",
-    "Value",
-    "choices_of",
-    "decode_json",
-    "decode_rows",
-    "media_type",
-    "require_table",
-]
+# --- How large a body would become, counted in its bytes before it is decoded: a small one can stand for a
+#     large table
+
+
+_JSON_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_CSV_TEXT = re.compile(rb'"[^"]*+"')
+_BLOCK = 1 << 20
+# Objects and lists of a request that are not rows: the request itself, its parts and parameters.
+_OTHERS = 64
+# Lists in a row, for columns of vectors.
+_LISTS_IN_ROW = 16
+_MISSING_VALUES = 1_000_000
+
+
+def require_rows(n_rows: int, limits: Limits) -> None:
+    """Refuse a request with too many rows."""
+    if n_rows > limits.rows:
+        raise Refusal(413, "too_many_rows", f"A request may have {limits.rows:,} rows, this one has {n_rows:,}.")
+
+
+def require_columns(n_columns: int, limits: Limits) -> None:
+    """Refuse rows that are too wide."""
+    if n_columns > limits.columns:
+        raise Refusal(413, "too_many_columns", f"A row may have {limits.columns:,} columns, not {n_columns:,}.")
+
+
+def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None:
+    """Refuse JSON with too many objects, lists or names, which would take long to decode.
+
+    Parameters
+    ----------
+    body : bytes
+    limits : Limits
+    most_objects : int
+        Rows, or what stands for them.
+    """
+    if len(body) <= min(most_objects, limits.rows, limits.columns):
+        return  # each of them takes a byte at least
+    if _is_large(_counts([body]), limits, most_objects) and _is_large(
+        _counts(_outside_texts(body, _JSON_TEXT)), limits, most_objects
+    ):
+        rows, columns = f"{limits.rows:,} rows", f"{limits.columns:,} columns"
+        text = f"A request may have {rows} and a row {columns}, this one has more: send several requests."
+        raise Refusal(413, "too_many_rows", text)
+
+
+def _counts(pieces: Iterable[bytes]) -> tuple[int, int, int]:
+    """Return how many objects, lists and names begin in pieces of JSON."""
+    counts = [(piece.count(b"{"), piece.count(b"["), piece.count(b":")) for piece in pieces]
+    n_objects, n_lists, n_names = (sum(column) for column in zip(*counts, strict=True))
+    return n_objects, n_lists, n_names
+
+
+def _is_large(counts: tuple[int, int, int], limits: Limits, most_objects: int) -> bool:
+    n_objects, n_lists, n_names = counts
+    return (
+        n_objects > most_objects + _OTHERS
+        or n_lists > _LISTS_IN_ROW * limits.rows + limits.columns + _OTHERS
+        # If there are more names than this, one object has too many.
+        or n_names > (limits.columns + 1) * max(1, n_objects)
+    )
+
+
+def require_csv_size(body: bytes, limits: Limits) -> None:
+    """Refuse a table in CSV with too many columns or rows, or whose rows lack most of their values."""
+    n_columns, n_rows, is_in_head = 1, -1 if body.endswith(b"\n") else 0, True
+    for piece in _outside_texts(body, _CSV_TEXT) if b'"' in body else [body]:
+        head, line_end, _ = piece.partition(b"\n")
+        n_columns += head.count(b",") if is_in_head else 0
+        is_in_head &= not line_end
+        n_rows += piece.count(b"\n")
+    require_columns(n_columns, limits)
+    require_rows(n_rows, limits)
+    # A value takes at least the comma behind it, unless lines end early: what they lack would become missing values.
+    if n_columns * n_rows > len(body) + _MISSING_VALUES:
+        raise Refusal(413, "too_large", f"Most of the {n_rows:,} rows are shorter than the head.")
+
+
+def _outside_texts(body: bytes, texts: re.Pattern[bytes]) -> Iterator[bytes]:
+    """Yield what is not between quotes; in blocks, because taking out many texts at once takes much memory."""
+    rest = b""
+    for start in range(0, len(body), _BLOCK):
+        bare = texts.sub(b"", rest + body[start : start + _BLOCK])
+        outside, quote, inside = bare.partition(b'"')
+        # A text that goes on in the next block; all that matters of it is whether its end escapes what follows.
+        n_escapes = len(inside) - len(inside.rstrip(b"\\"))
+        rest = quote + b"\\" * (n_escapes % 2)
+        yield outside
+
+
+# --- How large a table in Arrow IPC would become, read from its headers: rows, columns, and bytes when unpacked
+
+
+_FILE = b"ARROW1"
+_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
+_GOES_ON = 0xFFFFFFFF
+_PAIR, _FOOTER_BLOCK = 16, 24  # bytes of a node or buffer, and of a block of a file's footer
+
+
+class _Table(NamedTuple):
+    """A table of a flatbuffer: the bytes, and where it starts."""
+
+    content: bytes
+    start: int
+
+    def place(self, number: int) -> int | None:
+        """Return where a field is; None if it is left out."""
+        where = self.start - _read("<i", self.content, self.start)
+        offset = 4 + 2 * number
+        inside = _read("<H", self.content, where + offset) if offset < _read("<H", self.content, where) else 0
+        return self.start + inside if inside else None
+
+    def number(self, number: int, form: str) -> int:
+        """Return a number; 0 if it is left out."""
+        place = self.place(number)
+        return 0 if place is None else _read(form, self.content, place)
+
+    def table(self, number: int) -> _Table | None:
+        """Return a table inside of this one."""
+        place = self.place(number)
+        return None if place is None else _Table(self.content, place + _read("<I", self.content, place))
+
+    def vector(self, number: int) -> tuple[int, int]:
+        """Return where the items of a vector start, and how many there are."""
+        place = self.place(number)
+        if place is None:
+            return 0, 0
+        place += _read("<I", self.content, place)
+        return place + 4, _read("<I", self.content, place)
+
+    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the items of a vector of two numbers each."""
+        start, count = self.vector(number)
+        return struct.iter_unpack("<qq", self.content[start : start + _PAIR * count])
+
+
+def require_arrow_size(body: bytes, limits: Limits) -> None:
+    """Refuse a table that has too many rows or columns, or would take more memory than the largest body."""
+    n_rows = n_bytes = n_messages = 0
+    try:
+        if body.startswith(_FILE):
+            _require_fields(_footer(body).table(1), limits)
+        for start, message in _messages(body):
+            n_messages += 1
+            require_rows(n_messages - 2, limits)  # a table of many empty pieces
+            kind, header = message.number(1, "<B"), message.table(2)
+            if header is None:
+                continue
+            if kind == _SCHEMA:
+                _require_fields(header, limits)
+            if kind in (_DICTIONARY, _RECORDS):
+                records = header.table(1) if kind == _DICTIONARY else header
+                n_rows += header.number(0, "<q") if kind == _RECORDS else 0
+                n_bytes += 0 if records is None else _unpacked_bytes(records, body, start, limits)
+            require_rows(n_rows, limits)
+            _require_bytes(n_bytes, limits)
+    except struct.error:
+        raise Refusal(400, "malformed_arrow", "The body is not a table in Arrow IPC: a header is wrong.") from None
+
+
+def _require_fields(schema: _Table | None, limits: Limits) -> None:
+    if schema is not None:
+        require_columns(schema.vector(1)[1], limits)
+
+
+def _messages(body: bytes) -> Iterator[tuple[int, _Table]]:
+    """Yield each message with the place where its data starts."""
+    if body.startswith(_FILE):
+        yield from _messages_of_file(body)
+        return
+    place = 0
+    while place + 4 <= len(body):
+        found = _message_at(body, place)
+        if found is None:
+            return
+        yield found
+        place = found[0] + max(0, found[1].number(3, "<q"))
+
+
+def _messages_of_file(body: bytes) -> Iterator[tuple[int, _Table]]:
+    """Yield the messages that the footer names, as often as it names them: a reader would follow it."""
+    footer = _footer(body)
+    for number in (2, 3):
+        start, count = footer.vector(number)
+        for place in range(count):
+            found = _message_at(body, _read("<q", body, start + _FOOTER_BLOCK * place))
+            if found is not None:
+                yield found
+
+
+def _footer(body: bytes) -> _Table:
+    end = len(body) - len(_FILE) - 4
+    return _root(body, end - _read("<I", body, end))
+
+
+def _message_at(body: bytes, place: int) -> tuple[int, _Table] | None:
+    """Return where the data of a message starts, and its header; None at the end of a stream."""
+    size = _read("<I", body, place)
+    if size == _GOES_ON:
+        place += 4
+        size = _read("<I", body, place)
+    return None if size == 0 else (place + 4 + size, _root(body, place + 4))
+
+
+def _unpacked_bytes(records: _Table, body: bytes, start: int, limits: Limits) -> int:
+    """Return the bytes of all buffers, as they are used and not as they are packed."""
+    for length, _ in records.pairs(1):
+        _require_bytes(length, limits)
+    if records.table(3) is None:
+        return sum(max(0, length) for _, length in records.pairs(2))
+    # Each packed buffer begins with its true length; -1: it is not packed after all.
+    lengths = [(_read("<q", body, start + offset), length) for offset, length in records.pairs(2) if length > 0]
+    return sum(length if unpacked < 0 else unpacked for unpacked, length in lengths)
+
+
+def _require_bytes(n_bytes: int, limits: Limits) -> None:
+    if n_bytes > limits.body_bytes:
+        raise too_large(limits.body_bytes)
+
+
+def _root(content: bytes, place: int) -> _Table:
+    return _Table(content, place + _read("<I", content, place))
+
+
+def _read(form: str, content: bytes, place: int) -> int:
+    if place < 0:
+        raise struct.error
+    found: int = struct.unpack_from(form, content, place)[0]
+    return found
+
+
+# --- Bodies of requests, decoded: JSON, CSV and Arrow to rows or frames, and late labels; a bad one is refused
+
 
 Value = None | bool | int | float | str | list[float]
 Include = Literal["ids", "probabilities", "ratio", "sets"]
@@ -191,3 +419,308 @@ def _read_arrow(body: bytes) -> pl.DataFrame:
 def _reason(error: BaseException) -> str:
     first = str(error).strip().split("\n", 1)[0]
     return first.rstrip(".")[:200] or "it cannot be read"
+
+
+# --- Rows of a request, encoded and checked: what is learned or predicted from them cannot fail for their sake
+
+
+_ALL_LABELS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Encoded rows.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_features)
+    marks : Marks
+    times : array of shape (n_rows,), optional
+    keys : list of str, optional
+        What the client calls the rows.
+    include : tuple of str
+    alpha : float
+    """
+
+    X: NDArray[np.float64]
+    marks: Marks
+    times: NDArray[np.float64] | None
+    keys: list[str] | None
+    include: tuple[str, ...]
+    alpha: float
+
+
+class BatchReader:
+    """Reads requests for one model.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    limits : Limits
+    """
+
+    def __init__(self, table_model: TableModel, limits: Limits) -> None:
+        self._table_model, self._limits = table_model, limits
+        encoder, time = table_model.encoder, table_model.time_column
+        self._plain = PlainRowEncoder(encoder)
+        self._time = time
+        self.columns = encoder.used_columns
+        widths = table_model.settings.get("widths", {})
+        self._numbers = [plan.name for plan in encoder.used if isinstance(plan, NumberColumn)] + list(widths)
+        others = [*encoder.used_columns, *encoder.constants, *((time.name,) if time is not None else ())]
+        self._others = [name for name in dict.fromkeys(others) if name not in self._numbers]
+        # Ids of another model are not ids of this one.
+        self.salt = zlib.crc32("\n".join([table_model.label, *self.columns]).encode("utf-8", "replace"))
+
+    def read(self, body: bytes, content_type: str, options: dict[str, str]) -> Batch:
+        """Return the rows of a request; refuse those that the model cannot use."""
+        decoded = decode_rows(body, content_type, self._limits)
+        if isinstance(decoded, RowsBody):
+            return self.read_rows(decoded.rows, decoded.key, decoded.include, decoded.alpha)
+        return self.read_frame(decoded, *choices_of(options))
+
+    def read_rows(
+        self, rows: Sequence[dict[str, Any]], key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
+    ) -> Batch:
+        """Return rows of plain values, encoded."""
+        _require_alpha(alpha)
+        keys = None if key is None else _keys([row.get(key) for row in rows], key)
+        features = self._plain.encode(rows) if self._time is None else None
+        if features is not None:
+            return Batch(features.X, features.marks, None, keys, include, alpha)
+        frame = frame_of_rows(rows, self._numbers, self._others)
+        return self._batch(frame, len(rows), keys, include, alpha)
+
+    def read_frame(
+        self, frame: pl.DataFrame, key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
+    ) -> Batch:
+        """Return the rows of a frame, encoded."""
+        _require_alpha(alpha)
+        keys = None
+        if not frame.height:
+            self._require_columns(frame)
+        if key is not None:
+            values = frame[key].to_list() if key in frame.columns else [None] * max(1, frame.height)
+            keys = _keys(values, key)
+        return self._batch(frame, frame.height, keys, include, alpha)
+
+    def read_labels(self, body: bytes, content_type: str) -> list[Label]:
+        """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
+        if content_type.partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(415, "unsupported_content_type", "Labels come as JSON: set Content-Type: application/json.")
+        labels = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS).labels
+        if not labels:
+            raise Refusal(422, "no_labels", "There is no label in the request.")
+        if len(labels) > _ALL_LABELS:
+            raise Refusal(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
+        seen: dict[tuple[bool, str], Label] = {}
+        for number, each in enumerate(labels):
+            if (each.id is None) == (each.key is None):
+                raise Refusal(422, "invalid", f"Label {number} (counted from 0) needs an id or a key, one of them.")
+            if each.row is not None:
+                self._require_row(each.row, number)
+            place = (each.id is None, each.id if each.id is not None else key_text(each.key))
+            before = seen.setdefault(place, each)
+            if key_text(before.label) != key_text(each.label):
+                raise Refusal(
+                    422, "contradiction", f"Label {number} (counted from 0) contradicts another label of its row."
+                )
+        return list(seen.values())
+
+    def frame_of(self, rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+        """Return rows of plain values as a frame with the model's columns."""
+        return frame_of_rows(rows, self._numbers, self._others)
+
+    def _require_row(self, row: dict[str, Any], number: int) -> None:
+        if any(name in row for name in self.columns):
+            self._usable(self._prepared(self.frame_of([row])), number)
+        else:
+            raise Refusal(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
+
+    def _batch(
+        self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, include: tuple[str, ...], alpha: float
+    ) -> Batch:
+        if not n_rows:
+            empty = np.empty((0, len(self._table_model.encoder.feature_names)))
+            hits = np.empty((0, len(self._table_model.encoder.marks)), dtype=np.uint8)
+            return Batch(empty, Marks(hits, pl.DataFrame()), None, keys, include, alpha)
+        features = self._usable(self._prepared(frame))
+        times = None if self._time is None else self._time.seconds(frame)
+        return Batch(features.X, features.marks, times, keys, include, alpha)
+
+    def _require_columns(self, frame: pl.DataFrame) -> None:
+        try:
+            self._table_model.encoder.require_columns(frame.columns, "The request")
+        except DataError as error:
+            raise Refusal(422, "wrong_columns", str(error)) from None
+
+    def _prepared(self, frame: pl.DataFrame) -> Features:
+        try:
+            return self._table_model.prepare(frame)
+        except DataError as error:
+            message = str(error).replace("The frame", "The request").replace("of the frame", "of the request")
+            raise Refusal(422, "wrong_columns", message) from None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            raise Refusal(
+                422, "wrong_columns", "The columns of the request cannot be read: check their types."
+            ) from None
+
+    def _usable(self, features: Features, label: int | None = None) -> Features:
+        if features.bad_values:
+            bad = features.bad_values[0]
+            where = f"Row {bad.row}" if label is None else f"The row of label {label}"
+            raise Refusal(
+                422,
+                "bad_value",
+                f"{where} (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the row.",
+                row=bad.row if label is None else label,
+                column=bad.column,
+            )
+        return features
+
+
+def key_text(value: Any) -> str:
+    """Return a key or a label as text: 7 and 7.0 are the same.
+
+    Examples
+    --------
+    >>> key_text(7.0), key_text("a"), key_text(True)
+    ('7', 'a', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
+
+
+def _keys(values: list[Any], key: str) -> list[str]:
+    for row, value in enumerate(values):
+        if value is None or isinstance(value, (list, dict, bytes)):
+            raise Refusal(422, "no_key", f"Row {row} (counted from 0) has no value in the key column {key!r}.", row=row)
+    return [key_text(value) for value in values]
+
+
+def _require_alpha(alpha: float) -> None:
+    if not 0.0 < alpha < 1.0:
+        raise Refusal(422, "invalid", f"alpha must be above 0 and below 1, got {alpha:g}.")
+
+
+# --- The ids that predictions carry: a label that arrives late brings back what was predicted, and when
+
+
+class MadePrediction(NamedTuple):
+    """What was predicted, as text, and after how many rounds."""
+
+    prediction: str
+    round: int
+
+
+def make_ids(origin: str, number: int, predictions: Sequence[Any], salt: int) -> list[str]:
+    """Return an id for each prediction of a request.
+
+    Parameters
+    ----------
+    origin : str
+        What no other request has; letters, digits and minus only.
+    number : int
+        The round.
+    predictions : sequence
+    salt : int
+        Of the model.
+
+    Examples
+    --------
+    >>> ids = make_ids("s1", 7, ["yes", "no"], 0)
+    >>> read_id(ids[1], 0)
+    MadePrediction(prediction='no', round=7)
+    >>> read_id(ids[1], 1) is None
+    True
+    """
+    ids = []
+    for row, prediction in enumerate(predictions):
+        content = f"{origin}.{row}.{number}.{_encoded(str(prediction))}"
+        ids.append(f"{content}.{zlib.crc32(content.encode(), salt):08x}")
+    return ids
+
+
+@lru_cache(maxsize=1024)
+def _encoded(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_id(text: str, salt: int) -> MadePrediction | None:
+    """Return what an id says; None if it is not an id of this model."""
+    content, _, check = text.rpartition(".")
+    if f"{zlib.crc32(content.encode('utf-8', 'replace'), salt):08x}" != check:
+        return None
+    try:
+        _, _, number, encoded = content.split(".")
+        prediction = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        return MadePrediction(prediction, int(number))
+    except (ValueError, msgspec.DecodeError):
+        return None
+
+
+# --- Predictions as answers: the values that accous adapt writes, in JSON
+
+
+_DECIMALS = 6
+
+
+def plain_predictions(kind: LabelKind, played: PlayedRound) -> list[Any]:
+    """Return the prediction of each row."""
+    return list(kind.predictions(kind.answers(played.scores)).tolist()) if len(played.ratios) else []
+
+
+def prediction_content(
+    table_model: TableModel, played: PlayedRound, batch: Batch, *, origin: str, salt: int
+) -> dict[str, Any]:
+    """Return the answer to a request but for prediction sets, ready for JSON.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    played : PlayedRound
+    batch : Batch
+        With the parts of the answer that the client wants.
+    origin : str
+        What the ids of this request begin with.
+    salt : int
+        Of the ids.
+    """
+    kind = table_model.kind
+    predictions = plain_predictions(kind, played)
+    content: dict[str, Any] = {"round": played.number, "predictions": predictions}
+    if "ids" in batch.include:
+        content["ids"] = make_ids(origin, played.number, predictions, salt)
+    if "probabilities" in batch.include and isinstance(kind, ClassKind):
+        shares = np.round(kind.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
+        content["classes"], content["probabilities"] = kind.names, shares.tolist()
+    if predictions and isinstance(kind, NumberKind):
+        shown = kind.shown(played.scores)
+        content["intervals"] = [list(ends) for ends in zip(shown["low"], shown["high"], strict=True)]
+    if "ratio" in batch.include:
+        content["ratio"] = np.round(played.ratios, _DECIMALS).tolist()
+    return content
+
+
+def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
+    """Return the classes of each row's prediction set; None if the client does not want them.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+        A copy that stays in one round.
+    batch : Batch
+    """
+    if "sets" not in batch.include:
+        return None
+    if not isinstance(kind_of(model), ClassKind):
+        raise Refusal(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
+    try:
+        found = model.predict_set(batch.X, alpha=batch.alpha)
+    except AccousError as error:
+        raise Refusal(422, "no_sets", str(error)) from None
+    classes = model.classes_.tolist()
+    return [[classes[number] for number in np.flatnonzero(row)] for row in found]

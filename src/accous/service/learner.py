@@ -1,29 +1,243 @@
-"""The learner: one thread that logs the waiting batches in one piece, learns from them in order, and saves."""
+"""The one thread that logs and learns, the batches that wait for it, and what a start finds."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from accous.exceptions import AccousError
-from accous.logs import LOGGER
-from accous.service.answers import Answer
-from accous.service.batch_log import BatchLog, LogError, Record
-from accous.service.carrying_out import Executor, Parsed
-from accous.service.kept import Kept
-from accous.service.limits import Limits, SaveEvery
-from accous.service.metrics import Metrics
-from accous.service.refusals import Refusal
-from accous.service.waiting import Waiting, resolve, settle
-from accous.tabular.folder import save_table_model
-from accous.tabular.log_position import LogPosition
-from accous.tabular.table_model import TableModel
+import polars as pl
 
-__all__ = ["Learner"]
+from accous.checkpoint.files import sync_folder
+from accous.exceptions import AccousError, CheckpointError
+from accous.service.bodies import (
+    Batch,
+    BatchReader,
+    Label,
+    MadePrediction,
+    key_text,
+    plain_predictions,
+    prediction_content,
+    prediction_sets,
+    read_id,
+)
+from accous.service.http import NO_LIMITS, Answer, Limits, Metrics, Refusal, SaveEvery, json_answer
+from accous.service.log import BatchLog, Kept, KeptAnswer, LogError, Opened, Record, load_kept, open_log
+from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.runs import LogPosition
+from accous.text import LOGGER
+
+# --- What a record of the log does to the model; the same on its first day and when the log is played again
+
+
+Parsed = Batch | list[Label]
+_ID, _KEY = "accous id", "accous key"
+_MOST_UNKNOWN = 20
+
+
+class Executor:
+    """Carries out records, in their order.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    reader : BatchReader
+    kept : Kept
+    """
+
+    def __init__(self, table_model: TableModel, reader: BatchReader, kept: Kept) -> None:
+        self._table_model, self._reader, self._kept = table_model, reader, kept
+
+    def parse(self, record: Record) -> Parsed:
+        """Return the rows or labels of a record; refuse what cannot be learned from."""
+        if record.kind == "labels":
+            return self._reader.read_labels(record.body, record.content_type)
+        batch = self._reader.read(record.body, record.content_type, record.options)
+        if not len(batch.X):
+            raise Refusal(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
+        return batch
+
+    def carry_out(self, number: int, record: Record, parsed: Parsed) -> Answer:
+        """Learn from a record; return the answer, and keep it if the client may ask again.
+
+        Parameters
+        ----------
+        number : int
+            Of the record in the log.
+        record : Record
+        parsed : Batch or list of Label
+            What `parse` returned for it.
+        """
+        try:
+            answer = self._do(number, record, parsed)
+        except Refusal as refusal:
+            answer = refusal.answer
+        except AccousError as error:
+            answer = Refusal(422, "not_learned", f"The batch cannot be learned from: {error}").answer
+        except Exception:
+            # The model keeps its state. The log is played again with the same result.
+            LOGGER.exception("Record %d of the log could not be learned from", number)
+            answer = Refusal(500, "not_learned", "The batch could not be learned from; the model is unchanged.").answer
+        if record.key is not None:
+            self._kept.keep_answer(record.key, KeptAnswer(record.digest, answer.status, answer.body))
+        return answer
+
+    def _do(self, number: int, record: Record, parsed: Parsed) -> Answer:
+        if not isinstance(parsed, Batch):
+            return self._count(parsed)
+        table_model = self._table_model
+        # Like the predictions, from before the round unless it learns first.
+        sets = None if record.learns_first else prediction_sets(copy(table_model.model), parsed)
+        played = table_model.play_round(
+            parsed.X,
+            parsed.marks,
+            learns_first=record.learns_first,
+            times=parsed.times,
+            needs_ratio=record.kind == "step" and "ratio" in parsed.include,
+        )
+        if parsed.keys is not None:
+            self._kept.keep_predictions(parsed.keys, plain_predictions(table_model.kind, played), played.number)
+        if record.kind == "adapt":
+            return json_answer({"round": played.number, "rows": len(parsed.X)})
+        content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)
+        sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
+        return json_answer(content if sets is None else content | {"sets": sets})
+
+    # --- late labels ---
+
+    def _count(self, labels: list[Label]) -> Answer:
+        before, n_earlier = self._n_labelled(), 0
+        all_matched: list[Label] = []
+        for column, wanted in ((_ID, True), (_KEY, False)):
+            found = [(each, self._find(each)) for each in labels if (each.id is not None) is wanted]
+            matched = [(each, made) for each, made in found if made is not None]
+            if matched:
+                self._observe(column, matched)
+            all_matched += [each for each, _ in matched]
+            rounds = [made.round for each, made in matched if each.label is not None]
+            n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
+        counted, n_matched = self._n_labelled() - before, len(all_matched)
+        n_labelled = len([each for each in labels if each.label is not None])
+        return json_answer(
+            {
+                "round": int(self._table_model.model.n_rounds_),
+                "labels": len(labels),
+                "counted": counted,
+                "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted - n_earlier),
+                "before_joining": n_earlier,
+                "without_label": len(labels) - n_labelled,
+                "unmatched": len(labels) - n_matched,
+                "labelled_rows": self._n_labelled(),
+                "unknown_labels": self._unknown(all_matched),
+            }
+        )
+
+    def _unknown(self, labels: list[Label]) -> dict[str, int]:
+        """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt.
+
+        A label that matches no prediction is counted nowhere, so it is not asked about.
+        """
+        texts = pl.Series([_label_text(each.label) for each in labels], dtype=pl.String).drop_nulls()
+        counts = Counter(texts.filter(~self._table_model.kind.is_possible(texts)).to_list())
+        return dict(counts.most_common(_MOST_UNKNOWN))
+
+    def _find(self, label: Label) -> MadePrediction | None:
+        if label.id is not None:
+            return read_id(label.id, self._reader.salt)
+        return self._kept.prediction(key_text(label.key))
+
+    def _observe(self, column: str, matched: list[tuple[Label, MadePrediction]]) -> None:
+        if all(each.label is None for each, _ in matched):
+            return
+        places = [each.id if each.id is not None else key_text(each.key) for each, _ in matched]
+        frame = pl.DataFrame({column: places})
+        rows = [each.row for each, _ in matched]
+        if all(row is not None for row in rows):
+            frame = frame.hstack(self._reader.frame_of([row or {} for row in rows]))
+        predictions = pl.DataFrame(
+            {
+                column: places,
+                "prediction": [made.prediction for _, made in matched],
+                "round": [made.round for _, made in matched],
+            }
+        )
+        y = pl.Series([_label_text(each.label) for each, _ in matched], dtype=pl.String)
+        self._table_model.observe(frame, y, predictions=predictions, key=column)
+
+    def _n_labelled(self) -> int:
+        labels = self._table_model.model.state_.late_labels
+        return 0 if labels is None else int(labels.n_labelled)
+
+
+def _label_text(label: Any) -> str | None:
+    return None if label is None else key_text(label)
+
+
+# --- A batch that waits for the learner, and how its answer gets back to the event loop
+
+
+Reply = Callable[[Answer | Refusal], None]
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A batch in the queue; `is_taken` and `is_given_up` change under the learner's lock only.
+
+    Attributes
+    ----------
+    record : Record
+    parsed : Batch or list of Label
+    loop : event loop
+        Where ``reply`` is called.
+    reply : callable
+        Takes the answer or the refusal, once.
+    future : Future, optional
+        Of the same answer, for others who send a record with the same key; needed if it has one.
+    timer : TimerHandle, optional
+        Gives the batch back when it has waited too long.
+    """
+
+    record: Record
+    parsed: Parsed
+    loop: asyncio.AbstractEventLoop
+    reply: Reply
+    future: asyncio.Future[Answer] | None = None
+    timer: asyncio.TimerHandle | None = None
+    is_taken: bool = False
+    is_given_up: bool = False
+
+
+def resolve(answers: Iterable[tuple[Waiting, Answer | Refusal]]) -> None:
+    """Give answers to those who wait; called in their event loop. One who cannot take it holds up nobody else."""
+    for waiting, answer in answers:
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        try:
+            waiting.reply(answer)
+        except Exception:
+            LOGGER.exception("An answer could not be given")
+
+
+def settle(future: asyncio.Future[Answer], answer: Answer | Refusal) -> None:
+    """Set the result of a future whose request may have been given up."""
+    if future.done():
+        return
+    if isinstance(answer, Refusal):
+        future.set_exception(answer)
+        future.exception()  # seen: the client may have gone
+    else:
+        future.set_result(answer)
+
+
+# --- The learner: one thread that logs the waiting batches in one piece, learns from them in order, and saves
+
 
 _MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
 _SECONDS_BETWEEN_ANSWERS = 0.002
@@ -290,3 +504,120 @@ def _full() -> Refusal:
         429, "queue_full", "Too many batches are waiting for the learner: try again in a second.",
         headers=((b"retry-after", _RETRY_AFTER),),
     )  # fmt: skip
+
+
+# --- The owner of a model's folder: what it holds when a service starts, after the log has been played again
+
+
+FOLDER, LOG, KEPT = "service", "batches.log", "kept.bin"
+
+
+@dataclass(frozen=True)
+class OwnedModel:
+    """A model that is up to date.
+
+    Attributes
+    ----------
+    table_model : TableModel
+    reader : BatchReader
+    log : BatchLog
+    kept : Kept
+    executor : Executor
+    kept_path : Path
+    n_replayed : int
+        Records that were learned from again, because the model had not been saved with them.
+    n_cut : int
+        Bytes of an incomplete last group of the log, which were cut off.
+    """
+
+    table_model: TableModel
+    reader: BatchReader
+    log: BatchLog
+    kept: Kept
+    executor: Executor
+    kept_path: Path
+    n_replayed: int
+    n_cut: int
+
+
+def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> OwnedModel:
+    """Load a model and play the log again; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    folder : Path
+        Made by ``accous fit``.
+    limits : Limits
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
+    """
+    table_model = load_table_model(folder, estimator)
+    # No request waits for the risk: the timer reads what the rounds have left to read.
+    table_model.history.reads_later = True
+    place = folder / FOLDER
+    if not place.is_dir():
+        place.mkdir()
+        sync_folder(folder)
+    opened = _open_log(table_model, place / LOG)
+    if table_model.log_position is None:
+        # From now on the model knows its log: that of another model in this folder is never taken for it.
+        table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
+        save_table_model(table_model, folder)
+    kept = load_kept(place / KEPT, opened.log.name)
+    reader = BatchReader(table_model, limits)
+    executor = Executor(table_model, reader, kept)
+    # What was accepted once counts, also if the limits are lower now.
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), kept)
+    n_replayed = _replay(table_model, opened, again, place / LOG)
+    return OwnedModel(table_model, reader, opened.log, kept, executor, place / KEPT, n_replayed, opened.n_cut)
+
+
+def _open_log(table_model: TableModel, path: Path) -> Opened:
+    if not path.is_file():
+        position = table_model.log_position
+        if position is None:
+            return Opened(BatchLog.create(path), [], 0)
+        # The model was copied without its log, or the log was lost: what the model contains is all there is.
+        return Opened(BatchLog.create(path, position.log, position.n_records), [], 0)
+    opened = open_log(path)
+    if opened.n_cut:
+        LOGGER.warning(
+            "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
+            path, opened.n_cut, opened.cut,
+        )  # fmt: skip
+    position = table_model.log_position
+    if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
+        return opened
+    if position is None and opened.log.n_records == 0:
+        return opened
+    opened.log.close()
+    if position is not None and position.log == opened.log.name:
+        # An older copy of the log, all of which the model contains.
+        return Opened(BatchLog.create(path, position.log, position.n_records), [], opened.n_cut)
+    aside = path.with_name(f"{path.name}.{opened.log.name[:8]}")
+    path.rename(aside)
+    LOGGER.warning("%s belongs to another model that was in this folder: it is now %s", path, aside)
+    return Opened(BatchLog.create(path), [], opened.n_cut)
+
+
+def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: Path) -> int:
+    position, n_replayed = table_model.log_position, 0
+    n_contained = 0 if position is None else position.n_records
+    if opened.records and opened.records[0][0] > n_contained + 1:
+        raise CheckpointError(
+            f"{path} begins with record {opened.records[0][0]:,}, but the model contains {n_contained:,}: restore the "
+            "folder from a copy."
+        )
+    for number, record in opened.records:
+        if number <= n_contained:
+            continue
+        try:
+            parsed = executor.parse(record)
+        except Refusal as refusal:
+            raise CheckpointError(
+                f"Record {number:,} of {path} cannot be read by this version of accous ({refusal.message}): start the "
+                "version that wrote it once more."
+            ) from None
+        executor.carry_out(number, record, parsed)
+        n_replayed += 1
+    return n_replayed

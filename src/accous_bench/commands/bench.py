@@ -119,7 +119,7 @@ def run(
         raise ParameterError(f"--jobs must be at least 1, got {jobs}.")
     from rich.console import Console
 
-    from accous.checkpoint.locks import exclusive_lock
+    from accous.checkpoint.files import exclusive_lock
     from accous_bench.spec import find_spec, prepare, read_spec
 
     chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accous.exceptions import MissingExtraError
-from accous.wording import count
+from accous.text import count
 from accous_bench.reporting.aggregate import Aggregates
 from accous_bench.reporting.cells import ORACLE, UNWEIGHTED, Cell, Panel, make_panels, split_regret
 from accous_bench.reporting.curves import Curve, WeightMap

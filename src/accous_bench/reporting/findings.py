@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, mode
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.protocols import BATCH_FIRST
 from accous_bench.reporting.cells import ORACLE, OURS, TOLD, UNWEIGHTED, Cell, Panel
 from accous_bench.reporting.comparison import TIE, Gap, against_ours, gap_closed

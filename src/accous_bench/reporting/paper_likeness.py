@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 from scipy import stats
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.reporting.cells import ENSEMBLE, OURS, Cell, Panel
 from accous_bench.reporting.paper import PAPER_CONTENDERS, is_papers_length, paper_result
 

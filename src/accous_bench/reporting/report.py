@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.wording import count
+from accous.text import count
 from accous_bench.protocols import PREDICT_FIRST
 from accous_bench.reporting.aggregate import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
 from accous_bench.reporting.cells import LIMIT, OURS, Panel, make_panels, split_regret

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.reporting.cells import LIMIT, ORACLE, TOLD, UNWEIGHTED, Cell, Entry, Panel
 from accous_bench.reporting.comparison import Gap, gap_closed
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.reporting.cells import OURS, Panel
 from accous_bench.reporting.comparison import AgainstOurs, Tally, against_ours
 from accous_bench.reporting.document import DASH, Notes, Row, Table, Text

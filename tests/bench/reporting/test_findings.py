@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accous.wording import count
+from accous.text import count
 from accous_bench.reporting.aggregate import aggregate_rows, write_aggregates
 from accous_bench.reporting.cells import Panel, make_panels
 from accous_bench.reporting.document import Notes

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from accous.core.fast.ensemble import NarrowReference
-from accous.core.fast.kernels_rows import BLOCK, to_blocks
+from accous.core.ensemble import NarrowReference
+from accous.core.kernels_rows import BLOCK, to_blocks
 from tests.builders import Array
 
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]

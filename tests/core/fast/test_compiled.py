@@ -20,7 +20,7 @@ import numba
 numba.config.reload_config()  # the process that was forked had read other variables
 
 import numpy as np
-from accous.core.fast.kernels_features import make_features
+from accous.core.kernels_rows import make_features
 
 features = np.empty((1, 3))
 n_long = make_features(np.full((1, 2), 6.0), np.zeros(2), np.ones(2), 9.0, 3.0, 0.0, 1.0, True, features, np.zeros(1))
@@ -97,8 +97,8 @@ def test_a_full_disk_is_no_obstacle(tmp_path: Path, run: Run) -> None:
 def test_compiling_twice_is_loading_once(forks: ForkServer) -> None:
     """In a process that has loaded every kernel already."""
     code = """
-from accous.core.fast.compiled import compile_all
-from accous.core.fast.kernels_features import make_features
+from accous.core.compiled import compile_all
+from accous.core.kernels_rows import make_features
 before = make_features._call
 compile_all()
 print(make_features._call is before != make_features._compile_and_call)

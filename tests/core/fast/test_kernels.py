@@ -8,21 +8,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.fast.ensemble import NarrowReference
-from accous.core.fast.kernels_features import make_features
-from accous.core.fast.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
-from accous.core.fast.kernels_weights import normalise_weights, total_variation
-from accous.core.fast.logistic import NarrowDesign, make_narrow_design
-from accous.core.fast.width import MAX_NARROW_COLUMNS
-from accous.core.paper.losses import Logistic
-from accous.core.paper.reference import MatrixReference
-from accous.core.rounds import prepare_reference
-from accous.core.solvers.logistic import (
+from accous.core.ensemble import MAX_NARROW_COLUMNS, MatrixReference, NarrowReference, prepare_reference
+from accous.core.kernels_rows import (
+    BLOCK,
+    evaluate_ratios,
+    leave_rows_out,
+    make_features,
+    normalise_weights,
+    sum_gradients,
+    to_blocks,
+    total_variation,
+)
+from accous.core.losses import Logistic
+from accous.core.regression import (
+    NarrowDesign,
     _objective,
     _penalty,
     _solve_by_newton,
     _targets,
     leave_one_out_scores,
+    make_narrow_design,
     make_problem,
 )
 from tests.builders import LOSSES, Array

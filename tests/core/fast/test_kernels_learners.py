@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.core.fast.ensemble import CompiledRounds, CompiledStack
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState, PaperRounds
-from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
-from accous.core.paper.newton import NewtonStack
-from accous.core.paper.projection import project_onto_ball
+from accous.core.ensemble import (
+    ADAPT_ML_PROD,
+    CompiledRounds,
+    CompiledStack,
+    EnsembleSettings,
+    EnsembleState,
+    MetaState,
+    PaperRounds,
+)
+from accous.core.learners import NewtonStack, project_onto_ball
 from tests.builders import Array, Setup
 from tests.core.fast.kernel_cases import assert_close, narrow, seeds, widths
 

@@ -6,13 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from accous.core.paper.cover import (
-    active_lengths,
-    count_intervals,
-    count_starting,
-    intervals_for_round,
-    log_intervals,
-)
+from accous.core.ensemble import active_lengths, count_intervals, count_starting, intervals_for_round, log_intervals
 from tests.oracles import Interval, cover
 
 N_ROUNDS = 600

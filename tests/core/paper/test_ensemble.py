@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous.core.paper.ensemble import EnsembleState
+from accous.core.ensemble import EnsembleState
 from tests.budgets import rest_slow
 from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
 from tests.oracles import PaperAccous

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.core.paper.losses import KullbackLeibler, Loss
+from accous.core.losses import KullbackLeibler, Loss
 from tests import oracles
 from tests.builders import KL_FLOOR, LOSSES, Array, feature_rows, neutral_coef
 

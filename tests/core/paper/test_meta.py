@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.paper.meta import ADAPT_ML_PROD, MetaState
+from accous.core.ensemble import ADAPT_ML_PROD, MetaState
 from tests.builders import Array
 
 EXTREME_MARGINS = np.array([2.0, -2.0, 1.0, -1.0, 0.0])

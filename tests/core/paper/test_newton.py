@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous.core.fast.ensemble import CompiledStack
-from accous.core.paper.newton import NewtonStack
+from accous.core.ensemble import CompiledStack
+from accous.core.learners import NewtonStack
 from tests import oracles
 from tests.budgets import rest_slow
 from tests.builders import Array

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous.core.paper.projection import project_onto_ball
+from accous.core.learners import project_onto_ball
 from tests import oracles
 from tests.budgets import rest_slow
 from tests.builders import Array

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.core.pool.filters import DECAYS, FILTER_SHARE, FLOOR, SWITCHING, prior_of, start_filters
-from accous.core.pool.shapes import N_SHAPES, shape_cuts, shape_values
+from accous.core.pool import (
+    DECAYS,
+    FILTER_SHARE,
+    FLOOR,
+    N_SHAPES,
+    SWITCHING,
+    prior_of,
+    shape_cuts,
+    shape_values,
+    start_filters,
+)
 
 CUTS, MEANS = shape_cuts(100.0), np.linspace(1.0, 3.0, N_SHAPES)
 NO_SLOTS = np.zeros((0, 1)), np.zeros((0, N_SHAPES))

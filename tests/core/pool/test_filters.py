@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.core.fast.kernels_pool import pool_reference
-from accous.core.pool.filters import Filters, cautious_prior, prior_of, start_filters
-from accous.core.pool.shapes import N_SHAPES, mixed_shapes, shape_cuts
+from accous.core.kernels_pool import pool_reference
+from accous.core.pool import N_SHAPES, Filters, cautious_prior, mixed_shapes, prior_of, shape_cuts, start_filters
 
 CUTS, NO_SLOTS = shape_cuts(100.0), np.zeros((0, N_SHAPES))
 ratios_of = st.floats(0.0, 1e30) | st.floats(0.01, 20.0)

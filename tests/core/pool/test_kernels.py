@@ -5,9 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.fast.kernels_pool import pool_reference, pool_rows
-from accous.core.pool.filters import Filters, prior_of, start_filters
-from accous.core.pool.shapes import EXPONENTS, N_SHAPES, mixed_shapes, shape_cuts, shape_values
+from accous.core.kernels_pool import pool_reference, pool_rows
+from accous.core.pool import (
+    EXPONENTS,
+    N_SHAPES,
+    Filters,
+    mixed_shapes,
+    prior_of,
+    shape_cuts,
+    shape_values,
+    start_filters,
+)
 from tests.core.pool.plain_pool import (
     SHAPES,
     PlainFilters,

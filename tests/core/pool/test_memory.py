@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.pool.memory import MOST_VISITS, Look, Slots, distance, start_look, start_slots
-from accous.core.pool.shapes import N_SHAPES
+from accous.core.pool import MOST_VISITS, N_SHAPES, Look, Slots, distance, start_look, start_slots
 
 ONES = np.ones(10)
 

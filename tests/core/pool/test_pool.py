@@ -5,11 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.paper.losses import LOSSES
-from accous.core.paper.reference import MatrixReference
-from accous.core.pool.memory import LONGEST_LOOK
-from accous.core.pool.pool import PoolState, RatioPool
-from accous.core.pool.shapes import N_SHAPES, UNCUT
+from accous.core.ensemble import MatrixReference
+from accous.core.losses import LOSSES
+from accous.core.pool import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool
 from tests.core.pool.plain_pool import plain_likelihoods, plain_log_likelihood, plain_pooled
 
 LOSS = LOSSES["logistic"].make(100.0)

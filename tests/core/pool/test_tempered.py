@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.pool.tempered import Tempered, start_tempered
+from accous.core.pool import Tempered, start_tempered
 from tests.core.pool.plain_pool import PlainFilters, plain_likelihoods, plain_means, plain_pooled
 
 REFERENCE = np.linspace(-2.0, 2.0, 41)

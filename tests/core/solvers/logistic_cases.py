@@ -6,8 +6,8 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.fast.width import MAX_NEWTON_COEFS
-from accous.core.solvers.logistic import LogisticProblem, solve
+from accous.core.ensemble import MAX_NEWTON_COEFS
+from accous.core.regression import LogisticProblem, solve
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
 # More features than rows, and fewer; more coefficients than Newton's method takes.

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist
 
-from accous.core.solvers.box_qp import BoxProblem, DenseMatrix, FactoredMatrix, project_onto_mass, solve_box_qp
+from accous.core.ratio_problems import BoxProblem, DenseMatrix, FactoredMatrix, project_onto_mass, solve_box_qp
 from tests.budgets import examples
 from tests.builders import Array
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.core.solvers.cross_entropy import CrossEntropy, Sigmoid, Softmax, make_cross_entropy
+from accous.core.regression import CrossEntropy, Sigmoid, Softmax, make_cross_entropy
 
 each_n_scores = pytest.mark.parametrize("n_scores", [1, 3, 6])
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.solvers.cross_entropy import make_cross_entropy
-from accous.core.solvers.descent import FULL, ONE_ROUND, Effort, Point, descend
+from accous.core.regression import FULL, ONE_ROUND, Effort, Point, descend, make_cross_entropy
 from tests.core.solvers.logistic_cases import labelled_rows, wide_weights
 
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3, 5])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.spatial.distance import cdist, pdist
 
-from accous.core.solvers.gaussian_kernel import (
+from accous.core.ratio_problems import (
     gaussian_basis,
     largest_exponents,
     median_distance,

@@ -8,8 +8,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from accous.core.fast import kernels_mixture
-from accous.core.solvers.kliep import fit_mixture_weights, likelihood_gap
+from accous.core import kernels_pool as kernels_mixture
+from accous.core.ratio_problems import fit_mixture_weights, likelihood_gap
 from tests.budgets import examples, rest_slow
 from tests.builders import Array
 

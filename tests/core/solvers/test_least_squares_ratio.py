@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.solvers.least_squares_ratio import fit_least_squares, leave_one_out_losses
+from accous.core.ratio_problems import fit_least_squares, leave_one_out_losses
 from tests.budgets import examples
 from tests.builders import Array
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.core.fast.width import MAX_NEWTON_COEFS
-from accous.core.solvers.logistic import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.core.ensemble import MAX_NEWTON_COEFS
+from accous.core.regression import LogisticProblem, leave_one_out_scores, make_problem, solve
+from accous.threads import one_blas_thread
 from tests.budgets import rest_slow
 from tests.core.solvers.logistic_cases import (
     centred,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from accous.arrays import FloatArray, IntArray
-from accous.blas import one_blas_thread
-from accous.core.solvers.logistic import leave_one_out_scores, make_problem, solve
+from accous.core.regression import leave_one_out_scores, make_problem, solve
+from accous.threads import one_blas_thread
 from tests.core.solvers.logistic_cases import (
     centred,
     class_probabilities,

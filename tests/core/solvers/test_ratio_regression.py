@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from accous.core.solvers.ratio_regression import fit_ratio_regression
+from accous.core.ratio_problems import fit_ratio_regression
 from tests.budgets import examples
 from tests.builders import Array
 from tests.core.solvers.regressions import draw_rows, penalised_gradient, penalised_loss

@@ -16,11 +16,16 @@ from scipy.linalg import LinAlgError
 from sklearn.linear_model import Ridge
 
 from accous.arrays import FloatArray
-from accous.blas import one_blas_thread
-from accous.core.fast.kernels_rows import BLOCK
-from accous.core.fast.width import MAX_NARROW_COLUMNS
-from accous.core.solvers.ridge import RidgeProblem, leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.core.solvers.ridge_descent import descend_ridge
+from accous.core.ensemble import MAX_NARROW_COLUMNS
+from accous.core.kernels_rows import BLOCK
+from accous.core.regression import (
+    RidgeProblem,
+    descend_ridge,
+    leave_one_out_predictions,
+    make_ridge_problem,
+    solve_ridge,
+)
+from accous.threads import one_blas_thread
 from tests.budgets import rest_slow
 
 AROUND_BLOCKS = [2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]

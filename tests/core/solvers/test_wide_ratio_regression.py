@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from accous import LogisticRatio
-from accous.core.solvers.ratio_regression import fit_ratio_regression
-from accous.core.solvers.wide_ratio_regression import fit_wide_ratio_regression, make_wide_reference
+from accous.core.ratio_problems import fit_ratio_regression, fit_wide_ratio_regression, make_wide_reference
 from tests.budgets import examples
 from tests.builders import Array
 from tests.core.solvers.regressions import draw_rows, penalised_gradient, penalised_loss

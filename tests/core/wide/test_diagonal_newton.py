@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.core.wide.diagonal import (
-    DiagonalStack,
-    project_by_diagonal,
-)
+from accous.core.learners import DiagonalStack, project_by_diagonal
 from tests import oracles
 from tests.budgets import examples
 from tests.core.paper.test_newton import unit_rows

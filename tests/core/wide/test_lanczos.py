@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import cholesky
 
-from accous.core.paper.projection import project_onto_ball
-from accous.core.wide import lanczos
-from accous.core.wide.lanczos import project_by_lanczos
-from accous.core.wide.metric import Metric, start_metric
+from accous.core import learners as lanczos
+from accous.core.learners import Metric, project_by_lanczos, project_onto_ball, start_metric
 from tests.budgets import rest_slow
 from tests.builders import Array
 from tests.core.paper.test_projection import SPECTRA, random_matrix, random_point

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from accous.core.wide.metric import Metric, start_metric
+from accous.core.learners import Metric, start_metric
 from tests.builders import Array
 from tests.core.paper.test_newton import solve_in_long_double, unit_rows
 

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from accous.arrays import from_plain, to_plain
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
-from accous.core.rounds import DIAGONAL, FULL, LOW_RANK, AnyStack, start_learners
-from accous.core.wide.diagonal import DiagonalStack
-from accous.core.wide.newton import WideStack
-from accous.core.wide.sketch import Sketch
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, AnyStack, EnsembleSettings, EnsembleState, start_learners
+from accous.core.learners import DiagonalStack, Sketch, WideStack
 from tests import oracles
 from tests.builders import LOSSES, Array, Setup, feature_rows
 from tests.core.paper.test_newton import unit_rows

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.core.wide.sketch import Sketch, start_sketch
+from accous.core.learners import Sketch, start_sketch
 from tests import oracles
 from tests.budgets import examples
 from tests.builders import Array

@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accous.core.fast.width import WIDE_FROM
-from accous.core.paper.ensemble import EnsembleSettings, EnsembleState
-from accous.core.rounds import prepare_reference
-from accous.core.wide.newton import WideStack
+from accous.core.ensemble import WIDE_FROM, EnsembleSettings, EnsembleState, prepare_reference
+from accous.core.learners import WideStack
 from tests.builders import LOSSES, Array, Setup, feature_rows
 from tests.rounds import play_round, reference_ratios, start_ensemble
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from accous.arrays import from_plain
-from accous.core.fast.ensemble import CompiledStack
-from accous.core.fast.width import WIDE_FROM
-from accous.core.rounds import AnyStack, start_learners
-from accous.core.wide.newton import WideStack
+from accous.core.ensemble import WIDE_FROM, AnyStack, CompiledStack, start_learners
+from accous.core.learners import WideStack
 from tests import oracles
 from tests.core.paper.test_newton import unit_rows
 

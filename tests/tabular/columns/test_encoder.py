@@ -7,9 +7,7 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.columns.plans import CategoryColumn, DateColumn, LeftOutColumn, NumberColumn
+from accous.table.columns import CategoryColumn, Choices, ColumnEncoder, DateColumn, LeftOutColumn, NumberColumn
 
 N_ROWS = 200
 

@@ -3,9 +3,7 @@
 import numpy as np
 import polars as pl
 
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.columns.plain_columns import PlainColumns, is_category
+from accous.table.columns import Choices, ColumnEncoder, PlainColumns, is_category
 
 
 def make_frame(n_rows: int = 200) -> pl.DataFrame:

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.tabular.columns.encoder import ColumnEncoder
-from accous.tabular.columns.learning import Choices
-from accous.tabular.columns.plain_rows import PlainRowEncoder, frame_of_rows
+from accous.table.columns import Choices, ColumnEncoder, PlainRowEncoder, frame_of_rows
 
 N_ROWS = 60
 

@@ -1,8 +1,7 @@
 """Columns that are numbered share a line; all others have one of their own."""
 
 from accous.cli.columns_table import columns_table
-from accous.tabular.columns.plans import CategoryColumn, LeftOutColumn, NumberColumn
-from accous.tabular.columns.summaries import shown_lines, summarize
+from accous.table.columns import CategoryColumn, LeftOutColumn, NumberColumn, shown_lines, summarize
 
 
 def number(name: str, mean: float = 0.0) -> NumberColumn:

@@ -10,11 +10,8 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError
-from accous.tabular.formats.chunks import Position, require_usable
-from accous.tabular.formats.opening import open_table
-from accous.tabular.formats.panics import panics_as_errors
-from accous.tabular.formats.values import to_numbers, to_texts, to_times
-from accous.tabular.rounds import RoundRule
+from accous.table.readers import Position, open_table, panics_as_errors, require_usable, to_numbers, to_texts, to_times
+from accous.table.runs import RoundRule
 
 
 @pytest.fixture(autouse=True)

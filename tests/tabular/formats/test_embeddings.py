@@ -7,11 +7,8 @@ import polars as pl
 import pytest
 
 from accous.exceptions import DataError, ParameterError
-from accous.tabular.formats import numbered
-from accous.tabular.formats.chunks import Position
-from accous.tabular.formats.labelled import with_labels
-from accous.tabular.formats.opening import open_table
-from accous.tabular.formats.vectors import require_widths
+from accous.table import readers as numbered
+from accous.table.readers import Position, open_table, require_widths, with_labels
 
 ROWS = np.random.default_rng(0).normal(size=(23, 3)) * 100
 NAMES = ["embedding_0", "embedding_1", "embedding_2"]

@@ -7,9 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.tabular.formats.chunks import Position
-from accous.tabular.formats.opening import open_table
-from accous.tabular.formats.records import RecordCutter
+from accous.table.readers import Position, RecordCutter, open_table
 
 FIELDS = st.text(alphabet='ab1",\n ü', max_size=6)
 TABLES = st.lists(st.lists(FIELDS, min_size=2, max_size=4), max_size=8)

@@ -1,0 +1,810 @@
+"""Compiled loops of the pool: filters, memory and mixtures of candidates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, types
+
+from accous.arrays import FloatArray, IntArray
+from accous.core.compiled import (
+    IN1,
+    IN2,
+    IN3,
+    KEYS,
+    OUT1,
+    OUT2,
+    SINGLE2,
+    SINGLE3,
+    SingleArray,
+    inlined,
+    inlined_sums,
+    kernel,
+)
+
+# --- Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows
+
+
+_SMALLEST = 1e-300
+_FILTERS = (IN1, IN2, IN2, IN1)
+_NEW_FILTERS = (OUT1, OUT2, OUT2, OUT1)
+_RATES = (IN1, IN1, float64, float64, float64)
+_OF_KEYS = (SINGLE2, SINGLE3, SINGLE3, SINGLE2)
+_ROOM = (OUT2, OUT1, OUT1, OUT2, OUT2)
+
+
+@kernel(float64, IN1, IN2, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
+def filter_batch(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    given: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    before: FloatArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    floor: float,
+    filter_share: float,
+    prior_count: float,
+    likelihoods: FloatArray,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+    proportions: FloatArray,
+) -> float:
+    """Update all filters by the likelihoods of a batch's rows, and mix their predictions for the next round.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_batch,)
+        The ratio whose shapes are candidates.
+    slot_ratios : array of shape (n_slots, n_batch)
+        The ratios at the theta of each slot.
+    given : array of shape (n_given, n_batch)
+        The ratios of the candidates that are no shapes and no slots.
+    cuts, normalisers : arrays of shape (n_shapes,)
+        Where each shape is cut, and its mean over the reference.
+    slot_shapes : array of shape (n_slots, n_shapes)
+        What each slot multiplies the shapes of its ratio by.
+    prior : array of shape (n_candidates,)
+    weights, posteriors, counts, before : arrays
+        The filters before the batch: see `accous.core.pool.Filters`.
+    switching, decays : arrays
+        Rate of each filter of either kind.
+    floor, filter_share, prior_count : float
+        Constants of `accous.core.pool`.
+    likelihoods : array of shape (n_batch, n_candidates)
+        Workspace.
+    room : array of shape (n_candidates,)
+        Workspace.
+    new_weights, new_posteriors, new_counts, proportions : arrays
+        The filters after the batch, and the proportions of the candidates for the next round.
+
+    Returns
+    -------
+    float
+        Mean log likelihood of the rows under the proportions before the batch.
+    """
+    _score(ratios, slot_ratios, given, cuts, normalisers, slot_shapes, floor, likelihoods)
+    surprise = _surprise(likelihoods, before)
+    _filter(
+        likelihoods,
+        prior,
+        weights,
+        posteriors,
+        counts,
+        switching,
+        decays,
+        filter_share,
+        prior_count,
+        room,
+        new_weights,
+        new_posteriors,
+        new_counts,
+    )
+    _predict(prior, new_weights, new_posteriors, new_counts, prior_count, proportions)
+    return surprise
+
+
+@kernel(types.void, KEYS, KEYS, IN1, IN2, IN1, SINGLE2, IN3, IN2, *_OF_KEYS, *_RATES, *_ROOM, OUT1)
+def filter_batches_of_keys(
+    active: IntArray,
+    starts: IntArray,
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    cuts: FloatArray,
+    normalisers: SingleArray,
+    slot_shapes: FloatArray,
+    priors: FloatArray,
+    weights: SingleArray,
+    posteriors: SingleArray,
+    counts: SingleArray,
+    proportions: SingleArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    floor: float,
+    filter_share: float,
+    prior_count: float,
+    likelihoods: FloatArray,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+    log_likelihoods: FloatArray,
+) -> None:
+    """Update the filters of each active key by its rows, in place and in single precision; see ``filter_batch``.
+
+    Parameters
+    ----------
+    active : array of shape (n_active,)
+    starts : array of shape (n_active + 1,)
+        Where the rows of each active key begin.
+    ratios, slot_ratios : arrays of shape (n_rows,) and (n_slots, n_rows)
+    cuts : array of shape (n_shapes,)
+    normalisers : array of shape (n_keys, n_shapes)
+    slot_shapes : array of shape (n_keys, n_slots, n_shapes)
+    priors : array of shape (n_keys, n_candidates)
+        The candidates of these filters may be the first ones of all.
+    weights, posteriors, counts, proportions : arrays whose first axis is that of the keys
+    switching, decays, floor, filter_share, prior_count : arrays and numbers
+        As in ``filter_batch``.
+    likelihoods : array of shape (most_rows, n_shapes + n_slots)
+        Workspace, like the next four arrays, which are those of one key.
+    room, new_weights, new_posteriors, new_counts : arrays
+    log_likelihoods : array of shape (n_keys,)
+        The batch's mean log likelihood under the proportions before it is added here.
+    """
+    for a in range(active.shape[0]):
+        key = active[a]
+        some = likelihoods[: starts[a + 1] - starts[a]]
+        _score(
+            ratios[starts[a] : starts[a + 1]],
+            slot_ratios[:, starts[a] : starts[a + 1]],
+            slot_ratios[:0, starts[a] : starts[a + 1]],  # no given candidates
+            cuts,
+            normalisers[key],
+            slot_shapes[key],
+            floor,
+            some,
+        )
+        log_likelihoods[key] += _surprise(some, proportions[key])
+        _filter(
+            some,
+            priors[key],
+            weights[key],
+            posteriors[key],
+            counts[key],
+            switching,
+            decays,
+            filter_share,
+            prior_count,
+            room,
+            new_weights,
+            new_posteriors,
+            new_counts,
+        )
+        for f in range(new_weights.shape[0]):
+            weights[key, f] = new_weights[f]
+        for c in range(priors.shape[1]):
+            for f in range(switching.shape[0]):
+                posteriors[key, f, c] = new_posteriors[f, c]
+            for f in range(decays.shape[0]):
+                counts[key, f, c] = new_counts[f, c]
+        _predict(priors[key], weights[key], posteriors[key], counts[key], prior_count, room)
+        for c in range(priors.shape[1]):
+            proportions[key, c] = room[c]
+
+
+@inlined
+def _surprise(likelihoods: FloatArray, before: FloatArray) -> float:
+    """Return the mean log likelihood of the rows under proportions of the candidates."""
+    surprise = 0.0
+    for i in range(likelihoods.shape[0]):
+        total = 0.0
+        for c in range(before.shape[0]):
+            total += before[c] * likelihoods[i, c]
+        surprise += math.log(total)
+    return surprise / likelihoods.shape[0]
+
+
+@inlined
+def _filter(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    filter_share: float,
+    prior_count: float,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+) -> None:
+    """Update every filter, and their weights."""
+    n_switching = switching.shape[0]
+    for f in range(n_switching):
+        gain = _switch(likelihoods, prior, posteriors[f], switching[f], new_posteriors[f])
+        new_weights[f] = math.log(max(weights[f], _SMALLEST)) + gain
+    for f in range(decays.shape[0]):
+        gain = _decay(likelihoods, prior, counts[f], decays[f], prior_count, room, new_counts[f])
+        new_weights[n_switching + f] = math.log(max(weights[n_switching + f], _SMALLEST)) + gain
+    _normalise(new_weights)
+    n_filters = new_weights.shape[0]
+    for f in range(n_filters):
+        new_weights[f] = (1.0 - filter_share) * new_weights[f] + filter_share / n_filters
+
+
+@inlined
+def _predict(
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    prior_count: float,
+    proportions: FloatArray,
+) -> None:
+    """Mix the predictions of the filters."""
+    n_switching = posteriors.shape[0]
+    for c in range(proportions.shape[0]):
+        proportions[c] = 0.0
+    for f in range(n_switching):
+        for c in range(proportions.shape[0]):
+            proportions[c] += weights[f] * posteriors[f, c]
+    for f in range(counts.shape[0]):
+        total = 0.0
+        for c in range(proportions.shape[0]):
+            total += counts[f, c]
+        total += prior_count
+        for c in range(proportions.shape[0]):
+            proportions[c] += weights[n_switching + f] * (counts[f, c] + prior_count * prior[c]) / total
+
+
+@kernel(types.void, IN1, IN1, IN1, IN2, OUT1, OUT1)
+def pool_reference(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: FloatArray,
+    others: FloatArray,
+    normalisers: FloatArray,
+    pooled: FloatArray,
+) -> None:
+    """Write the mean of each shape over the rows to ``normalisers``, and the mixture of all candidates to ``pooled``.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_reference,)
+        The ratio whose shapes are candidates.
+    cuts : array of shape (n_shapes,)
+    proportions : array of shape (n_candidates,)
+        Shapes first, then the others.
+    others : array of shape (n_candidates - n_shapes, n_reference)
+        The ratio of each other candidate.
+    normalisers : array of shape (n_shapes,)
+    pooled : array of shape (n_reference,)
+    """
+    _average_shapes(ratios, cuts, normalisers)
+    n_shapes = cuts.shape[0]
+    _mix(ratios, cuts, proportions, normalisers, pooled)
+    for k in range(others.shape[0]):
+        share = proportions[n_shapes + k]
+        if share > 0.0:
+            for i in range(pooled.shape[0]):
+                pooled[i] += share * (others[k, i] - 1.0)
+
+
+@kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)
+def pool_rows(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    given: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    proportions: FloatArray,
+    max_ratio: float,
+    pooled: FloatArray,
+) -> None:
+    """Write the mixture of all candidates for any rows, between 0 and ``max_ratio``, to ``pooled``.
+
+    Parameters
+    ----------
+    ratios, slot_ratios, given, cuts, normalisers, slot_shapes : arrays
+        As in ``filter_batch``, for these rows.
+    proportions : array of shape (n_candidates,)
+    max_ratio : float
+    pooled : array of shape (n_rows,)
+    """
+    n_shapes, n_slots = cuts.shape[0], slot_ratios.shape[0]
+    for i in range(ratios.shape[0]):
+        # Written as 1 plus what differs from 1: nothing to adapt to then gives exactly 1.
+        total = 0.0
+        for j in range(1, n_shapes):
+            total += proportions[j] * (_shape(ratios[i], j, cuts[j]) / normalisers[j] - 1.0)
+        for k in range(n_slots):
+            share = proportions[n_shapes + k]
+            if share > 0.0:
+                total += share * (_slot_value(slot_ratios[k, i], cuts, slot_shapes, k) - 1.0)
+        for k in range(given.shape[0]):
+            total += proportions[n_shapes + n_slots + k] * (given[k, i] - 1.0)
+        pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
+
+
+@kernel(types.void, KEYS, IN2, IN1, SINGLE2, SINGLE2, IN1, IN3, OUT1, OUT1, OUT1, SINGLE2, OUT2)
+def pool_references_of_keys(
+    active: IntArray,
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: SingleArray,
+    cautious: SingleArray,
+    holds: FloatArray,
+    slots: FloatArray,
+    means: FloatArray,
+    shares: FloatArray,
+    held: FloatArray,
+    normalisers: SingleArray,
+    pooled: FloatArray,
+) -> None:
+    """Write the pooled ratio in use of each active key to ``pooled``, and the means of its shapes to ``normalisers``.
+
+    Parameters
+    ----------
+    active : array of shape (n_active,)
+    ratios : array of shape (n_active, n_padded), at least as many columns as ``pooled``
+    cuts : array of shape (n_shapes,)
+    proportions, cautious : arrays of shape (n_keys, n_candidates) and (n_keys, n_cautious)
+        Of all filters, and of the cautious ones, whose candidates are the first shapes.
+    holds : array of shape (n_keys,)
+        How far the cautious ones are in use.
+    slots : array of shape (n_keys, n_slots, n_reference)
+    means, shares, held : arrays of shape (n_shapes,), (n_shapes,) and (n_reference,)
+        Workspace.
+    normalisers : array of shape (n_keys, n_shapes)
+    pooled : array of shape (n_active, n_reference)
+    """
+    n_shapes = cuts.shape[0]
+    for a in range(active.shape[0]):
+        key = active[a]
+        row = ratios[a, : pooled.shape[1]]
+        mixed = pooled[a]
+        _average_shapes(row, cuts, means)
+        for j in range(n_shapes):
+            shares[j] = proportions[key, j]
+        _mix(row, cuts, shares, means, mixed)
+        for k in range(slots.shape[1]):
+            share = np.float64(proportions[key, n_shapes + k])
+            if share > 0.0:
+                for i in range(mixed.shape[0]):
+                    mixed[i] += share * (slots[key, k, i] - 1.0)
+        hold = holds[key]
+        if hold > 0.0:
+            for j in range(n_shapes):
+                shares[j] = cautious[key, j] if j < cautious.shape[1] else 0.0
+            _mix(row, cuts, shares, means, held)
+            for i in range(mixed.shape[0]):
+                mixed[i] = (1.0 - hold) * mixed[i] + hold * held[i]
+        for j in range(n_shapes):
+            normalisers[key, j] = means[j]
+
+
+@kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
+def mix_shapes(
+    ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray
+) -> None:
+    """Write the mean of each shape over the rows to ``normalisers``, and the mixture of the shapes to ``mixed``."""
+    _average_shapes(ratios, cuts, normalisers)
+    _mix(ratios, cuts, shares, normalisers, mixed)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+@inlined_sums
+def _average_shapes(ratios: FloatArray, cuts: FloatArray, means: FloatArray) -> None:
+    c1, c2, c3, c4, c5 = cuts[1], cuts[2], cuts[3], cuts[4], cuts[5]
+    c6, c7, c8, c9, c10, c11 = cuts[6], cuts[7], cuts[8], cuts[9], cuts[10], cuts[11]
+    s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = 0.0
+    for i in range(ratios.shape[0]):
+        whole = ratios[i]
+        half = math.sqrt(whole)
+        square = whole * whole
+        fourth = square * square
+        s1 += half if half < c1 else c1
+        s2 += whole if whole < c2 else c2
+        s3 += whole if whole < c3 else c3
+        s4 += whole if whole < c4 else c4
+        s5 += whole if whole < c5 else c5
+        s6 += square if square < c6 else c6
+        s7 += square if square < c7 else c7
+        s8 += square if square < c8 else c8
+        s9 += fourth if fourth < c9 else c9
+        s10 += fourth if fourth < c10 else c10
+        s11 += fourth if fourth < c11 else c11
+    n = ratios.shape[0]
+    means[0] = 1.0
+    means[1], means[2], means[3], means[4], means[5] = s1 / n, s2 / n, s3 / n, s4 / n, s5 / n
+    means[6], means[7], means[8], means[9], means[10], means[11] = s6 / n, s7 / n, s8 / n, s9 / n, s10 / n, s11 / n
+    for j in range(means.shape[0]):
+        means[j] = means[j] if means[j] > _SMALLEST else _SMALLEST
+
+
+@inlined
+def _mix(ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray) -> None:
+    c1, c2, c3, c4, c5 = cuts[1], cuts[2], cuts[3], cuts[4], cuts[5]
+    c6, c7, c8, c9, c10, c11 = cuts[6], cuts[7], cuts[8], cuts[9], cuts[10], cuts[11]
+    # Written as 1 plus what differs from 1: the mixture of shapes of ratio 1 is then exactly 1.
+    a1, a2, a3 = 1.0 / normalisers[1], 1.0 / normalisers[2], 1.0 / normalisers[3]
+    a4, a5, a6 = 1.0 / normalisers[4], 1.0 / normalisers[5], 1.0 / normalisers[6]
+    a7, a8, a9 = 1.0 / normalisers[7], 1.0 / normalisers[8], 1.0 / normalisers[9]
+    a10, a11 = 1.0 / normalisers[10], 1.0 / normalisers[11]
+    q1, q2, q3, q4, q5 = shares[1], shares[2], shares[3], shares[4], shares[5]
+    q6, q7, q8, q9, q10, q11 = shares[6], shares[7], shares[8], shares[9], shares[10], shares[11]
+    for i in range(ratios.shape[0]):
+        whole = ratios[i]
+        half = math.sqrt(whole)
+        square = whole * whole
+        fourth = square * square
+        total = q1 * (a1 * (half if half < c1 else c1) - 1.0) + q2 * (a2 * (whole if whole < c2 else c2) - 1.0)
+        total += q3 * (a3 * (whole if whole < c3 else c3) - 1.0) + q4 * (a4 * (whole if whole < c4 else c4) - 1.0)
+        total += q5 * (a5 * (whole if whole < c5 else c5) - 1.0) + q6 * (a6 * (square if square < c6 else c6) - 1.0)
+        total += q7 * (a7 * (square if square < c7 else c7) - 1.0) + q8 * (a8 * (square if square < c8 else c8) - 1.0)
+        total += q9 * (a9 * (fourth if fourth < c9 else c9) - 1.0)
+        total += q10 * (a10 * (fourth if fourth < c10 else c10) - 1.0)
+        mixed[i] = 1.0 + (total + q11 * (a11 * (fourth if fourth < c11 else c11) - 1.0))
+
+
+@inlined
+def _shape(whole: float, j: int, cut: float) -> float:
+    """Return one shape of a ratio; the order is that of `accous.core.pool`."""
+    value = 1.0
+    if j == 1:
+        value = math.sqrt(whole)
+    elif j >= 2:
+        value = whole
+        if j >= 6:
+            value = whole * whole
+        if j >= 9:
+            value = value * value
+    return value if value < cut else cut
+
+
+@inlined
+def _slot_value(whole: float, cuts: FloatArray, slot_shapes: FloatArray, k: int) -> float:
+    """Return the ratio of slot k, given the one at its theta."""
+    value = 0.0
+    for j in range(cuts.shape[0]):
+        if slot_shapes[k, j] > 0.0:
+            value += slot_shapes[k, j] * _shape(whole, j, cuts[j])
+    return value
+
+
+@inlined
+def _score(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    given: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    floor: float,
+    likelihoods: FloatArray,
+) -> None:
+    """Write the likelihood of every row under every candidate, raised to the floor, to ``likelihoods``."""
+    n_shapes, n_slots = cuts.shape[0], slot_ratios.shape[0]
+    for i in range(ratios.shape[0]):
+        for j in range(n_shapes):
+            value = _shape(ratios[i], j, cuts[j]) / normalisers[j]
+            likelihoods[i, j] = (1.0 - floor) * value + floor
+        for k in range(n_slots):
+            value = _slot_value(slot_ratios[k, i], cuts, slot_shapes, k)
+            likelihoods[i, n_shapes + k] = (1.0 - floor) * value + floor
+        for k in range(given.shape[0]):
+            likelihoods[i, n_shapes + n_slots + k] = (1.0 - floor) * given[k, i] + floor
+
+
+# --- filters ------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def _switch(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    posterior: FloatArray,
+    rate: float,
+    new_posterior: FloatArray,
+) -> float:
+    """Update one switching filter; return the log likelihood of the batch under its prediction."""
+    gain = 0.0
+    for i in range(likelihoods.shape[0]):
+        total = 0.0
+        for c in range(prior.shape[0]):
+            total += posterior[c] * likelihoods[i, c]
+        gain += math.log(total)
+    for c in range(prior.shape[0]):
+        log = -math.inf
+        if posterior[c] > 0.0:
+            log = math.log(posterior[c])
+            for i in range(likelihoods.shape[0]):
+                log += math.log(likelihoods[i, c])
+        new_posterior[c] = log
+    _normalise(new_posterior)
+    for c in range(prior.shape[0]):
+        new_posterior[c] = (1.0 - rate) * new_posterior[c] + rate * prior[c]
+    return gain
+
+
+@inlined
+def _decay(
+    likelihoods: FloatArray,
+    prior: FloatArray,
+    counts: FloatArray,
+    decay: float,
+    prior_count: float,
+    shares: FloatArray,
+    new_counts: FloatArray,
+) -> float:
+    """Update one filter of decayed responsibilities; return the log likelihood of the batch under its prediction."""
+    total = prior_count
+    for c in range(prior.shape[0]):
+        total += counts[c]
+    for c in range(prior.shape[0]):
+        shares[c] = (counts[c] + prior_count * prior[c]) / total
+        new_counts[c] = decay * counts[c]
+    gain = 0.0
+    for i in range(likelihoods.shape[0]):
+        mixed = 0.0
+        for c in range(prior.shape[0]):
+            mixed += shares[c] * likelihoods[i, c]
+        gain += math.log(mixed)
+        for c in range(prior.shape[0]):
+            new_counts[c] += shares[c] * likelihoods[i, c] / mixed
+    return gain
+
+
+@inlined
+def _normalise(logs: FloatArray) -> None:
+    """Replace logarithms by their exponentials, scaled to sum 1."""
+    largest = -math.inf
+    for c in range(logs.shape[0]):
+        largest = logs[c] if logs[c] > largest else largest
+    total = 0.0
+    for c in range(logs.shape[0]):
+        logs[c] = math.exp(logs[c] - largest)
+        total += logs[c]
+    for c in range(logs.shape[0]):
+        logs[c] /= total
+
+
+# --- Compiled weights of mixtures with few components: many small problems of maximum likelihood in one call
+
+
+_MAX_STEPS = 60
+_MAX_HALVINGS = 30
+_MAX_CHANGES = 5  # of the active set, per component
+_RIDGE = 1e-10
+_SMALLEST_RIDGE = 1e-14
+
+
+@inlined
+def _scale_rows(likelihoods: FloatArray, i: int, weights: FloatArray, scaled: FloatArray, slopes: FloatArray) -> float:
+    """Divide every row by its mixture, write the slopes of the mean log likelihood, and return the gap."""
+    n_rows, n_weights = scaled.shape
+    for k in range(n_weights):
+        slopes[k] = 0.0
+    for j in range(n_rows):
+        mixture = 0.0
+        for k in range(n_weights):
+            mixture += likelihoods[i, j, k] * weights[k]
+        for k in range(n_weights):
+            scaled[j, k] = likelihoods[i, j, k] / mixture
+            slopes[k] += scaled[j, k] / n_rows
+    largest = 0.0
+    for k in range(n_weights):
+        # Written so that a slope that is not a number ends as a gap that is none.
+        largest = largest if slopes[k] <= largest else slopes[k]
+    return largest - 1.0
+
+
+@inlined
+def _make_model(
+    scaled: FloatArray, slopes: FloatArray, weights: FloatArray, hessian: FloatArray, linear: FloatArray
+) -> None:
+    """Write the quadratic model c^T H c / 2 - linear^T c; a small ridge pulls to the present weights."""
+    n_rows, n_weights = scaled.shape
+    for k in range(n_weights):
+        for m in range(n_weights):
+            hessian[k, m] = 0.0
+    for j in range(n_rows):
+        for k in range(n_weights):
+            share = scaled[j, k] / n_rows
+            for m in range(n_weights):
+                hessian[k, m] += share * scaled[j, m]
+    largest = 0.0
+    for k in range(n_weights):
+        largest = max(largest, hessian[k, k])
+    for k in range(n_weights):
+        ridge = _RIDGE * hessian[k, k] + _SMALLEST_RIDGE * largest
+        hessian[k, k] += ridge
+        # The Hessian times the weights equals the slopes.
+        linear[k] = 2.0 * slopes[k] - 1.0 + ridge * weights[k]
+
+
+@inlined
+def _solve_free(
+    hessian: FloatArray, linear: FloatArray, is_free: FloatArray, factor: FloatArray, goal: FloatArray
+) -> bool:
+    """Write the optimum of the free entries, and 0 for the others; return whether the matrix is positive definite."""
+    n_weights = len(linear)
+    for k in range(n_weights):
+        goal[k] = 0.0
+        if is_free[k] > 0.0:
+            entry = linear[k]
+            for m in range(k):
+                if is_free[m] > 0.0:
+                    total = hessian[k, m]
+                    for i in range(m):
+                        total -= factor[k, i] * factor[m, i]
+                    factor[k, m] = total / factor[m, m]
+                    entry -= factor[k, m] * goal[m]
+                else:
+                    factor[k, m] = 0.0
+            pivot = hessian[k, k]
+            for m in range(k):
+                pivot -= factor[k, m] * factor[k, m]
+            if not pivot > 0.0:
+                return False
+            factor[k, k] = math.sqrt(pivot)
+            goal[k] = entry / factor[k, k]
+    for k in range(n_weights - 1, -1, -1):
+        if is_free[k] > 0.0:
+            goal[k] /= factor[k, k]
+            for m in range(k):
+                if is_free[m] > 0.0:
+                    goal[m] -= factor[k, m] * goal[k]
+    return True
+
+
+@inlined
+def _take_goal(point: FloatArray, goal: FloatArray, is_free: FloatArray) -> bool:
+    """Replace the point by the goal, with 0 for entries below 0, which are free no more; return if there are none."""
+    is_whole = True
+    for k in range(len(point)):
+        if is_free[k] > 0.0 and not goal[k] > 0.0:
+            is_free[k] = 0.0
+            is_whole = False
+        point[k] = goal[k] if is_free[k] > 0.0 else 0.0
+    return is_whole
+
+
+@inlined
+def _move_to_goal(point: FloatArray, goal: FloatArray, is_free: FloatArray) -> bool:
+    """Move to the goal, or up to the first bound, which holds from then on; return whether the goal is reached."""
+    share, first = 1.0, -1
+    for k in range(len(point)):
+        if is_free[k] > 0.0 and goal[k] <= 0.0:
+            reach = point[k] / (point[k] - goal[k]) if point[k] > 0.0 else 0.0
+            if first < 0 or reach < share:
+                share, first = reach, k
+    for k in range(len(point)):
+        if is_free[k] > 0.0:
+            point[k] = max(point[k] + share * (goal[k] - point[k]), 0.0)
+    if first >= 0:
+        point[first] = is_free[first] = 0.0
+    return first < 0
+
+
+@inlined
+def _free_one(
+    hessian: FloatArray, linear: FloatArray, point: FloatArray, is_free: FloatArray, tolerance: float
+) -> bool:
+    """Free the entry at 0 with the strongest pull to grow; return whether there is one."""
+    strongest, best = tolerance, -1
+    for k in range(len(point)):
+        if is_free[k] == 0.0:
+            pull = linear[k]
+            for m in range(len(point)):
+                pull -= hessian[k, m] * point[m]
+            if pull > strongest:
+                strongest, best = pull, k
+    if best >= 0:
+        is_free[best] = 1.0
+    return best >= 0
+
+
+@inlined
+def _maximise_model(
+    hessian: FloatArray, linear: FloatArray, tolerance: float, room: FloatArray, factor: FloatArray, point: FloatArray
+) -> bool:
+    """Replace the point by the optimum of the model over non-negative entries; return whether it was found."""
+    is_free, goal = room[0], room[1]
+    for k in range(len(point)):
+        is_free[k] = 1.0 if point[k] > 0.0 else 0.0
+    # Any optimum of some free entries is a start. Dropping all entries below 0 at once leads to one soon.
+    is_started = False
+    for _ in range(_MAX_CHANGES * len(point) + _MAX_CHANGES):
+        if not _solve_free(hessian, linear, is_free, factor, goal):
+            return False
+        if is_started:
+            is_reached = _move_to_goal(point, goal, is_free)
+        else:
+            is_reached = is_started = _take_goal(point, goal, is_free)
+        if is_reached and not _free_one(hessian, linear, point, is_free, tolerance):
+            return True
+    return False
+
+
+@inlined
+def _rise(scaled: FloatArray, point: FloatArray, weights: FloatArray, size: float, room: FloatArray) -> float:
+    """Write a part of the way to the point to the room, and return how much the penalised objective rises there."""
+    total = 0.0
+    for k in range(len(weights)):
+        room[k] = weights[k] + size * (point[k] - weights[k])
+        total -= room[k] - weights[k]
+    for j in range(scaled.shape[0]):
+        share = 0.0
+        for k in range(len(weights)):
+            share += scaled[j, k] * room[k]
+        if not share > 0.0:
+            return -math.inf
+        total += math.log(share) / scaled.shape[0]
+    return total
+
+
+@inlined
+def _step(scaled: FloatArray, slopes: FloatArray, weights: FloatArray, point: FloatArray, trial: FloatArray) -> None:
+    """Move the weights towards the point until the objective rises enough, and bring them to the sum 1."""
+    expected = 0.0
+    for k in range(len(weights)):
+        expected += (slopes[k] - 1.0) * (point[k] - weights[k])
+    size, n_halvings = 1.0, 0
+    while n_halvings < _MAX_HALVINGS and not _rise(scaled, point, weights, size, trial) >= 1e-4 * size * expected:
+        size *= 0.5
+        n_halvings += 1
+    total = 0.0
+    for k in range(len(weights)):
+        # The multiplicative step of the EM algorithm always increases the objective, though slowly.
+        weights[k] = weights[k] * slopes[k] if n_halvings == _MAX_HALVINGS else max(trial[k], 0.0)
+        total += weights[k]
+    for k in range(len(weights)):
+        weights[k] /= total
+
+
+@kernel(types.void, IN3, float64, OUT2, OUT2, OUT2, OUT2, OUT2, OUT1)
+def fit_mixtures(
+    likelihoods: FloatArray,
+    tolerance: float,
+    scaled: FloatArray,
+    hessian: FloatArray,
+    factor: FloatArray,
+    room: FloatArray,
+    weights: FloatArray,
+    gaps: FloatArray,
+) -> None:
+    """Fit the weights of every problem, and write a bound on how far each mean log likelihood is below its maximum.
+
+    ``likelihoods`` is (n_problems, n_rows, n_weights). A gap above the tolerance says that the method did not succeed.
+    """
+    n_problems, _, n_weights = likelihoods.shape
+    slopes, linear, point = room[2], room[3], room[4]
+    for i in range(n_problems):
+        for k in range(n_weights):
+            weights[i, k] = 1.0 / n_weights
+        for step in range(_MAX_STEPS + 1):
+            gaps[i] = _scale_rows(likelihoods, i, weights[i], scaled, slopes)
+            if gaps[i] <= tolerance or step == _MAX_STEPS:
+                break
+            _make_model(scaled, slopes, weights[i], hessian, linear)
+            for k in range(n_weights):
+                point[k] = weights[i, k]
+            if not _maximise_model(hessian, linear, 0.1 * tolerance, room, factor, point):
+                break
+            _step(scaled, slopes, weights[i], point, room[5])

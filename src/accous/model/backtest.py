@@ -1,0 +1,603 @@
+"""The replay of labelled history in order of time: what adaptation would have done, and what was estimated."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.utils import _safe_indexing
+
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
+from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
+from accous.diagnostics.trust import LARGEST_SHIFT
+from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.model.predictors import ErmRecipe
+from accous.model.round import under_guard
+from accous.model.safeguards import DOUBTED, FREE, choose_guard
+from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
+from accous.parameters import require_integer
+from accous.text import count
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.validation import count_rows
+
+# --- The order in time that a user gives for rows: what sorts as time does, and what is refused
+
+
+_ISO = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])"
+    r"(?:-(?:0[1-9]|[12]\d|3[01])(?:(?P<mark>[T ])[0-2]\d(?P<minutes>:[0-5]\d(?P<seconds>:[0-6]\d(?:\.\d+)?)?)?"
+    r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?)?"
+)
+
+
+def read_order(order: Any, n_rows: int) -> IntArray:
+    """Return the rows in order of time, oldest first; rows of the same time keep their order.
+
+    Text is sorted letter by letter, so it must be in one ISO form, in which this is the order of time.
+    """
+    times = np.asarray(order)
+    if isinstance(order, str):
+        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
+    if times.shape != (n_rows,):
+        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
+    try:
+        # NaN and NaT differ from themselves.
+        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
+    except TypeError as error:
+        raise _not_sortable(error) from None
+    if is_missing.any():
+        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
+    try:
+        return np.argsort(_sortable(times), kind="stable")
+    except TypeError as error:
+        raise _not_sortable(error) from None
+
+
+def _not_sortable(error: TypeError) -> DataError:
+    return DataError(f"order has entries that cannot be sorted: {error}.")
+
+
+def _sortable(times: NDArray[Any]) -> NDArray[Any]:
+    """Return times as they sort: text in ISO form without its zone, anything else as it is."""
+    if times.dtype.kind not in "OUST":
+        return times
+    texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in times.tolist()]
+    # Other objects, such as dates, know how they sort; a mixture does not.
+    if not all(isinstance(text, str) for text in texts):
+        return times
+    forms = [_form(text) for text in texts]
+    for row, (text, form) in enumerate(zip(texts, forms, strict=True)):
+        if form is None or form != forms[0]:
+            raise _not_iso(text, row, texts[0] if form is not None else None)
+    end = -len(forms[0][-1]) if forms and forms[0] is not None and forms[0][-1] else None
+    return np.array([text[:end] for text in texts])
+
+
+def _form(text: str) -> tuple[int, str, bool, bool, str] | None:
+    """Return what two texts must share to sort as their times do; None for a text that is not in ISO form."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    mark = parts["mark"] or ""
+    n_of_date = len(text) if not mark else text.index(mark)
+    return n_of_date, mark, parts["minutes"] is not None, parts["seconds"] is not None, parts["zone"] or ""
+
+
+def _not_iso(text: str, row: int, first: str | None) -> DataError:
+    """Make the error about a text; ``first`` is that of row 0 where both are ISO text, but of two forms."""
+    if first is not None:
+        what = f"text of several forms, {first!r} in row 0 and {text!r} in row {row}"
+        advice = 'pass pandas.to_datetime(order, format="ISO8601", utc=True).'
+    else:
+        what = f"the text {text!r} in row {row}"
+        to = "pandas.to_numeric(order)" if _is_number(text) else "pandas.to_datetime(order, format=...)"
+        advice = f"pass {to}, or ISO text such as 2024-05-31 17:00."
+    return DataError(f"order holds {what}, and text sorts letter by letter, not by time: {advice}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- The backtest: replay labelled history as if it were a stream, and compare what the model claims with the
+#     labels
+
+
+CUTS = (0.4, 0.6, 0.8)
+# For a reference that has grown: half of the rows are played once. Above 900 rows, a verdict has its five looks.
+QUICK_CUTS = (0.5,)
+FEWEST_ROWS = 100
+_SMALLEST_BLOCK = 100
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backtest:
+    """The outcome of `backtest`.
+
+    Attributes
+    ----------
+    n_reference : int
+        Number of labelled rows.
+    looks : tuple of Look
+        Estimates and truth after each block of replayed rows.
+    evidence : Evidence or None
+        The looks in a few numbers; None if nothing could be estimated.
+    caution : {"high", "normal", "low"}
+        That of the model, which decides with the evidence whether to adapt.
+    scale : LossScale
+        The loss of the looks, and what counts as a point of it.
+    later_classes : tuple of str
+        Classes of replayed rows that a model was not fitted on, because they came later.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous import AdaptiveClassifier, backtest
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> y = X[:, 0] + rng.normal(size=1000) > 0
+    >>> result = backtest(AdaptiveClassifier(), X, y)
+    >>> len(result.looks), result.verdict
+    (12, 'verified')
+    """
+
+    n_reference: int
+    looks: tuple[Look, ...]
+    evidence: Evidence | None
+    caution: str = "normal"
+    scale: LossScale = ERRORS
+    later_classes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """``"verified"``, ``"not verified"`` or ``"contradicted"``: whether label-free estimates met the truth."""
+        if self.evidence is None:
+            return "not verified"
+        if self.evidence.fixed.shift >= LARGEST_SHIFT:
+            return "contradicted"
+        return "verified" if self.evidence.held else "not verified"
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """Two sentences: about the label-free error, and about adaptation."""
+        if self.evidence is None:
+            return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
+        errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
+        truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
+        mean = f"mean of {count(len(self.looks), 'look')}"
+        outcome = f"{self.verdict}{self._reason}"
+        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
+        gain = self.evidence.gain
+        size = self.scale.difference(abs(gain) * self.scale.one)
+        change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
+        change = change if abs(gain) >= 0.0005 else "changed nothing"
+        guard = choose_guard(self.evidence, self.caution)
+        # A gain that decides nothing is one on these rows, and no promise.
+        where = " on the replayed rows" if guard is DOUBTED else ""
+        return first, f"Adaptation would have {change}{where}. {guard.sentence}"
+
+    @property
+    def _reason(self) -> str:
+        """Why nothing is verified, if too few looks are the reason."""
+        assert self.evidence is not None
+        is_short = self.verdict == "not verified" and self.evidence.n_looks < FEWEST_LOOKS
+        return f", because at least {FEWEST_LOOKS} looks are needed" if is_short else ""
+
+    @property
+    def how(self) -> str:
+        """How the errors were measured, in a sentence; empty if nothing could be measured."""
+        if not self.looks:
+            return ""
+        shares = [f"{n_rows / self.n_reference:.0%}" for n_rows in sorted({look.n_reference for look in self.looks})]
+        first = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else "".join(shares)
+        how = (
+            f"Its models were fitted once, on the first {first} of the rows, and predicted the rest without new labels"
+        )
+        if not self.later_classes:
+            return f"{how}, as on a stream."
+        shown = list(map(repr, self.later_classes[:_MOST_NAMED]))
+        shown += ["..."] if len(self.later_classes) > _MOST_NAMED else []
+        return (
+            f"{how}, as on a stream. Rows of classes that were new to them count as errors ({', '.join(shown)}): the "
+            "model that is fitted on all rows knows these classes."
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return the outcome in plain values, ready for JSON."""
+        evidence = self.evidence
+        if evidence is None:
+            return {"verdict": self.verdict, "looks": len(self.looks)}
+        return {
+            "verdict": self.verdict,
+            "looks": len(self.looks),
+            "estimate_too_low_by": evidence.fixed.shift * self.scale.one,
+            "unexplained": evidence.fixed.unexplained * self.scale.one,
+            "drift": evidence.drift,
+            "adapted_minus_fixed": evidence.gain * self.scale.one,
+        }
+
+    def table(self) -> list[dict[str, float]]:
+        """Return the looks as records, for a data frame."""
+        return [vars(look).copy() for look in self.looks]
+
+    def plot(self) -> Any:
+        """Draw estimated and measured errors of the replays; needs matplotlib."""
+        from accous.diagnostics.plots import plot_backtest
+
+        return plot_backtest(self.looks, self.scale)
+
+
+def backtest(
+    model: Any,
+    X: Any,
+    y: Any,
+    order: Any = None,
+    *,
+    sample_weight: Any = None,
+    batch_size: int = 10,
+    cuts: Sequence[float] = CUTS,
+    prepare: Callable[[Any], Callable[[Any], Any]] | None = None,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Backtest:
+    """Replay labelled history: the first rows as the reference, the rest as a stream whose labels are known.
+
+    Every cut of the rows gives one replay, so the reference grows from replay to replay.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+        Clones of it are fitted; it is not changed.
+    X : array or frame of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+    order : array of shape (n_rows,), optional
+        Times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00. Other text is refused, because it does
+        not sort as its times do. None means that the rows are in order of time.
+    sample_weight : array of shape (n_rows,), optional
+        Base weights, as for ``fit``. They weigh the reference of a replay, and the errors that are
+        measured on the rows played after it.
+    batch_size : int, default=10
+        Rows in a round of the replay.
+    cuts : sequence of float, default=(0.4, 0.6, 0.8)
+        Shares of the rows that serve as the reference, above 0 and below 1; at least one.
+    prepare : callable, optional
+        Takes the reference of a replay and returns a function from rows to features. Use it if the features depend on
+        the reference, as scaled columns do: a replay must not know the scale of rows that come later.
+    on_progress : callable, optional
+        Called with the share of the work that is done.
+
+    Returns
+    -------
+    Backtest
+    """
+    if isinstance(model, type) or not hasattr(model, "can_learn"):
+        given = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise ParameterError(f"model must be AdaptiveClassifier() or AdaptiveRegressor(), got {given}: pass a model.")
+    require_integer("batch_size", batch_size, at_least=1)
+    if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
+        raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
+    X, labels, weights = _read_history(X, y, sample_weight, order)
+    n_rows = len(labels)
+    looks: list[Look] = []
+    later: set[str] = set()
+    scales = [ERRORS]
+    with one_blas_thread():
+        for number, cut in enumerate(cuts):
+            first = round(cut * n_rows)
+            if first < n_rows and model.can_learn(labels[:first]):
+                part = _safe_indexing(X, np.arange(first))
+                features = X if prepare is None else prepare(part)(X)
+                later |= _later_classes(model, labels, first)
+                for look, scale in _replay(model, _History(features, labels, weights), first, batch_size):
+                    looks.append(look)
+                    scales.append(scale)
+                    on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
+    on_progress(1.0)
+    # On the scale of the longest reference.
+    evidence = measure_evidence(looks, n_rows, scales[-1])
+    return Backtest(
+        n_reference=n_rows,
+        looks=tuple(looks),
+        evidence=evidence,
+        caution=model.caution,
+        scale=scales[-1],
+        later_classes=tuple(sorted(later)),
+    )
+
+
+def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
+    """Return the classes that none of the first rows has; nothing for numbers."""
+    return set(map(str, np.setdiff1d(labels[first:], labels[:first]).tolist())) if is_classifier(model) else set()
+
+
+@dataclass(frozen=True)
+class _History:
+    """Labelled rows in order of time, as the replayed model reads them, with their base weights."""
+
+    X: Any
+    y: NDArray[Any]
+    weights: FloatArray
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Some of the rows."""
+        return _safe_indexing(self.X, np.arange(start, stop))
+
+    def mean(self, values: FloatArray, start: int, stop: int) -> float:
+        """Weighted mean of values of the rows in a block; NaN if none of its rows has a weight."""
+        weights = self.weights[start:stop]
+        return float(np.average(values, weights=weights)) if weights.any() else float("nan")
+
+
+def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, NDArray[Any], FloatArray]:
+    """Return rows, labels and base weights in order of time."""
+    labels = read_one_column(y, "y")
+    n_rows = count_rows(X) if hasattr(X, "shape") else len(X)
+    require_as_many(labels, n_rows)
+    if n_rows < FEWEST_ROWS:
+        raise DataError(f"A backtest needs at least {FEWEST_ROWS} labelled rows, got {n_rows}.")
+    weights = read_base_weights(sample_weight, n_rows)
+    rows = np.arange(n_rows) if order is None else read_order(order, n_rows)
+    return _safe_indexing(X, rows), labels[rows], weights[rows]
+
+
+def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
+    """Fit on the first rows, play the others, and look after every block, on the scale of these rows."""
+    y = history.y
+    with warnings.catch_warnings():
+        # Traps are for the fit on the whole reference to name.
+        warnings.simplefilter("ignore", TrapWarning)
+        part = clone(model).fit(history.rows(0, first), y[:first], sample_weight=history.weights[:first])
+    part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
+    n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
+    # A short block at the end joins the block before it.
+    stops = [*range(first + block, n_rows - block // 2, block), n_rows]
+    start = first
+    for stop in stops:
+        losses = np.zeros(stop - start)
+        for begin in range(start, stop, batch_size):
+            end = min(begin + batch_size, stop)
+            rows = history.rows(begin, end)
+            losses[begin - start : end - start] = part.losses_on(y[begin:end], part.predict(rows))
+            part.adapt(rows)
+        yield _look(part, history, (start, stop), losses), part.fixed_.scale
+        start = stop
+
+
+def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArray) -> Look:
+    start, stop = block
+    losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
+    risk, weights = part.sampling_risk(), history.weights[start:stop]
+    return Look(
+        n_reference=len(part.task_),
+        start=start,
+        stop=stop,
+        error_fixed=history.mean(losses_fixed, start, stop),
+        error_adapted=history.mean(losses, start, stop),
+        estimate_fixed=risk.fixed,
+        estimate_adapted=risk.adapted,
+        half_width_fixed=max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low),
+        half_width_adapted=max(risk.adapted_high - risk.adapted, risk.adapted - risk.adapted_low),
+        drift=part.coverage_.drift_strength,
+        n_effective=effective_sample_size(weights) if weights.any() else 0.0,
+        square_fixed=history.mean(losses_fixed**2, start, stop),
+        square_adapted=history.mean(losses**2, start, stop),
+    )
+
+
+# --- Predictors of the halves of a reference in order of time, and how far they disagree
+
+
+@dataclass(frozen=True)
+class ReferenceParts:
+    """A reference, and how a predictor is fitted on a part of its rows.
+
+    Attributes
+    ----------
+    X : array or frame
+        As the predictor reads it.
+    task : Task
+    weights : array of shape (n_rows,)
+        Base weights.
+    recipe : ErmRecipe
+        How predictors are fitted.
+    has_numbers : bool
+        Whether the predictor reads rows as numbers, because it is the built-in one.
+    """
+
+    X: Any
+    task: Task
+    weights: FloatArray
+    recipe: ErmRecipe
+    has_numbers: bool
+
+    def fit(self, rows: IntArray) -> Any:
+        """Fit on some rows, with the classes that they have; one class alone is predicted always."""
+        task = self.task.part(rows)
+        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        weights = self.weights[rows]
+        weights = weights if weights.any() else np.ones(len(rows))
+        if task.is_constant:
+            return DummyClassifier().fit(np.zeros((len(rows), 1)), task.truths)
+        return self.recipe.on(X, task).fit(weights, None)
+
+
+class TimeHalves:
+    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
+
+    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
+    the rows lie outside what either half has seen.
+
+    Parameters
+    ----------
+    parts : ReferenceParts
+    order : array of shape (n_rows,)
+        The rows in order of time.
+    """
+
+    def __init__(self, parts: ReferenceParts, order: IntArray) -> None:
+        self._parts, self._order = parts, order
+
+    @cached_property
+    def _predictors(self) -> list[Any] | None:
+        try:
+            with one_blas_thread():
+                return [self._parts.fit(rows) for rows in np.array_split(self._order, 2)]
+        except ValueError:
+            # The user's estimator could not be fitted on a half.
+            return None
+
+    @cached_property
+    def _differences_on_reference(self) -> FloatArray | None:
+        return self._differences(self._parts.X)
+
+    def prepare(self) -> bool:
+        """Fit the predictors now, and return whether that was possible."""
+        return self._predictors is not None
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether the predictors take rows as arrays of numbers, in the form in which recent rows are kept."""
+        X = self._parts.X
+        return self._parts.has_numbers or (isinstance(X, np.ndarray) and X.dtype == np.float64)
+
+    def disagreement(self, rows: Any) -> float:
+        """Mean loss of one predictor where the other is right; NaN if one could not be fitted.
+
+        Of classes, this is the share of the rows on which they disagree.
+        """
+        losses = self._differences(rows)
+        return float("nan") if losses is None else float(np.mean(losses))
+
+    def disagreement_on_reference(self, weights: FloatArray) -> float:
+        """Return the same mean over the reference, weighted to match recent rows.
+
+        It stands for the recent rows where these are not kept in the form that the predictors take. One of the two
+        knows each of these rows, so a predictor that learns its rows by heart disagrees a little more than on new ones.
+        """
+        losses = self._differences_on_reference
+        return float("nan") if losses is None else float(np.average(losses, weights=weights))
+
+    def _differences(self, rows: Any) -> FloatArray | None:
+        if self._predictors is None:
+            return None
+        with one_blas_thread(), one_openmp_thread_if_few(count_rows(rows)):
+            first, second = (np.asarray(predictor.predict(rows)) for predictor in self._predictors)
+        return self._parts.task.losses(self._parts.task.errors_on(first, second))
+
+
+# --- What labelled history says about a model: the backtest of its reference, repeated when rows join it
+
+
+_NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
+_TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
+_NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
+
+
+class Verification:
+    """The part of an adaptive model that replays its reference."""
+
+    backtest_: Backtest | None
+    unverified_: str
+    time_order_: IntArray | None
+    halves_: TimeHalves | None
+    reference_: Any
+    task_: Task
+    estimator: Any
+    base_weight_: FloatArray
+
+    if TYPE_CHECKING:
+
+        def _recipe(self) -> ErmRecipe: ...
+
+    @property
+    def _evidence(self) -> Evidence | None:
+        return None if self.backtest_ is None else self.backtest_.evidence
+
+    def _verify(self, X: Any, y: Any, order: Any) -> None:
+        """Replay the reference if it has an order in time."""
+        self.backtest_ = self.time_order_ = None
+        self.unverified_ = ""
+        n_rows = len(self.task_)
+        if order is None or (isinstance(order, (bool, np.bool_)) and not order):
+            self._split_in_halves()
+            return
+        if isinstance(order, Backtest) and order.n_reference != n_rows:
+            raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
+        has_times = not isinstance(order, (bool, np.bool_, Backtest))
+        self.time_order_ = read_order(order, n_rows) if has_times else np.arange(n_rows)
+        self._split_in_halves()
+        if isinstance(order, Backtest):
+            self.backtest_ = order
+        elif n_rows < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self._replay(X, y, self.time_order_)
+
+    def _verify_again(self) -> None:
+        """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
+        had_order, self.backtest_ = self.backtest_ is not None or self.unverified_ != "", None
+        if self.time_order_ is None:
+            self.unverified_ = _NO_ORDER if had_order else ""
+        elif len(self.task_) < FEWEST_ROWS:
+            self.unverified_ = _TOO_FEW_ROWS
+        else:
+            self.unverified_ = ""
+            self._replay(self.reference_, self.task_.truths, self.time_order_, cuts=QUICK_CUTS)
+
+    def _replay(self, X: Any, y: Any, order: IntArray, *, cuts: tuple[float, ...] = CUTS) -> None:
+        try:
+            self.backtest_ = backtest(self, X, y, order=order.argsort(), sample_weight=self.base_weight_, cuts=cuts)
+        except ValueError:
+            # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
+            self.backtest_, self.unverified_ = None, _NO_REPLAY
+
+    def _split_in_halves(self) -> None:
+        if self.time_order_ is None:
+            self.halves_ = None
+            return
+        parts = ReferenceParts(
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self.estimator is None
+        )
+        self.halves_ = TimeHalves(parts, self.time_order_)
+
+    def _extend_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> None:
+        """Take up rows that joined the reference, as the latest, and forget those that left."""
+        if self.time_order_ is None:
+            return
+        if isinstance(order_of_new, (bool, np.bool_)) and not order_of_new:
+            self.time_order_ = None
+            return
+        n_before = len(self.time_order_)
+        n_new = n_rows - n_before
+        is_given = isinstance(order_of_new, (bool, np.bool_))
+        new = np.arange(n_new) if is_given else read_order(order_of_new, n_new)
+        order = np.concatenate((self.time_order_, n_before + new))
+        places = np.full(n_rows, -1)
+        places[kept] = np.arange(len(kept))
+        self.time_order_ = places[order][places[order] >= 0]
+
+    def verification_to_plain(self) -> dict[str, Any]:
+        """Return the order in time and the backtest, for files."""
+        return {"order": self.time_order_, "backtest": to_plain(self.backtest_), "unverified": self.unverified_}
+
+    def verification_from_plain(self, plain: dict[str, Any] | None) -> None:
+        """Undo ``verification_to_plain``; models saved by earlier versions have none."""
+        plain = plain or {"order": None, "backtest": None}
+        self.time_order_ = plain["order"]
+        self.backtest_ = from_plain(Backtest | None, plain["backtest"])
+        self.unverified_ = plain.get("unverified", "")
+        self._split_in_halves()

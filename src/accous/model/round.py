@@ -1,0 +1,545 @@
+"""One round of a model: how its state moves, when it refits, and how the state is stored."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from accous.arrays import FloatArray, from_plain, to_plain
+from accous.core.kernels_rows import effective_rows, normalise_weights, total_variation
+from accous.core.pool import Tempered, start_tempered
+from accous.core.regression import Point
+from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
+from accous.diagnostics.drift import ReferenceColumns
+from accous.diagnostics.labels import LateLabels
+from accous.model.predictors import WeightedErm
+from accous.model.safeguards import (
+    FIRST_STRENGTH,
+    Check,
+    Fallback,
+    Fit,
+    FixedModel,
+    Guard,
+    choose_strength,
+    compare,
+    is_choice_due,
+    next_veto,
+    shrink,
+    start_fallback,
+)
+from accous.model.tasks import Task
+from accous.model.watching import (
+    NO_ROUNDS,
+    NO_ROWS,
+    RecentRows,
+    ReferenceCover,
+    RoundLog,
+    Watch,
+    recent_from_plain,
+    rounds_from_plain,
+    start_watch,
+    watch_columns,
+    watch_round,
+)
+from accous.ratio.base import RatioEstimator, checked_ratios, ratios_of_reference
+from accous.threads import one_blas_thread
+
+# --- The state of an adaptive model after a round, and how to store it
+
+
+@dataclass(frozen=True)
+class Joining:
+    """When rows last joined the reference.
+
+    Attributes
+    ----------
+    n_rounds, n_rows : int
+        Rounds and rows of the stream until then.
+    """
+
+    n_rounds: int
+    n_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptationState:
+    """The state after a round. Each round replaces it as a whole, so every reader sees one consistent model.
+
+    Attributes
+    ----------
+    n_rounds : int
+    ratio : RatioEstimator
+    weights : array of shape (n_reference,)
+        Current importance weights of the reference.
+    estimator : object
+        The adapted predictor. Under a veto, the fixed predictor makes the predictions instead.
+    fitted_weights : array of shape (n_reference,)
+        The weights the adapted predictor was fitted with.
+    n_refits : int
+        Number of fits after the first.
+    last_refit : int
+        Round of the last fit.
+    fallback : Fallback
+        The safeguards that hold the adaptation back.
+    watch : Watch
+        What the rounds showed about the inputs.
+    recent : RecentRows
+        The last rows of the stream, as numbers.
+    n_rows : int
+        Rows of all rounds.
+    n_fitted : int
+        Rows of the reference that ``fit`` was given.
+    joined : Joining or None
+        When rows last joined the reference; None if it is the one that ``fit`` was given.
+    late_labels : LateLabels or None
+        What labels that arrived late have shown; None before the first.
+    columns : ColumnWatch
+        What single columns showed.
+    rounds : RoundLog
+        What the last rounds did.
+    cache : dict
+        Values computed from this state on first read.
+    """
+
+    n_rounds: int
+    ratio: Any = field(compare=False)
+    weights: FloatArray
+    estimator: Any = field(compare=False)
+    fitted_weights: FloatArray
+    n_refits: int
+    last_refit: int
+    fallback: Fallback
+    watch: Watch
+    recent: RecentRows = field(compare=False)
+    n_rows: int
+    n_fitted: int
+    columns: ColumnWatch
+    joined: Joining | None = None
+    late_labels: LateLabels | None = field(default=None, compare=False)
+    rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+def start_state(
+    ratio: RatioEstimator, weights: FloatArray, estimator: Any, n_features: int, guard: Guard
+) -> AdaptationState:
+    """Return the state after ``fit``: no round yet, and the base weights of the reference."""
+    return AdaptationState(
+        n_rounds=0,
+        ratio=ratio,
+        weights=weights,
+        estimator=estimator,
+        fitted_weights=weights,
+        n_refits=0,
+        last_refit=0,
+        fallback=start_fallback(ratio, guard),
+        watch=start_watch(ratio, n_features),
+        recent=NO_ROWS,
+        n_rows=0,
+        n_fitted=len(weights),
+        columns=NOTHING_FOUND,
+    )
+
+
+def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
+    """Return the state with the last comparison judged by this guard, in case it is another one than at the time."""
+    fallback = state.fallback
+    is_held = guard.holds(fallback.veto.excess, fallback.veto.standard_error)
+    if is_held == fallback.veto.is_held:
+        return state
+    check = replace(fallback.check, veto=replace(fallback.veto, is_held=is_held))
+    return replace(state, fallback=replace(fallback, check=check), cache={})
+
+
+def state_to_plain(state: AdaptationState, fixed: Any) -> dict[str, Any]:
+    """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
+    plain: dict[str, Any] = to_plain(state)
+    watch = plain["watch"]
+    # The file format keeps the events next to their log instead of inside it.
+    watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
+    plain["recent"] = state.recent.to_plain()
+    plain["rounds"] = state.rounds.to_plain(state.cache)
+    plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
+    if fixed is not None:
+        for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
+            parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
+            plain[name] = {**parts, "point": to_plain(predictor.point)}
+    return plain
+
+
+def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
+    """Undo ``state_to_plain``, given the ratio and the predictor; the first folders have no recent rows and labels."""
+    watch = dict(plain["watch"])
+    events = watch.pop("events")
+    if watch["log"] is not None:
+        watch["log"] = watch["log"] | {"events": events}
+    # The first folders had at least one row in each round.
+    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}, "joined": None}
+    known = earlier | plain | {"fallback": _fallback_from_plain(plain["fallback"])}
+    stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
+    given = {
+        "watch": watch,
+        "ratio": ratio,
+        "estimator": estimator,
+        "recent": recent_from_plain(plain.get("recent")),
+        "late_labels": _late_labels_from_plain(plain.get("late_labels")),
+        "rounds": rounds_from_plain(plain.get("rounds"), plain["n_refits"]),
+    }
+    state: AdaptationState = from_plain(AdaptationState, stored | given)
+    return state
+
+
+def _late_labels_from_plain(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the late labels; earlier folders call the errors of kept rows by what they were of classes."""
+    if plain is not None and "plain_loss" not in plain:
+        # Folders before 0.3 have only the discounted sums.
+        plain = plain | {"plain_loss": math.nan}
+    if plain is None or not any("is_wrong_fixed" in rows for rows in plain["kept"]):
+        return plain
+    kept = [rows | {"errors_fixed": rows["is_wrong_fixed"]} for rows in plain["kept"]]
+    return plain | {"kept": [{name: rows[name] for name in rows if name != "is_wrong_fixed"} for rows in kept]}
+
+
+def _fallback_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the safeguards; the first folders have other ones, which start again with the last veto."""
+    if "tempering" not in plain:
+        return plain
+    share = float(plain["tempering"]["exponent"])
+    check = {"veto": plain["veto"], "strength": FIRST_STRENGTH, "weights": None}
+    return {"tempered": to_plain(start_tempered()), "share": share, "check": check}
+
+
+def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
+    """Return the adapted and the fixed predictor, given how the built-in predictors are fitted."""
+    adapted, fixed = (
+        erm.restored(parts["coef"], parts["intercept"], from_plain(Point | None, parts["point"]))
+        for parts in (plain["estimator"], plain["fixed"])
+    )
+    return adapted, fixed
+
+
+# --- When a round refits the predictor, and when it compares the result with the fixed predictor
+
+
+_REFIT_SENSITIVITY = 1.0 / 3.0
+# Weights that moved by this total variation since the last check are checked at once, with a 16th of the usual rounds
+# in between.
+_JUMP = 0.2
+_SHARE_OF_ROUNDS = 1.0 / 16.0
+_REFITS_AFTER_JUMP = 2
+
+
+def is_refit_due(
+    refit: int | str,
+    erm: WeightedErm,
+    before: AdaptationState,
+    weights: FloatArray,
+    this_round: int,
+    fewest_rounds: int = 0,
+) -> bool:
+    """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
+
+    Parameters
+    ----------
+    refit : {"auto", "always"} or int
+        The rule: by how far the weights moved, in every round, or every so many rounds.
+    erm : WeightedErm
+        Says how far weights may move before a refit is worth its cost.
+    before : AdaptationState
+        The state before the round.
+    weights : array of shape (n_reference,)
+        The weights after the round.
+    this_round : int
+    fewest_rounds : int, default=0
+        How many rounds have to lie between two refits by the first rule; see `accous.model.round`.
+    """
+    if refit == "always":
+        return True
+    if refit == "auto":
+        if this_round - before.last_refit < fewest_rounds:
+            return False
+        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
+        # The fewer rows carry the weight, the more a fit depends on each of them.
+        limit = refit_limit(erm, effective_rows(weights) / len(weights))
+        return bool(total_variation(weights, before.fitted_weights) > limit)
+    return this_round - before.last_refit >= int(refit)
+
+
+def refit_limit(erm: WeightedErm, effective_share: Any) -> Any:
+    """Return how far weights may move before a refit, given the share of effective rows: a number or an array."""
+    return erm.refit_distance * effective_share**_REFIT_SENSITIVITY
+
+
+def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:
+    """Whether to compare with the fixed predictor again: enough rounds and refits have passed, or the stream jumped.
+
+    The first adapted predictor, and the first after rounds with nothing to adapt to, are compared soon after the fit.
+
+    Parameters
+    ----------
+    check : Check
+        The last comparison.
+    erm : WeightedErm
+    this_round, n_refits : int
+    weights : array of shape (n_reference,)
+        Current importance weights.
+    """
+    n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
+    if refits < 1 or n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
+        return False
+    if n_rounds >= erm.rounds_between_checks and refits >= erm.refits_between_checks:
+        return True
+    if check.weights is None:
+        return True
+    return refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks) and (
+        total_variation(weights, check.weights) > _JUMP
+    )
+
+
+# --- One round of accous.AdaptiveClassifier: update the ratio, weigh, refit if due, check if due, watch
+
+
+# Total variation below which the weights are as good as the base weights. The estimate of a stream that stands still
+# stays below it.
+SMALLEST_SHIFT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRules:
+    """What ``fit`` sets up and no round changes.
+
+    Attributes
+    ----------
+    erm : WeightedErm
+        How to fit the predictor.
+    fixed : FixedModel
+        The fixed predictor, which never adapts.
+    task : Task
+        The labels of the reference, and what follows from their kind.
+    base_weight : array of shape (n_reference,)
+    columns : ReferenceColumns
+    cover : ReferenceCover
+    names : list of str
+        Names of the input columns.
+    refit : {"auto", "always"} or int
+    has_fallback : bool
+        Whether the adaptation is held back while there is evidence against it.
+    caution : {"high", "normal", "low"}
+    guard : Guard
+        Which predictor makes the predictions after a comparison.
+    has_numbers : bool
+        Whether the predictor reads the rows as numbers.
+    shares_rows : bool
+        Whether the ratio reads the same rows as the predictor, so that one read is enough.
+    limits_blas : bool
+        Whether the steps of a round limit BLAS to one thread themselves, or do not use BLAS.
+    rounds_between_refits : int
+        At least so many, with ``refit="auto"``.
+    is_replay : bool
+        Whether the rounds are those of a backtest, which are not for the user's log.
+    """
+
+    erm: WeightedErm
+    fixed: FixedModel
+    task: Task
+    base_weight: FloatArray
+    columns: ReferenceColumns
+    cover: ReferenceCover
+    names: list[str]
+    refit: int | str
+    has_fallback: bool
+    caution: str
+    guard: Guard
+    has_numbers: bool
+    shares_rows: bool
+    limits_blas: bool
+    rounds_between_refits: int = 0
+    is_replay: bool = False
+
+    @cached_property
+    def chosen(self) -> tuple[int | str, bool, str]:
+        """The parameters that may be set again after ``fit``."""
+        return self.refit, self.has_fallback, self.caution
+
+
+def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any, n_rows: int) -> AdaptationState:
+    """Return the state after a round.
+
+    Parameters
+    ----------
+    rules : RoundRules
+    before : AdaptationState
+        The state before the round; it is not changed.
+    rows : array or frame
+        The batch as the predictor reads it.
+    X_batch : array or frame
+        The batch as the user passed it.
+    n_rows : int
+        Number of rows in the batch.
+    """
+    this_round = before.n_rounds + 1
+    # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
+    ratio = copy(before.ratio)
+    read = rows if rules.shares_rows else ratio.read(X_batch)
+    batch_ratios = ratio.play(read)
+    numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
+    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows)
+    weights = weigh(rules, ratios, before.weights)
+    share = share_in_use(rules, ratio, tempered, weights)
+    fit, check = _fit_and_check(rules, before, this_round, share, weights)
+    watch = watch_round(
+        before.watch,
+        this_round=this_round,
+        before=before.ratio,
+        after=ratio,
+        n_rows=n_rows,
+        exponent=share,
+        columns=rules.columns,
+        names=rules.names,
+    )
+    recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
+    if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
+        columns = watch_columns(columns, rules.cover, this_round, recent)
+    return AdaptationState(
+        n_rounds=this_round,
+        ratio=ratio,
+        weights=weights,
+        estimator=fit.estimator,
+        fitted_weights=fit.weights,
+        n_refits=fit.n_refits,
+        last_refit=fit.last_refit,
+        fallback=Fallback(tempered, share, check),
+        watch=watch,
+        recent=recent,
+        columns=columns,
+        n_rows=before.n_rows + n_rows,
+        n_fitted=before.n_fitted,
+        joined=before.joined,
+        late_labels=before.late_labels,
+        rounds=before.rounds.after(
+            before.cache,
+            weights,
+            n_rows,
+            share=share,
+            refit=fit.last_refit == this_round,
+            drift=watch.log is not before.watch.log and watch.found_change(before.watch),
+            held=check.veto.is_held,
+        ),
+    )
+
+
+def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArray:
+    """Importance weights of the reference: base weights times ratios, scaled to the mean of the base weights."""
+    weights = np.empty(len(rules.base_weight))
+    # A ratio that is zero on the whole reference carries no information about its rows: keep the current weights.
+    return weights if normalise_weights(rules.base_weight, ratios, weights) else before
+
+
+def hold_back(
+    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int
+) -> tuple[Tempered, FloatArray]:
+    """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
+    is_ours = not ratio.is_foreign
+    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64) if is_ours else ratios_of_reference(ratio)
+    if ratio.is_pooled or not (ratio.keeps_record and rules.has_fallback):
+        return tempered, ratios
+    if not is_ours:
+        batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
+    return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+
+
+def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray) -> float:
+    """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
+    if not (rules.has_fallback and ratio.keeps_record):
+        return 1.0
+    if total_variation(weights, rules.base_weight) < SMALLEST_SHIFT:
+        return 0.0
+    share: float = ratio.share_in_use if ratio.is_pooled else tempered.share
+    return share
+
+
+def _fit_and_check(
+    rules: RoundRules, before: AdaptationState, this_round: int, share: float, weights: FloatArray
+) -> tuple[Fit, Check]:
+    """Refit if due, and compare with the fixed predictor if due."""
+    check = before.fallback.check
+    if share == 0.0:
+        # There is nothing to adapt to, so no fit and no comparison is needed.
+        fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
+        veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
+        return fixed, Check(veto, check.strength, None)
+    has_safeguards = rules.has_fallback and before.ratio.keeps_record
+    shrunk = shrink(weights, rules.base_weight, check.strength) if has_safeguards else weights
+    fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
+    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round, rules.rounds_between_refits):
+        fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
+    if not has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
+        return fit, check
+    with one_blas_thread():
+        return check_fit(rules, fit, check.strength, weights, this_round)
+
+
+def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray, this_round: int) -> tuple[Fit, Check]:
+    """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
+    # A number of rounds between refits is kept: the choice needs fits of its own.
+    if (rules.refit == "auto" or fit.last_refit == this_round) and is_choice_due(rules.erm, weights):
+        strength, fit = choose_strength(rules.erm, rules.task, weights, rules.base_weight, (strength, fit), this_round)
+    answers = rules.erm.cross_fitted(fit.weights, fit.estimator, is_quick=True)
+    excess = compare(rules.fixed, rules.task, weights, answers)
+    veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
+    if not rules.erm.is_slow_to_cross_fit:
+        return fit, Check(veto, strength, weights)
+    scores = rules.task.set_scores(rules.erm, fit.weights, fit.estimator, is_quick=True)
+    return fit, Check(veto, strength, weights, answers, scores)
+
+
+# --- An upper bound on the time spent refitting, as a number of rounds between refits
+
+
+# A comparison with the fixed predictor comes with every fifth refit and costs two fits on half of the rows.
+_COST_OF_CHECKS = 1.2
+_MOST_ROUNDS = 1 << 20
+
+
+def rounds_between_refits(budget: float, refit_seconds: float, round_seconds: float) -> int:
+    """Return how many rounds have to lie between two refits, a power of two.
+
+    Powers of two, so that two fits on one machine nearly always give the same number.
+
+    Parameters
+    ----------
+    budget : float
+        Largest share of the time that refits may take, above 0; from 1 on there is no bound.
+    refit_seconds, round_seconds : float
+        What a refit takes, and a round without one.
+
+    Examples
+    --------
+    >>> rounds_between_refits(0.2, refit_seconds=0.5, round_seconds=0.002)
+    2048
+    >>> rounds_between_refits(1.0, refit_seconds=0.5, round_seconds=0.002)
+    0
+    """
+    if budget >= 1.0:
+        return 0
+    rounds = _COST_OF_CHECKS * refit_seconds / max(round_seconds, 1e-9) * (1.0 - budget) / budget
+    if rounds < 1.0:
+        return 0
+    return int(min(_MOST_ROUNDS, 2 ** math.ceil(math.log2(rounds))))
+
+
+def seconds_of(action: Callable[[], object], n_times: int = 3) -> float:
+    """Return the processor time of an action, the least of a few times."""
+    found = []
+    for _ in range(n_times):
+        start = time.process_time()
+        action()
+        found.append(time.process_time() - start)
+    return min(found)

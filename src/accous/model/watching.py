@@ -1,0 +1,556 @@
+"""What a model remembers of its rounds: recent rows, changes of the inputs, coverage, the log."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import BoolArray, FloatArray
+from accous.core.kernels_rows import effective_rows
+from accous.diagnostics.coverage import MIN_ROWS, ColumnRanges, ColumnWatch, Coverage
+from accous.diagnostics.drift import (
+    ROUNDS_BETWEEN_LOOKS,
+    ComparedReference,
+    DriftLog,
+    ReferenceColumns,
+    ReferenceNeighbours,
+    linear_parts,
+    main_columns,
+    shares,
+    start_log,
+)
+from accous.extras import import_extra
+from accous.ratio.base import RatioEstimator
+from accous.threads import one_blas_thread
+
+# --- The last rows of the stream, in an immutable structure that costs about a microsecond per round
+
+
+MAX_ROWS = 500
+BLOCK_ROWS = 64
+MAX_BYTES = 4_000_000
+
+
+class RecentRows(NamedTuple):
+    """The last rows of the stream; every method returns new objects.
+
+    Attributes
+    ----------
+    max_rows : int
+        How many rows ``last`` returns at most; 0 before the first row, whose width decides.
+    block_rows : int
+        Number of rows in a closed block.
+    blocks : tuple of arrays of shape (block_rows, n_columns)
+        Closed blocks, oldest first: as many as are needed for ``max_rows``.
+    waiting : tuple of arrays
+        The rows since the last block, as they came.
+    n_waiting : int
+        Number of those rows, less than ``block_rows``.
+    n_closed : int
+        Number of blocks closed so far, those that were dropped included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> recent = NO_ROWS
+    >>> for number in range(600):
+    ...     recent = recent.add(np.full((1, 2), float(number)))
+    >>> recent.last()[[0, -1], 0]
+    array([100., 599.])
+    """
+
+    max_rows: int = 0
+    block_rows: int = 0
+    blocks: tuple[NDArray[Any], ...] = ()
+    waiting: tuple[NDArray[Any], ...] = ()
+    n_waiting: int = 0
+    n_closed: int = 0
+
+    def add(self, rows: NDArray[Any]) -> RecentRows:
+        """Return the structure after some more rows, which are copied."""
+        n_waiting = self.n_waiting + len(rows)
+        if n_waiting < self.block_rows:
+            # The rows may be the user's own array, which the user may overwrite.
+            waiting = (*self.waiting, rows.copy())
+            return RecentRows(self.max_rows, self.block_rows, self.blocks, waiting, n_waiting, self.n_closed)
+        return self._close(rows, n_waiting) if self.max_rows else _empty_for(rows).add(rows)
+
+    def _close(self, rows: NDArray[Any], n_waiting: int) -> RecentRows:
+        size = self.block_rows
+        n_new, n_left = divmod(n_waiting, size)
+        n_kept = -(-self.max_rows // size)
+        # Of a large batch, the first rows would be dropped again: they are not copied.
+        n_skipped = max(0, n_new - n_kept) * size
+        if n_skipped > self.n_waiting:
+            together = np.array(rows[n_skipped - self.n_waiting :])
+        else:
+            together = np.concatenate((*self.waiting, rows))[n_skipped:]
+        end = len(together) - n_left
+        new = tuple(together[start : start + size] for start in range(0, end, size))
+        blocks = (*self.blocks, *new)[-n_kept:]
+        waiting = (together[end:].copy(),) if n_left else ()
+        return RecentRows(self.max_rows, size, blocks, waiting, n_left, self.n_closed + n_new)
+
+    def last(self) -> NDArray[Any] | None:
+        """Return the last ``max_rows`` rows, oldest first; None if there is none yet."""
+        parts = (*self.blocks, *self.waiting)
+        return np.concatenate(parts)[-self.max_rows :] if parts else None
+
+    def cleared(self, columns: list[int]) -> RecentRows:
+        """Return the same rows with zeros in some columns."""
+
+        def clear(rows: NDArray[Any]) -> NDArray[Any]:
+            cleared = rows.copy()
+            cleared[:, columns] = 0
+            return cleared
+
+        return self._replace(blocks=tuple(map(clear, self.blocks)), waiting=tuple(map(clear, self.waiting)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as one array and numbers."""
+        parts = (*self.blocks, *self.waiting)
+        return {
+            "max_rows": self.max_rows,
+            "block_rows": self.block_rows,
+            "n_waiting": self.n_waiting,
+            "n_closed": self.n_closed,
+            "rows": np.concatenate(parts) if parts else None,
+        }
+
+
+NO_ROWS = RecentRows()
+
+
+def recent_from_plain(plain: dict[str, Any] | None) -> RecentRows:
+    """Undo ``to_plain``; states that were saved before recent rows were kept have none."""
+    if plain is None or plain["rows"] is None:
+        return NO_ROWS
+    rows, n_waiting, size = plain["rows"], plain["n_waiting"], plain["block_rows"]
+    end = len(rows) - n_waiting
+    blocks = tuple(rows[start : start + size] for start in range(0, end, size))
+    return RecentRows(plain["max_rows"], size, blocks, (rows[end:],) if n_waiting else (), n_waiting, plain["n_closed"])
+
+
+def _empty_for(rows: NDArray[Any]) -> RecentRows:
+    """Return the structure before the first row; of wide rows it keeps fewer, at most about ``MAX_BYTES``."""
+    max_rows = max(1, min(MAX_ROWS, MAX_BYTES // max(1, rows.itemsize * rows.shape[1])))
+    return RecentRows(max_rows, min(BLOCK_ROWS, max_rows))
+
+
+# --- What the last rounds did, in an immutable structure that costs about two microseconds per round
+
+
+MAX_ROUNDS = 10_000
+_BLOCK_ROUNDS = 32
+_MOST_BLOCKS = -(-MAX_ROUNDS // _BLOCK_ROUNDS)
+_NOTED = ("rows", "effective_rows", "share", "refit", "drift", "adapted")
+_ERRORS = ("estimated_error", "estimated_error_low", "estimated_error_high")
+_COLUMNS = (*_NOTED, *_ERRORS)
+_KINDS = {"rows": np.int64, "refit": np.bool_, "drift": np.bool_, "adapted": np.bool_}
+_UNKNOWN = (float("nan"),) * len(_ERRORS)
+
+
+class RoundLog(NamedTuple):
+    """The last rounds, oldest first; every method returns new objects.
+
+    Attributes
+    ----------
+    blocks : tuple of arrays of shape (32, 9)
+        Closed blocks, as many as are needed for the last 10,000 rounds. Later states share them.
+    waiting : tuple of tuples of float
+        The rounds since the last block, except for the last round.
+    last : tuple of float or None
+        The last round, whose error may yet be read.
+    is_moved : bool
+        Whether the adapted predictor is another one than the fixed predictor.
+    """
+
+    blocks: tuple[FloatArray, ...] = ()
+    waiting: tuple[tuple[float, ...], ...] = ()
+    last: tuple[float, ...] | None = None
+    is_moved: bool = False
+
+    def after(
+        self,
+        cache: dict[str, Any],
+        weights: FloatArray,
+        n_rows: int,
+        *,
+        share: float,
+        refit: bool,
+        drift: bool,
+        held: bool,
+    ) -> RoundLog:
+        """Return the log after one more round.
+
+        Parameters
+        ----------
+        cache : dict
+            What was read after the round before.
+        weights : array of shape (n_reference,)
+        n_rows : int
+        share : float
+            How far the ratio counts; 0 while there is nothing to adapt to.
+        refit, drift, held : bool
+            Whether the round refitted, whether it found a change, and whether the fixed predictor is to predict.
+        """
+        # Without a ratio, the round has put the fixed predictor in the place of the adapted one.
+        is_moved = refit or (self.is_moved and share != 0.0)
+        adapted = is_moved and not held
+        last = (float(n_rows), effective_rows(weights), share, float(refit), float(drift), float(adapted), *_UNKNOWN)
+        if self.last is None:
+            return RoundLog(self.blocks, self.waiting, last, is_moved)
+        waiting = (*self.waiting, _with_error(self.last, cache) if "wide_risk" in cache else self.last)
+        if len(waiting) < _BLOCK_ROUNDS:
+            return RoundLog(self.blocks, waiting, last, is_moved)
+        return RoundLog((*self.blocks, np.array(waiting))[-_MOST_BLOCKS:], (), last, is_moved)
+
+    def noting(self, n_ago: int, risk: Any) -> RoundLog:
+        """Return the log with the error that was estimated after a round, read when others have followed.
+
+        Parameters
+        ----------
+        n_ago : int
+            Rounds since then; 0 is the last one. A round that is no longer kept is left out.
+        risk : RiskEstimate
+        """
+        cache = {"wide_risk": risk}
+        if n_ago == 0:
+            return self._replace(last=None if self.last is None else _with_error(self.last, cache))
+        if n_ago <= len(self.waiting):
+            place = len(self.waiting) - n_ago
+            row = _with_error(self.waiting[place], cache)
+            return self._replace(waiting=(*self.waiting[:place], row, *self.waiting[place + 1 :]))
+        place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.waiting))
+        if place < 0:
+            return self
+        number, row_number = divmod(place, _BLOCK_ROUNDS)
+        block = self.blocks[number].copy()  # earlier states share it
+        block[row_number] = _with_error(tuple(block[row_number].tolist()), cache)
+        return self._replace(blocks=(*self.blocks[:number], block, *self.blocks[number + 1 :]))
+
+    def rows(self, cache: dict[str, Any]) -> FloatArray:
+        """Return all that is kept as one array, with what was read after the last round."""
+        last = () if self.last is None else (_with_error(self.last, cache),)
+        open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
+        return np.concatenate((*self.blocks, open_rows))
+
+    def share_adapted(self, n_rounds: int) -> float:
+        """Return the share of the last rounds that the adapted predictor has predicted, of those that are kept.
+
+        A round notes which predictor it leaves behind, which is the one that predicts the next round.
+
+        Parameters
+        ----------
+        n_rounds : int
+            At least 1.
+        """
+        before = self.rows({})[:-1][-n_rounds:, _COLUMNS.index("adapted")]
+        # The first round of all was predicted by the fixed predictor.
+        return float(before.sum() / max(1, min(n_rounds, len(before) + 1)))
+
+    def to_plain(self, cache: dict[str, Any]) -> dict[str, Any]:
+        """Return everything as one array and numbers."""
+        return {"rows": self.rows(cache), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
+
+
+NO_ROUNDS = RoundLog()
+
+
+def rounds_from_plain(plain: dict[str, Any] | None, n_refits: int = 0) -> RoundLog:
+    """Undo ``to_plain``; of states that were saved before rounds were noted, only the number of refits is known."""
+    if plain is None:
+        return RoundLog(is_moved=n_refits > 0)
+    if not len(plain["rows"]):
+        return RoundLog(is_moved=plain["is_moved"])
+    rows, n_waiting = plain["rows"], plain["n_waiting"]
+    end = len(rows) - 1 - n_waiting
+    blocks = tuple(rows[start : start + _BLOCK_ROUNDS] for start in range(0, end, _BLOCK_ROUNDS))
+    *waiting, last = (tuple(row) for row in rows[end:].tolist())
+    return RoundLog(blocks, tuple(waiting), last, plain["is_moved"])
+
+
+def rounds_frame(log: RoundLog, cache: dict[str, Any], n_rounds: int) -> Any:
+    """Return the last 10,000 rounds as a pandas frame.
+
+    Parameters
+    ----------
+    log : RoundLog
+    cache : dict
+        What was read after the last round.
+    n_rounds : int
+        Number of the last round.
+    """
+    pandas = import_extra("pandas", "history_")
+    rows = log.rows(cache)[-MAX_ROUNDS:]
+    columns: dict[str, Any] = {
+        name: rows[:, number].astype(_KINDS.get(name, np.float64)) for number, name in enumerate(_COLUMNS)
+    }
+    numbers = pandas.RangeIndex(n_rounds - len(rows) + 1, n_rounds + 1, name="round")
+    return pandas.DataFrame(columns, index=numbers)
+
+
+def _with_error(row: tuple[float, ...], cache: dict[str, Any]) -> tuple[float, ...]:
+    risk = cache.get("wide_risk")
+    if risk is None:
+        return row
+    return (*row[: len(_NOTED)], risk.adapted, risk.adapted_low, risk.adapted_high)
+
+
+# --- What each round shows about the inputs: rows out of bound, columns that moved, a log of changes
+
+
+HALF_LIFE = 64
+ROUND_DECAY = 0.5 ** (1.0 / HALF_LIFE)
+# Reached by a log ratio with a standard deviation of 1/7 in one look, or a smaller one in several looks.
+_SMALLEST_VARIANCE = 0.02
+LOOK_DECAY = 0.5 ** (ROUNDS_BETWEEN_LOOKS / HALF_LIFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What was observed so far.
+
+    Attributes
+    ----------
+    n_recent : float
+        Number of rounds, discounted with a half-life of 64.
+    n_recent_out : float
+        Sum over the rounds of the share of rows out of bound, with the same discount.
+    column_parts : array of shape (n_features,)
+        Contribution of each column to the variance of the log ratio, summed over looks and discounted.
+    log : DriftLog or None
+        None if the ratio has no theta.
+    """
+
+    n_recent: float
+    n_recent_out: float
+    column_parts: FloatArray
+    log: DriftLog | None
+
+    @property
+    def column_shares(self) -> FloatArray:
+        """Share of each column; zeros if the log ratio of recent rounds hardly varied."""
+        return shares_of_parts(self.column_parts)
+
+    @property
+    def share_out_of_bound(self) -> float:
+        """Share of recent rows whose norm exceeds the bound; NaN if there is no bound."""
+        if self.log is None:
+            return float("nan")
+        return self.n_recent_out / self.n_recent if self.n_recent else 0.0
+
+    def found_change(self, before: Watch) -> bool:
+        """Whether a change of the inputs was detected since an earlier watch."""
+        if self.log is None or before.log is None:
+            return False
+        new, old = self.log.events, before.log.events
+        return bool(new) and (not old or new[-1].round != old[-1].round)
+
+    def on_other_reference(self) -> Watch:
+        """Return the same watch without what was computed for the rows of an earlier reference."""
+        return self if self.log is None else replace(self, log=replace(self.log, settled_weights=None))
+
+
+def shares_of_parts(parts: FloatArray) -> FloatArray:
+    """Return the share of each column; zeros if the parts are too small to speak of a shift."""
+    return np.zeros_like(parts) if parts.sum() < _SMALLEST_VARIANCE else shares(parts)
+
+
+def start_watch(ratio: Any, n_features: int) -> Watch:
+    """Return a watch that has observed nothing yet."""
+    return Watch(0.0, 0.0, np.zeros(n_features), start_log(ratio.coef_) if ratio.has_scores else None)
+
+
+def watch_round(
+    watch: Watch,
+    *,
+    this_round: int,
+    before: Any,
+    after: Any,
+    n_rows: int,
+    exponent: float,
+    columns: ReferenceColumns,
+    names: list[str],
+) -> Watch:
+    """Return the watch after a round, given the ratio before and after it; columns are examined every 16 rounds."""
+    n_recent_out = watch.n_recent_out
+    if watch.log is not None:
+        n_recent_out = ROUND_DECAY * n_recent_out + (after.n_out_of_bound_ - before.n_out_of_bound_) / n_rows
+    watch = Watch(ROUND_DECAY * watch.n_recent + 1.0, n_recent_out, watch.column_parts, watch.log)
+    if this_round % ROUNDS_BETWEEN_LOOKS:
+        return watch
+    with nullcontext() if after.is_free_of_blas else one_blas_thread():
+        if watch.log is None:
+            return _look_at_ratios(watch, after, exponent, columns)
+        return _look_at_scores(watch, this_round, after, exponent, columns, names)
+
+
+def _look_at_scores(
+    watch: Watch,
+    this_round: int,
+    ratio: Any,
+    exponent: float,
+    columns: ReferenceColumns,
+    names: list[str],
+) -> Watch:
+    """Examine a ratio that is a function of scores: its theta shows what moved, and by how much."""
+    assert watch.log is not None
+    parts = LOOK_DECAY * watch.column_parts
+    change = exponent * (ratio.coef_ - ratio.neutral_coef_)
+    if exponent:
+        parts += parts_of_coef(ratio, change, columns)
+    log = watch.log.look(
+        this_round,
+        ratio.neutral_coef_ + change,
+        weigh=ratio.ratios_at,
+        name=lambda change: main_columns(shares(parts_of_coef(ratio, change, columns)), names),
+        recall=ratio.earlier_visit,
+    )
+    return replace(watch, column_parts=parts, log=log)
+
+
+def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: ReferenceColumns) -> Watch:
+    """Examine any other ratio: which columns correlate with its values on the reference."""
+    parts = LOOK_DECAY * watch.column_parts
+    if exponent:
+        log_ratios = np.log(np.maximum(np.asarray(ratio.reference_ratio_, dtype=np.float64), 0.01))
+        parts += exponent**2 * columns.parts(log_ratios)
+    return replace(watch, column_parts=parts)
+
+
+def parts_of_coef(ratio: Any, coef: FloatArray, columns: ReferenceColumns) -> FloatArray:
+    """Return the contribution of each column to the variance of the score at a theta, or at a difference of two."""
+    if ratio.features_.keeps_columns:
+        # Each feature is a column; the intercept comes last.
+        return linear_parts(coef, ratio.score_covariances(coef))[: ratio.features_.n_columns]
+    return columns.parts(np.asarray(ratio.reference_features_ @ coef, dtype=np.float64))
+
+
+# --- Whether the reference covers the recent rows of an adaptive model; computed when you read it
+
+
+_LATEST_ROWS = 64
+
+
+class ReferenceCover:
+    """What is computed once from the reference, on first use, to compare recent rows with it.
+
+    Parameters
+    ----------
+    reference : array or frame
+        As the predictor reads it.
+    ratio : RatioEstimator
+    has_numbers : bool
+        Whether the predictor reads the rows as numbers; otherwise the ratio's numbers are used.
+    names : list of str
+        Names of the input columns.
+    """
+
+    def __init__(self, reference: Any, ratio: RatioEstimator, names: list[str], *, has_numbers: bool) -> None:
+        self._reference, self._ratio, self._names = reference, ratio, names
+        self._has_numbers = has_numbers
+        # Mapped rows have no columns that the user knows.
+        self.has_columns = has_numbers or ratio.reads_numbers
+        self._judged: dict[int, tuple[FloatArray, BoolArray]] = {}
+
+    @cached_property
+    def numbers(self) -> FloatArray | None:
+        """The reference as numbers, in the same form as the recent rows."""
+        return self._reference if self._has_numbers else self._ratio.as_numbers(self._ratio.reference_)
+
+    @cached_property
+    def neighbours(self) -> ReferenceNeighbours:
+        """The index for rows outside the joint distribution."""
+        assert self.numbers is not None
+        return ReferenceNeighbours(self.numbers)
+
+    @cached_property
+    def compared(self) -> ComparedReference:
+        """What the strength of the drift needs."""
+        assert self.numbers is not None
+        return ComparedReference(self.numbers)
+
+    @cached_property
+    def ranges(self) -> ColumnRanges | None:
+        """The range of each column; None if the recent rows are not columns that the user knows."""
+        if not self.has_columns or self.numbers is None:
+            return None
+        return ColumnRanges.of(self.numbers, self._names)
+
+    def judge(self, recent: RecentRows) -> Coverage:
+        """Compare recent rows with the reference."""
+        rows = recent.last()
+        if rows is None or self.numbers is None:
+            return Coverage(0, float("nan"), float("nan"))
+        findings = () if self.ranges is None else self.ranges.findings(rows)
+        if len(rows) < MIN_ROWS:
+            return Coverage(len(rows), float("nan"), float("nan"), findings)
+        with one_blas_thread():
+            share = float(np.mean(self._is_outside(recent)))
+            return Coverage(len(rows), share, self.compared.drift_to(rows), findings, self.compared.n_compared)
+
+    def judge_latest(self, recent: RecentRows) -> Coverage:
+        """Compare the latest of the recent rows with the reference."""
+        rows = recent.last()
+        if rows is None or self.numbers is None or len(rows) < MIN_ROWS:
+            return Coverage(0, float("nan"), float("nan"))
+        latest = rows[-_LATEST_ROWS:]
+        with one_blas_thread():
+            share = float(np.mean(self.neighbours.is_outside(latest)))
+            return Coverage(len(latest), share, self.compared.drift_to(latest), (), self.compared.n_compared)
+
+    def _is_outside(self, recent: RecentRows) -> BoolArray:
+        """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
+        blocks = recent.blocks
+        known = {id(block): self._judged.get(id(block)) or self._judge_block(block) for block in blocks}
+        self._judged = known
+        parts = [known[id(block)][1] for block in blocks]
+        if recent.waiting:
+            parts.append(self.neighbours.is_outside(np.concatenate(recent.waiting)))
+        return np.concatenate(parts)[-recent.max_rows :]
+
+    def _judge_block(self, block: FloatArray) -> tuple[FloatArray, BoolArray]:
+        # With the block itself, so that no other one can get its id.
+        return block, self.neighbours.is_outside(block)
+
+
+class Covering:
+    """The attribute of an adaptive model that says whether the reference covers the recent rows."""
+
+    state_: Any
+    rules_: Any
+
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the recent rows: jointly, and column by column."""
+        return self._coverage(self.state_)
+
+    @property
+    def latest_coverage_(self) -> Coverage:
+        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
+        cache = self.state_.cache
+        if "latest_coverage" not in cache:
+            cache["latest_coverage"] = self.rules_.cover.judge_latest(self.state_.recent)
+        coverage: Coverage = cache["latest_coverage"]
+        return coverage
+
+    def _coverage(self, state: Any) -> Coverage:
+        if "coverage" not in state.cache:
+            state.cache["coverage"] = self.rules_.cover.judge(state.recent)
+        coverage: Coverage = state.cache["coverage"]
+        return coverage
+
+
+def watch_columns(watch: ColumnWatch, cover: ReferenceCover, this_round: int, recent: RecentRows) -> ColumnWatch:
+    """Return the watch after a look at the closed blocks of recent rows, if there are new ones."""
+    ranges = cover.ranges
+    if ranges is None or recent.n_closed == watch.n_closed:
+        return watch
+    rows = np.concatenate(recent.blocks)
+    return watch.look(this_round, recent.n_closed, ranges.rare(ranges.count(rows), len(rows)))

@@ -1,0 +1,328 @@
+"""Other protocols: the Open Inference Protocol and MLflow's invocations."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from accous.service.bodies import (
+    Batch,
+    Value,
+    decode_json,
+    decode_rows,
+    media_type,
+    plain_predictions,
+    require_columns,
+    require_rows,
+    require_table,
+)
+from accous.service.http import Answer, Call, Limits, Refusal, json_answer, read_aside
+from accous.service.service import Served, Service
+from accous.table.columns import NumberColumn
+from accous.table.kinds import ClassKind, LabelKind
+from accous.text import count
+
+# --- The Open Inference Protocol, version 2, for predictions: what clients of KServe, MLServer and Triton speak
+
+
+VERSION = "1"
+_TYPES = {
+    "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
+    "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
+}  # fmt: skip
+_OUTPUTS = ("predict", "probabilities", "ratio")
+
+
+class _Tensor(msgspec.Struct):
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[Any] | None = None
+    parameters: dict[str, Any] = {}
+
+
+class _Output(msgspec.Struct):
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class _Request(msgspec.Struct):
+    inputs: list[_Tensor]
+    id: str | None = None
+    parameters: dict[str, Any] = {}
+    outputs: list[_Output] = []
+
+
+class Inference:
+    """Answers clients of the protocol; nothing is learned.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def server(self, _call: Call) -> Answer:
+        """Describe the server."""
+        return json_answer({"name": "accous", "version": VERSION, "extensions": ["binary_tensor_data"]})
+
+    async def live(self, _call: Call) -> Answer:
+        """Whether the server is alive."""
+        return json_answer({"live": True})
+
+    async def ready(self, _call: Call) -> Answer:
+        """Whether the server is ready."""
+        if not self._service.is_ready:
+            raise Refusal(503, "not_ready", "The service is starting or stopping.")
+        return json_answer({"ready": True})
+
+    async def model_ready(self, call: Call) -> Answer:
+        """Whether the model is ready."""
+        self._require_name(call)
+        if not self._service.is_ready:
+            raise Refusal(503, "not_ready", "The service is starting or stopping.")
+        return json_answer({"name": self._service.name, "ready": True})
+
+    async def model(self, call: Call) -> Answer:
+        """Describe the model's inputs and outputs."""
+        self._require_name(call)
+        served = self._service.served()
+        encoder, kind = served.table_model.encoder, served.table_model.kind
+        kinds = {plan.name: "FP64" if isinstance(plan, NumberColumn) else "BYTES" for plan in encoder.used}
+        outputs: list[dict[str, Any]] = [{"name": "predict", "datatype": _type_of(kind), "shape": [-1]}]
+        if isinstance(kind, ClassKind):
+            outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, len(kind.names)]})
+        outputs.append({"name": "ratio", "datatype": "FP64", "shape": [-1]})
+        inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in served.reader.columns]
+        content = {"name": self._service.name, "versions": [VERSION], "platform": "accous"}
+        return json_answer(content | {"inputs": inputs, "outputs": outputs})
+
+    async def infer(self, call: Call) -> Answer:
+        """Predict rows."""
+        self._require_name(call)
+        head, body = call.header(b"inference-header-content-length"), await call.body()
+        return await read_aside(len(body), self._infer, body, head)
+
+    def _infer(self, body: bytes, head: str) -> Answer:
+        served, limits = self._service.served(), self._service.limits
+        request, rest = _split(body, head, limits)
+        require_columns(len(request.inputs), limits)
+        columns = _columns(request, rest, served.reader.columns)
+        names, values = list(columns), list(columns.values())
+        require_rows(len(values[0]) if values else 0, limits)
+        rows = [dict(zip(names, each, strict=True)) for each in zip(*values, strict=True)]
+        batch = served.reader.read_rows(rows)
+        outputs = self._outputs(served, batch, [output.name for output in request.outputs])
+        content: dict[str, Any] = {"model_name": self._service.name, "model_version": VERSION, "outputs": outputs}
+        return json_answer(content if request.id is None else content | {"id": request.id})
+
+    def _outputs(self, served: Served, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
+        needs_ratio = not wanted or "ratio" in wanted
+        played, kind = self._service.predict(served, batch, needs_ratio=needs_ratio), served.table_model.kind
+        n_rows = len(batch.X)
+        predictions = plain_predictions(served.table_model.kind, played)
+        found: dict[str, tuple[str, list[int], list[Any]]] = {
+            "predict": (_type_of(kind), [n_rows], predictions),
+            "ratio": ("FP64", [n_rows], played.ratios.tolist()),
+        }
+        if isinstance(kind, ClassKind):
+            shares = kind.probabilities(played.scores) if n_rows else np.empty((0, len(kind.names)))
+            found["probabilities"] = "FP64", list(shares.shape), shares.ravel().tolist()
+        unknown = next((name for name in wanted if name not in found), None)
+        if unknown is not None:
+            known = ", ".join(name for name in _OUTPUTS if name in found)
+            raise Refusal(422, "invalid", f"There is no output {unknown[:40]!r}: use {known}.")
+        return [
+            {"name": name, "datatype": found[name][0], "shape": found[name][1], "data": found[name][2]}
+            for name in wanted or [name for name in _OUTPUTS if name in found]
+        ]
+
+    def _require_name(self, call: Call) -> None:
+        if call.parts.get("name") != self._service.name:
+            raise Refusal(404, "no_such_model", f"There is one model here, {self._service.name!r}.")
+        if call.parts.get("version", VERSION) != VERSION:
+            raise Refusal(404, "no_such_version", f"There is one version of this model, {VERSION!r}.")
+
+
+def _type_of(kind: LabelKind) -> str:
+    predictions = kind.classes if isinstance(kind, ClassKind) else np.empty(0)
+    return {"i": "INT64", "u": "UINT64", "f": "FP64", "b": "BOOL"}.get(predictions.dtype.kind, "BYTES")
+
+
+def _split(body: bytes, head: str, limits: Limits) -> tuple[_Request, bytes]:
+    """Return the request in JSON, and the binary data behind it."""
+    most_objects = 2 * limits.columns  # a tensor and its parameters for each column
+    if not head:
+        return decode_json(body, _Request, limits, most_objects=most_objects), b""
+    if not (head.isascii() and head.isdigit() and len(head) < 12) or int(head) > len(body):
+        raise Refusal(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
+    return decode_json(body[: int(head)], _Request, limits, most_objects=most_objects), body[int(head) :]
+
+
+def _columns(request: _Request, rest: bytes, names: list[str]) -> dict[str, list[Any]]:
+    """Return the values of each column."""
+    columns: dict[str, list[Any]] = {}
+    for tensor in request.inputs:
+        size = tensor.parameters.get("binary_data_size")
+        if size is not None:
+            if not isinstance(size, int) or not 0 <= size <= len(rest):
+                raise _wrong(tensor, "its binary data is not all there")
+            values, rest = _from_binary(tensor, rest[:size]), rest[size:]
+        else:
+            values = _from_json(tensor)
+        n_rows, width = _shape(tensor, len(values), len(names))
+        if width == 1:
+            columns[tensor.name] = values
+        else:
+            columns |= {name: values[place::width] for place, name in enumerate(names)}
+        if len(next(iter(columns.values()))) != n_rows:
+            raise _wrong(tensor, "it has another number of rows than the first one")
+    return columns
+
+
+def _shape(tensor: _Tensor, n_values: int, n_columns: int) -> tuple[int, int]:
+    shape = tensor.shape
+    if len(shape) not in (1, 2) or any(not 0 <= each < 2**31 for each in shape):
+        raise _wrong(tensor, "its shape must be [rows], [rows, 1] or [rows, columns]")
+    width = shape[1] if len(shape) == 2 else 1
+    if shape[0] * width != n_values:
+        raise _wrong(tensor, f"its shape says {count(shape[0] * width, 'value')}, and it has {n_values:,}")
+    if width not in (1, n_columns):
+        raise _wrong(tensor, f"it has {count(width, 'column')}, and the model has {n_columns:,}")
+    return shape[0], width
+
+
+def _from_json(tensor: _Tensor) -> list[Any]:
+    if tensor.data is None:
+        raise _wrong(tensor, "it has no data")
+    if tensor.datatype not in _TYPES and tensor.datatype != "BYTES":
+        raise _wrong(tensor, f"its datatype {tensor.datatype[:20]!r} is not known")
+    values = tensor.data
+    if values and all(isinstance(each, list) for each in values):
+        values = [value for each in values for value in each]
+    if not all(value is None or isinstance(value, (bool, int, float, str)) for value in values):
+        raise _wrong(tensor, "its data must be numbers or texts")
+    return values
+
+
+def _from_binary(tensor: _Tensor, content: bytes) -> list[Any]:
+    if tensor.datatype == "BYTES":
+        return _texts(tensor, content)
+    kind = _TYPES.get(tensor.datatype)
+    if kind is None or len(content) % np.dtype(kind).itemsize:
+        raise _wrong(tensor, f"its binary data is not of the datatype {tensor.datatype[:20]!r}")
+    found: list[Any] = np.frombuffer(content, dtype=kind).tolist()
+    # What is missing is NaN in an array.
+    return [None if isinstance(value, float) and value != value else value for value in found]  # noqa: PLR0124
+
+
+def _texts(tensor: _Tensor, content: bytes) -> list[Any]:
+    texts, place = [], 0
+    try:
+        while place < len(content):
+            (length,) = struct.unpack_from("<I", content, place)
+            text = content[place + 4 : place + 4 + length]
+            if len(text) != length:
+                raise _wrong(tensor, "its last text is not all there")
+            texts.append(text.decode())
+            place += 4 + length
+    except (struct.error, UnicodeDecodeError):
+        raise _wrong(tensor, "its binary data is not a list of texts in UTF-8") from None
+    return texts
+
+
+def _wrong(tensor: _Tensor, what: str) -> Refusal:
+    return Refusal(422, "malformed_tensor", f"The tensor {tensor.name[:80]!r} cannot be used: {what}.")
+
+
+# --- MLflow's /invocations: the forms that its scoring server takes, answered as it does
+
+
+class _Split(msgspec.Struct, forbid_unknown_fields=True):
+    columns: list[str]
+    data: list[list[Value]]
+    index: list[Any] | None = None
+
+
+class _InvocationsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    dataframe_split: _Split | None = None
+    dataframe_records: list[dict[str, Value]] | None = None
+    instances: list[dict[str, Value] | list[Value]] | None = None
+    inputs: dict[str, list[Value]] | None = None
+    params: dict[str, Any] | None = None
+
+
+class Invocations:
+    """Answers clients of MLflow; nothing is learned.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def invoke(self, call: Call) -> Answer:
+        """Predict rows."""
+        body = await call.body()
+        return await read_aside(len(body), self._invoke, body, call.header(b"content-type"))
+
+    def _invoke(self, body: bytes, content_type: str) -> Answer:
+        served = self._service.served()
+        batch = self._read(served, body, content_type)
+        played = self._service.predict(served, batch, needs_ratio=False)
+        return json_answer({"predictions": plain_predictions(served.table_model.kind, played)})
+
+    def _read(self, served: Served, body: bytes, content_type: str) -> Batch:
+        limits = self._service.limits
+        if media_type(content_type) != "application/json":
+            frame = decode_rows(body, content_type, limits)
+            assert not isinstance(frame, msgspec.Struct)
+            return served.reader.read_frame(frame)
+        request = decode_json(body, _InvocationsRequest, limits)
+        _require_size(request, limits)
+        return served.reader.read_rows(_rows(request, served.reader.columns))
+
+
+def _require_size(request: _InvocationsRequest, limits: Limits) -> None:
+    require_table(request.dataframe_records or request.instances or (), limits)
+    if request.dataframe_split is not None:
+        require_columns(len(request.dataframe_split.columns), limits)
+        require_table(request.dataframe_split.data, limits)
+    if request.inputs is not None:
+        require_columns(len(request.inputs), limits)
+        require_rows(max(map(len, request.inputs.values()), default=0), limits)
+
+
+def _rows(request: _InvocationsRequest, names: list[str]) -> list[dict[str, Any]]:
+    forms = (request.dataframe_split, request.dataframe_records, request.instances, request.inputs)
+    if sum(form is not None for form in forms) != 1:
+        raise Refusal(422, "invalid", "Use one of dataframe_split, dataframe_records, instances and inputs.")
+    if request.dataframe_records is not None:
+        return request.dataframe_records
+    if request.dataframe_split is not None:
+        split = request.dataframe_split
+        return [_named(split.columns, values, row) for row, values in enumerate(split.data)]
+    if request.inputs is not None:
+        if len({len(values) for values in request.inputs.values()}) > 1:
+            raise Refusal(422, "invalid", "The columns of inputs have different numbers of rows.")
+        columns = request.inputs
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    rows = request.instances or []
+    return [each if isinstance(each, dict) else _named(names, each, row) for row, each in enumerate(rows)]
+
+
+def _named(names: list[str], values: list[Any], row: int) -> dict[str, Any]:
+    if len(values) != len(names):
+        raise Refusal(
+            422,
+            "invalid",
+            f"Row {row} (counted from 0) has {count(len(values), 'value')} for {count(len(names), 'column')}.",
+        )
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,374 @@
+"""What people look at: readings on a timer, the live page, events."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from accous.report.figures import (
+    MEASURED_LATE,
+    Figure,
+    error_figure,
+    lengths_figure,
+    moved_figure,
+    place_of_rounds,
+    sample_size_figure,
+)
+from accous.report.page import NOTES, TITLES, event_rows, render_page, tile_rows
+from accous.report.words import Subject, answer_rows, judge_in_words, subject_of_pipeline
+from accous.table.history import COUNTS, MEANS
+from accous.table.model import TableModel
+from accous.table.summary import summarize_table_model
+from accous.text import LOGGER
+
+# --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
+
+
+_ADDRESSES = {
+    "Run accous adapt on a stream first.": "Send rows to /v1/step.",
+    ", or accous adapt --label": "",
+    "accous labels": "/v1/labels",
+}
+_ANSWER_TONES = {"yes": "good", "no": "bad", "not known": "none"}
+
+
+def page_view(
+    subject: Subject,
+    state: dict[str, Any],
+    measured: list[list[float]],
+    n_records: int,
+) -> dict[str, Any]:
+    """Return what the page shows.
+
+    Parameters
+    ----------
+    subject : Subject
+    state : dict
+        What ``accous inspect --json`` prints.
+    measured : list of (round, error, low, high, labels)
+        What late labels had measured by some rounds.
+    n_records : int
+        Of the log.
+    """
+    verdict = judge_in_words(subject)
+    headings, rows = event_rows(subject)
+    return {
+        "records": n_records,
+        "name": subject.name,
+        "rounds": state["rounds"],
+        "rows": subject.history.totals()["n_rows"],
+        "reference_rows": state["reference_rows"],
+        "verdict": {
+            "tone": verdict.tone,
+            "badge": verdict.badge,
+            "headline": verdict.headline,
+            "sentences": [text for text in (verdict.moved, verdict.trust) if text],
+            "advice": [_for_service(text) for text in verdict.advice],
+        },
+        "answers": [
+            {"question": question, "answer": answer, "tone": _ANSWER_TONES[answer], "sentence": sentence}
+            for question, answer, sentence in answer_rows(subject)
+        ],
+        "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(subject)],
+        "charts": _charts(subject, measured),
+        "changes": {"headings": headings, "rows": rows, "all": len(subject.events)},
+        "findings": list(state["findings"]),
+    }
+
+
+def _for_service(text: str) -> str:
+    """Name the address where the report names the command."""
+    for command, address in _ADDRESSES.items():
+        text = text.replace(command, address)
+    return text
+
+
+def _charts(subject: Subject, measured: list[list[float]]) -> dict[str, dict[str, Any]]:
+    figures: dict[str, Figure | None] = {
+        "error": _with_labels(subject, error_figure(subject), measured),
+        "sample": sample_size_figure(subject),
+        "moved": moved_figure(subject),
+        "lengths": lengths_figure(subject),
+    }
+    return {
+        name: {"title": TITLES[name], "note": " ".join(NOTES[name].split()), "figure": figure}
+        for name, figure in figures.items()
+        if figure is not None
+    }
+
+
+def _with_labels(subject: Subject, figure: Figure | None, measured: list[list[float]]) -> Figure | None:
+    """Add what late labels had measured, where the time line reaches back to it."""
+    ends = subject.history.rounds
+    notes = [note for note in measured if len(ends) and note[0] <= subject.history.n_rounds]
+    if figure is None or not notes or any(each["name"] == MEASURED_LATE for each in figure["series"]):
+        return figure
+    rounds, errors, lows, highs = (list(column) for column in list(zip(*notes, strict=True))[:4])
+    series = {
+        "kind": "dots",
+        "name": MEASURED_LATE,
+        "colour": "measured",
+        "x": place_of_rounds(subject, [int(each) for each in rounds]),
+        "y": [round(each, 5) for each in errors],
+        "low": [round(each, 5) for each in lows],
+        "high": [round(each, 5) for each in highs],
+    }
+    return figure | {"series": [*figure["series"], series]}
+
+
+# --- What people look at, computed on a timer from a copy of the model and never by a request
+
+
+# A reading costs as much as tens of rounds: it takes at most a twentieth of the time.
+_FEWEST_LABELS = 10  # fewer say nothing
+_LEAST_SECONDS, _SHARE_OF_TIME = 1.0, 20.0
+
+
+@dataclass(eq=False)
+class Reading:
+    """The model after some record of the log, and what it says of itself.
+
+    Attributes
+    ----------
+    n_records : int
+        The last record that it contains.
+    subject : Subject
+        A copy of the model that does not change.
+    state : dict
+        What ``accous inspect --json`` prints.
+    view : bytes
+        What the page shows, in JSON.
+    """
+
+    n_records: int
+    subject: Subject
+    state: dict[str, Any]
+    view: bytes
+    _report: str | None = field(default=None, repr=False)
+    _turn: Any = field(default_factory=threading.Lock, repr=False)
+
+    def report(self) -> str:
+        """Return the HTML report, made when it is first asked for."""
+        with self._turn:
+            if self._report is None:
+                self._report = render_page(self.subject)
+            return self._report
+
+    def trust(self) -> dict[str, Any]:
+        """Return the three answers and the verdict."""
+        state = self.state
+        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
+        for name in ("inputs", "adaptation", "predictions"):
+            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
+        return content | {"findings": state["findings"]}
+
+    def history(self, since: int) -> dict[str, Any]:
+        """Return the points of the history that end after a round, and the changes after it."""
+        history = self.subject.history
+        is_wanted = history.rounds > since
+        points = {name: _plain(history.column(name)[is_wanted]) for name in (*COUNTS, *MEANS)}
+        changes = [
+            {"round": event.round, "kind": event.kind, "columns": list(event.features), "size": event.size}
+            for event in self.subject.events
+            if event.round > since
+        ]
+        rounds = history.rounds[is_wanted].tolist()
+        return {"rounds": self.state["rounds"], "stride": history.stride, "round": rounds, **points, "drift": changes}
+
+
+class ReadingTimer:
+    """Takes readings while there is something new.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    name : str
+        Of the model, for people.
+    n_records : callable
+        Returns the number of the last record that the model contains.
+    measured : list
+        What late labels had measured by some rounds; readings add to it.
+    on_reading : callable
+        Called with each new reading and the one before, in the timer's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        table_model: TableModel,
+        name: str,
+        n_records: Callable[[], int],
+        measured: list[list[float]],
+        on_reading: Callable[[Reading, Reading | None], None],
+    ) -> None:
+        self._table_model, self._name, self._n_records = table_model, name, n_records
+        self._measured, self._on_reading = measured, on_reading
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="readings", daemon=True)
+        self.latest = self._read(None)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the reading that is being taken."""
+        self._is_stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        next_at = 0.0
+        while not self._is_stopping.wait(_LEAST_SECONDS):
+            try:
+                self._read_due()
+                began = time.monotonic()
+                if began >= next_at and self._n_records() != self.latest.n_records:
+                    self.latest = self._read(self.latest)
+                    next_at = began + _SHARE_OF_TIME * (time.monotonic() - began)
+            except Exception:
+                LOGGER.exception("A reading of the model failed")
+
+    def _read_due(self) -> None:
+        """Read what the rounds have left to read, while the learner goes on."""
+        with self._table_model.turn():
+            due = self._table_model.history.due
+        for each in due:
+            each.read()
+
+    def _read(self, before: Reading | None) -> Reading:
+        with self._table_model.turn():
+            # A record counts after its round: at worst there is one more reading.
+            n_records, twin = self._n_records(), self._table_model.aside()
+        state = summarize_table_model(twin)["state"]
+        self._note_measured(state)
+        subject = subject_of_pipeline(twin, self._name)
+        view = page_view(subject, state, self._measured, n_records)
+        reading = Reading(n_records, subject, state, msgspec.json.encode(view))
+        self._on_reading(reading, before)
+        return reading
+
+    def _note_measured(self, state: dict[str, Any]) -> None:
+        """Note what labels have measured; when there are too many notes, every other one goes."""
+        is_new = state.get("measured_error") is not None and not state["labels_outdated"]
+        if not is_new or state["labelled_rows"] < _FEWEST_LABELS:
+            return
+        names = ("measured_error", "measured_error_low", "measured_error_high", "labelled_rows")
+        note = [float(state["rounds"]), *(float(state[name]) for name in names)]
+        if not self._measured or self._measured[-1][4] != note[4]:
+            self._measured.append(note)
+        if len(self._measured) > 128:
+            del self._measured[:-1:2]
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+# --- The stream of events: what changed, with ids by which a reader that was away goes on
+
+
+EventId = tuple[int, int]
+_MOST, _MOST_TOLD = 2_000, 8
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
+
+
+class _Follower:
+    """Somebody who reads the stream now."""
+
+    def __init__(self) -> None:
+        self.is_news = asyncio.Event()
+        self.told: deque[bytes] = deque(maxlen=_MOST_TOLD)
+
+
+class Events:
+    """Keeps the last events, and wakes those who wait for more.
+
+    An id is the number of the last record of the log that the event knows of, and the event's place among those of the
+    same reading. Both go on when the service starts again, so ids never repeat.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[EventId, bytes]] = deque(maxlen=_MOST)
+        self._followers: set[_Follower] = set()
+        self._is_closed = False
+
+    def add(self, n_records: int, events: list[tuple[str, Any]]) -> None:
+        """Add the events of a reading; called in the event loop."""
+        for place, (kind, content) in enumerate(events):
+            head = f"id: {n_records}.{place}\nevent: {kind}\ndata: ".encode()
+            self._kept.append(((n_records, place), head + msgspec.json.encode(content) + b"\n\n"))
+        self._wake()
+
+    def tell(self, kind: str, content: Any) -> None:
+        """Tell those who follow now; what is told so has no id, and is not kept."""
+        message = f"event: {kind}\ndata: ".encode() + msgspec.json.encode(content) + b"\n\n"
+        for follower in self._followers:
+            follower.told.append(message)
+        self._wake()
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._followers)
+
+    def _wake(self) -> None:
+        for follower in self._followers:
+            follower.is_news.set()
+
+    def close(self) -> None:
+        """End all streams: the service stops."""
+        self._is_closed = True
+        self._wake()
+
+    async def follow(self, last: EventId | None) -> AsyncIterator[bytes]:
+        """Yield the events after one, or the latest reading if there is none; then what comes, and signs of life.
+
+        If events after ``last`` are no longer kept, an event ``reset`` says so: what is shown must be fetched again.
+        """
+        follower = _Follower()
+        self._followers.add(follower)
+        try:
+            yield b"retry: 1000\n\n"
+            if last is not None and self._has_forgotten(last):
+                yield b'event: reset\ndata: {"reason":"events before this are no longer kept"}\n\n'
+            place = last if last is not None else self._before_latest()
+            while not self._is_closed:
+                for number, content in [each for each in self._kept if each[0] > place]:
+                    place = number
+                    yield content
+                while follower.told:
+                    yield follower.told.popleft()
+                try:
+                    async with asyncio.timeout(_SECONDS_BETWEEN_SIGNS_OF_LIFE):
+                        await follower.is_news.wait()
+                except TimeoutError:
+                    yield b": still here\n\n"
+                follower.is_news.clear()
+        finally:
+            self._followers.discard(follower)
+
+    def _has_forgotten(self, last: EventId) -> bool:
+        """Whether there may have been events after this one that are not kept; also if the id is from the future."""
+        if not self._kept:
+            return True
+        return last < self._kept[0][0] or last > self._kept[-1][0]
+
+    def _before_latest(self) -> EventId:
+        latest = max((number for number, _ in self._kept), default=(0, 0))
+        return latest[0], -1
+
+
+def read_event_id(text: str) -> EventId | None:
+    """Return the id that a reader saw last; None if it is none of ours."""
+    first, _, second = text.strip().partition(".")
+    is_number = first.isascii() and first.isdigit() and second.isascii() and second.isdigit() and len(text) < 40
+    return (int(first), int(second)) if is_number else None

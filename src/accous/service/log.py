@@ -1,0 +1,362 @@
+"""The log of batches, and what repeated requests and late labels need."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import struct
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from accous.checkpoint.files import write_atomically
+from accous.exceptions import CheckpointError
+from accous.service.bodies import MadePrediction
+
+# --- The log of batches: append-only groups of records, each with its length and checksum, synced before it
+#     counts
+
+
+_MAGIC = b"accous batch log 2\n"
+# Its groups have checks without the log's name: the bytes of a request could look like a group.
+_FIRST_MAGIC = b"accous batch log 1\n"
+_HEAD = struct.Struct("<16sQ")  # the log's own name, and the number of records before this file
+_GROUP = struct.Struct("<IQ")  # bytes of the group, and the number of records before it
+_CHECK_BYTES = 16
+_START = len(_MAGIC) + _HEAD.size + _CHECK_BYTES
+_MOST_RECORDS = 1 << 48  # more than there will ever be
+
+
+class LogError(OSError):
+    """The disk did not take a group: none of its batches counts."""
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """One request that changes the model, as it came.
+
+    Attributes
+    ----------
+    kind : {"adapt", "step", "labels"}
+    content_type : str
+    body : bytes
+    options : dict of str to str
+        What the address said after the question mark.
+    learns_first : bool
+    key : str, optional
+        The client's name for the request, by which a repetition is known.
+    digest : bytes
+        Of all the rest: another request must not have the same key.
+    """
+
+    kind: str
+    content_type: str
+    body: bytes
+    options: dict[str, str] = {}
+    learns_first: bool = False
+    key: str | None = None
+    digest: bytes = b""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A log that was found.
+
+    Attributes
+    ----------
+    log : BatchLog
+    records : list of (number, Record)
+        Counted from 1 over the whole life of the log.
+    n_cut : int
+        Bytes of an incomplete last group, which were cut off.
+    cut : Path, optional
+        Where they are kept.
+    """
+
+    log: BatchLog
+    records: list[tuple[int, Record]]
+    n_cut: int
+    cut: Path | None = None
+
+
+class BatchLog:
+    """A log that is open for writing.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The log's own name, in hexadecimal.
+    n_records : int
+        Records that it ever had.
+    n_bytes : int
+        Length of the file.
+    key : bytes
+        Of the checks of groups.
+    """
+
+    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int, key: bytes) -> None:
+        self._path, self.name, self.n_records, self.n_bytes, self._key = path, name, n_records, n_bytes, key
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+        self.is_broken = False
+
+    @classmethod
+    def create(cls, path: Path, name: str | None = None, n_records: int = 0) -> BatchLog:
+        """Write a new log without records in the place of any other, in one step."""
+        name = secrets.token_hex(16) if name is None else name
+        head = _MAGIC + _HEAD.pack(bytes.fromhex(name), n_records)
+        write_atomically(path.parent, lambda stream: stream.write(head + _check(head)), name=path.name)
+        return cls(path, name, n_records, _START, bytes.fromhex(name))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no record since the log was started again."""
+        return self.n_bytes == _START
+
+    def append(self, records: Sequence[Record]) -> int:
+        """Write a group and wait until it is on the disk; return the number of its first record.
+
+        Raises
+        ------
+        LogError
+            If the disk did not take it. The log is as before, or broken: then only `restart` helps.
+        """
+        payload = msgspec.msgpack.encode(records)
+        head = _GROUP.pack(len(payload), self.n_records)
+        content = memoryview(b"".join((head, _check(head, payload, key=self._key), payload)))
+        if self.is_broken:
+            raise LogError("the log could not be repaired after an error of the disk")
+        try:
+            while content:
+                content = content[os.write(self._descriptor, content) :]
+            _sync(self._descriptor)
+        except OSError as error:
+            self._cut_back()
+            raise LogError(str(error.strerror or error)) from error
+        self.n_bytes += len(head) + _CHECK_BYTES + len(payload)
+        first, self.n_records = self.n_records + 1, self.n_records + len(records)
+        return first
+
+    def restart(self) -> None:
+        """Drop the records: the model contains them."""
+        fresh = BatchLog.create(self._path, self.name, self.n_records)
+        os.close(self._descriptor)
+        self._descriptor, self._key = fresh._descriptor, fresh._key
+        self.n_bytes, self.is_broken = fresh.n_bytes, False
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _cut_back(self) -> None:
+        """Remove what an append has left; if even that fails, nothing more may be written behind it."""
+        try:
+            os.ftruncate(self._descriptor, self.n_bytes)
+            _sync(self._descriptor)
+        except OSError:
+            self.is_broken = True
+
+
+def open_log(path: Path) -> Opened:
+    """Open a log and read its records; an incomplete last group is cut off, and kept in a file of its own.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is not a log, or damaged before its last group.
+    """
+    content = path.read_bytes()
+    name, n_before, key = _read_head(path, content)
+    records: list[tuple[int, Record]] = []
+    n_records, end = n_before, _START
+    while (payload := _group_at(content, end, n_records, key)) is not None:
+        for record in msgspec.msgpack.decode(payload, type=list[Record]):
+            n_records += 1
+            records.append((n_records, record))
+        end += _GROUP.size + _CHECK_BYTES + len(payload)
+    n_cut = len(content) - end
+    if n_cut and _has_group_after(content, end, key):
+        raise CheckpointError(
+            f"{path} is damaged at byte {end:,}, and what follows is not: restore the folder from a copy."
+        )
+    cut = _cut_off(path, content, end, n_records) if n_cut else None
+    return Opened(BatchLog(path, name, n_records, end, key), records, n_cut, cut)
+
+
+def _read_head(path: Path, content: bytes) -> tuple[str, int, bytes]:
+    """Return the log's name, the number of records before this file, and the key of its checks."""
+    head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
+    if not content.startswith((_MAGIC, _FIRST_MAGIC)) or check != _check(head):
+        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
+    name, n_records = _HEAD.unpack_from(content, len(_MAGIC))
+    return name.hex(), n_records, name if content.startswith(_MAGIC) else b""
+
+
+def _group_at(content: bytes, start: int, first: int | None, key: bytes) -> bytes | None:
+    """Return the payload of the group that starts here; None if there is none that is whole.
+
+    Parameters
+    ----------
+    content : bytes
+        Of the file.
+    start : int
+    first : int, optional
+        Records before it; None: any number.
+    key : bytes
+    """
+    inside = start + _GROUP.size + _CHECK_BYTES
+    if inside > len(content):
+        return None
+    head = content[start : start + _GROUP.size]
+    length, n_before = _GROUP.unpack(head)
+    payload = content[inside : inside + length]
+    is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload, key=key)
+    return payload if is_whole and first in (None, n_before) else None
+
+
+def _has_group_after(content: bytes, start: int, key: bytes) -> bool:
+    """Whether a whole group begins anywhere behind a place; its length cannot be trusted to say where."""
+    n_places = len(content) - start - _GROUP.size - _CHECK_BYTES
+    if n_places <= 0:
+        return False
+    # Read at every byte, not at every fourth: a view costs no memory.
+    lengths = np.ndarray((n_places,), "<u4", content, offset=start, strides=(1,))
+    n_before = np.ndarray((n_places,), "<u8", content, offset=start + 4, strides=(1,))
+    is_likely = (lengths > 0) & (lengths <= n_places) & (n_before < _MOST_RECORDS)
+    return any(_group_at(content, start + place, None, key) for place in np.flatnonzero(is_likely).tolist())
+
+
+def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
+    """Shorten a file, after what follows has been written to another one."""
+    kept = path.with_name(f"{path.name}.cut-after-{n_records}")
+    write_atomically(path.parent, lambda stream: stream.write(content[end:]), name=kept.name)
+    with path.open("r+b") as file:
+        file.truncate(end)
+        os.fsync(file.fileno())
+    return kept
+
+
+def _check(*parts: bytes, key: bytes = b"") -> bytes:
+    digest = hashlib.blake2b(digest_size=_CHECK_BYTES, key=key)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _sync(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+# --- What the service keeps of the past: answers by idempotency key, and predictions by the client's own keys
+
+
+_KEPT_MAGIC = b"accous kept answers 1\n"
+
+
+class KeptAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """The first answer to a request.
+
+    Attributes
+    ----------
+    digest : bytes
+        Of the request.
+    status : int
+    body : bytes
+    """
+
+    digest: bytes
+    status: int
+    body: bytes
+
+
+class _Content(msgspec.Struct, array_like=True):
+    log: str
+    answers: list[tuple[str, KeptAnswer]]
+    predictions: list[tuple[str, str, int]]
+    measured: list[list[float]] = []
+
+
+class Kept:
+    """Answers and predictions that are kept.
+
+    Parameters
+    ----------
+    most_answers, most_bytes, most_predictions : int
+        How many answers, how many bytes of them, and how many predictions are kept.
+
+    Attributes
+    ----------
+    measured : list of (round, error, low, high)
+        What late labels had measured by some rounds, for the page.
+    """
+
+    def __init__(
+        self, most_answers: int = 100_000, most_bytes: int = 16 << 20, most_predictions: int = 200_000
+    ) -> None:
+        self._most_answers, self._most_bytes, self._most_predictions = most_answers, most_bytes, most_predictions
+        self._answers: OrderedDict[str, KeptAnswer] = OrderedDict()
+        self._predictions: OrderedDict[str, MadePrediction] = OrderedDict()
+        self._n_bytes = 0
+        self.measured: list[list[float]] = []
+
+    def answer(self, key: str) -> KeptAnswer | None:
+        """Return the first answer to the request with this key."""
+        return self._answers.get(key)
+
+    def prediction(self, key: str) -> MadePrediction | None:
+        """Return the last prediction for the row that the client calls so."""
+        return self._predictions.get(key)
+
+    def keep_answer(self, key: str, answer: KeptAnswer) -> None:
+        """Keep an answer, and drop the oldest if there are too many."""
+        before = self._answers.pop(key, None)
+        self._n_bytes += len(answer.body) - (len(before.body) if before is not None else 0)
+        self._answers[key] = answer
+        while len(self._answers) > self._most_answers or (self._n_bytes > self._most_bytes and len(self._answers) > 1):
+            _, oldest = self._answers.popitem(last=False)
+            self._n_bytes -= len(oldest.body)
+
+    def keep_predictions(self, keys: list[str], predictions: list[Any], number: int) -> None:
+        """Keep what was predicted for rows that the client has a key for."""
+        for key, prediction in zip(keys, predictions, strict=True):
+            self._predictions.pop(key, None)
+            self._predictions[key] = MadePrediction(str(prediction), number)
+        while len(self._predictions) > self._most_predictions:
+            self._predictions.popitem(last=False)
+
+    def save(self, path: Path, log: str) -> None:
+        """Write everything to a file, in one step."""
+        predictions = [(key, *each) for key, each in self._predictions.items()]
+        content = msgspec.msgpack.encode(_Content(log, list(self._answers.items()), predictions, self.measured))
+        head = _KEPT_MAGIC + hashlib.sha256(content).digest()
+        write_atomically(path.parent, lambda stream: (stream.write(head), stream.write(content)), name=path.name)
+
+
+def load_kept(path: Path, log: str, **most: int) -> Kept:
+    """Return what was saved; nothing, if there is no file or it belongs to another log.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged: without it, a repeated request could count twice.
+    """
+    kept = Kept(**most)
+    if not path.is_file():
+        return kept
+    content = path.read_bytes()
+    body = content[len(_KEPT_MAGIC) + 32 :]
+    if content[: len(_KEPT_MAGIC) + 32] != _KEPT_MAGIC + hashlib.sha256(body).digest():
+        raise CheckpointError(f"{path} is damaged: restore the folder from a copy.")
+    found = msgspec.msgpack.decode(body, type=_Content)
+    if found.log == log:
+        for key, answer in found.answers:
+            kept.keep_answer(key, answer)
+        for key, prediction, number in found.predictions:
+            kept.keep_predictions([key], [prediction], number)
+        kept.measured = found.measured
+    return kept

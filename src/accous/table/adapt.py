@@ -1,0 +1,1035 @@
+"""`accous adapt` and `accous predict`: a model over a table, resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.exceptions import DataError, ParameterError
+from accous.table.columns import ColumnEncoder, Marks
+from accous.table.kinds import LINE, check_known_labels, kind_of, place_texts, require_no_feature
+from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.readers import (
+    STDIN,
+    BadRow,
+    Chunk,
+    Position,
+    RowsOutput,
+    TableReader,
+    digest_of,
+    finish_parquet,
+    is_usable,
+    open_table,
+    partial_path,
+    place_of_labels,
+    require_widths,
+    to_texts,
+    with_labels,
+    written_format_of,
+)
+from accous.table.rows import (
+    RowReader,
+    Rows,
+    copied_columns,
+    output_columns,
+    output_schema,
+    predictions_frame,
+    rejects_frame,
+)
+from accous.table.runs import (
+    Job,
+    JobSpec,
+    RoundRule,
+    UnknownCounts,
+    absolute,
+    add_unknown,
+    begin_or_resume,
+    chosen_columns,
+    is_same_file,
+    remember_run,
+    require_free,
+)
+from accous.table.summary import summarize_run
+
+# --- What a run of accous adapt is asked to do: the stream, the output, and all options that the output depends
+#     on
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptRequest:
+    """A stream to follow and how to follow it.
+
+    Attributes
+    ----------
+    model : Path
+        The folder of the table model.
+    stream, output : str
+        Files, or ``"-"`` for standard input and output.
+    batch_size : int
+        Rows in a round, unless ``by`` is given.
+    by : str, optional
+        Start a new round when this column changes.
+    learns_first : bool
+        Whether to learn from a batch before it is predicted.
+    key : str, optional
+        Column that identifies a row; it is the first one of the predictions, in place of the line.
+    keep : list of str
+        Columns to copy to the predictions.
+    label : str, optional
+        Column or file of labels, for scoring only.
+    follows : bool
+        Whether to wait for more rows at the end of the stream.
+    is_new : bool
+        Whether to abandon an unfinished run.
+    overwrites : bool
+        Whether existing output may be replaced.
+    table_format, encoding, separator : str, optional
+        Of the stream, if they cannot be inferred from the file.
+    skips_bad : bool
+        Whether bad rows are set aside, or stop the run.
+    rejects : str, optional
+        File for the rows set aside.
+    accepts_unknown : bool
+        Whether categories that the reference does not have are used, or make their rows bad ones.
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
+    stream_argument : str
+        What the command calls the stream, for messages.
+    """
+
+    model: Path
+    stream: str
+    output: str
+    batch_size: int = 10
+    by: str | None = None
+    learns_first: bool = False
+    key: str | None = None
+    keep: list[str] = field(default_factory=list)
+    label: str | None = None
+    follows: bool = False
+    is_new: bool = False
+    overwrites: bool = False
+    table_format: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    skips_bad: bool = False
+    rejects: str | None = None
+    accepts_unknown: bool = True
+    estimator: str | None = None
+    stream_argument: str = "STREAM"
+
+    @property
+    def output_format(self) -> str:
+        """Format of the predictions."""
+        return "csv" if self.output == STDIN else written_format_of(self.output)
+
+    def require_output_format(self) -> None:
+        """Raise a ParameterError if the name of the predictions does not say how to write them."""
+        _ = self.output_format
+
+    @property
+    def text_output(self) -> str:
+        """The file that rows are appended to."""
+        return partial_path(self.output) if self.output_format == "parquet" else self.output
+
+    @property
+    def text_format(self) -> str:
+        """Format of the file that rows are appended to."""
+        return "csv" if self.output_format == "parquet" else self.output_format
+
+    @property
+    def rejects_path(self) -> str | None:
+        """Where rows set aside go: next to the predictions, unless another file is named."""
+        if not self.skips_bad or (self.rejects is None and self.output == STDIN):
+            return self.rejects
+        return self.rejects or f"{self.output}.rejects.csv"
+
+    def spec(self, kept: list[str]) -> JobSpec:
+        """Return everything that the output depends on.
+
+        Parameters
+        ----------
+        kept : list of str
+            The columns that ``keep`` stands for.
+        """
+        options = {
+            "batch-size": self.batch_size if self.by is None else 0,
+            "by": self.by or "",
+            "learn-first": self.learns_first,
+            "key": self.key or "",
+            "keep": ",".join(kept),
+            "label": self.label or "",
+            "encoding": self.encoding or "",
+            "separator": self.separator or "",
+            "format": self.table_format or "",
+            "on-bad-row": "skip" if self.skips_bad else "fail",
+            "unknown-category": "use" if self.accepts_unknown else "bad",
+        }
+        rejects = self.rejects_path
+        return JobSpec(
+            absolute(self.stream), absolute(self.output), "" if rejects is None else absolute(rejects), options
+        )
+
+    def require_separate_files(self) -> None:
+        """Raise a ParameterError where two files are the same, or one is inside the model's folder."""
+        labels = place_of_labels(self.label or "") or (None, "")
+        files = [(self.stream_argument, self.stream), ("--label", labels[0])]
+        files += [("--output", self.output), ("--rejects", self.rejects_path)]
+        seen: dict[str, str] = {}
+        for name, path in files:
+            if path is None or path == STDIN:
+                continue
+            place = absolute(path)
+            if place in seen:
+                raise ParameterError(f"{seen[place]} and {name} are the same file, {path}: give another one.")
+            seen[place] = name
+            if Path(place).parent == self.model.absolute():
+                raise ParameterError(f"{name} {path} is inside the model's folder: give another one.")
+
+
+# --- Scores against the labels of a stream: how far the adapted model and the fixed one are off
+
+
+class Scoring:
+    """Sums up losses; labels are never learned from.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+    label : str
+        The column.
+    """
+
+    def __init__(self, model: Any, label: str) -> None:
+        self._model, self._label, self._kind = model, label, kind_of(model)
+        self._of_frame: tuple[pl.DataFrame, NDArray[Any], NDArray[np.bool_], pl.Series] | None = None
+
+    def count(
+        self, frame: pl.DataFrame, batch: NDArray[np.float64], answers: NDArray[Any], start: int, stop: int
+    ) -> tuple[int, float, float]:
+        """Count the rows of a batch with a label, and sum up the losses of the fixed and the adapted model on them.
+
+        A class that the reference does not have counts as an error of both.
+        """
+        truths, has_label = (each[start:stop] for each in self._labels(frame)[:2])
+        fixed = self._kind.fixed_answers(self._model, batch)
+        self._last = answers, fixed
+        rows = np.flatnonzero(has_label)
+        if not len(rows):
+            return 0, 0, 0
+        losses, losses_fixed = (
+            self._kind.losses(self._model, truths[rows], each[rows]).sum().item() for each in (answers, fixed)
+        )
+        return len(rows), losses_fixed, losses
+
+    def observe(
+        self,
+        frame: pl.DataFrame,
+        batch: NDArray[np.float64],
+        scores: NDArray[np.float64],
+        start: int,
+        stop: int,
+        estimated: NDArray[np.float64],
+    ) -> None:
+        """Add the labels that were just counted to what the model's late labels measure.
+
+        Parameters
+        ----------
+        frame, batch, start, stop
+            As for the last call of `count`.
+        scores : array
+            Of the batch, as the kind of the label computes them.
+        estimated : array of shape (1, 3)
+            The estimated error at the time, with its interval.
+        """
+        _, has_label, texts = self._labels(frame)
+        rows = np.flatnonzero(has_label[start:stop])
+        if not len(rows):
+            return
+        intervals = self._kind.intervals(scores)
+        predicted, predicted_fixed = (self._kind.predictions(found[rows]) for found in self._last)
+        self._model.observe(
+            batch[rows],
+            self._kind.values(texts[(start + rows).tolist()]),
+            predicted=predicted,
+            predicted_fixed=predicted_fixed,
+            estimated=np.repeat(estimated, len(rows), axis=0),
+            intervals=None if intervals is None else intervals[rows],
+        )
+
+    def _labels(self, frame: pl.DataFrame) -> tuple[NDArray[Any], NDArray[np.bool_], pl.Series]:
+        """Return the true answer of each row, whether it has a label, and the label as text, read once for a frame."""
+        if self._of_frame is None or self._of_frame[0] is not frame:
+            texts = to_texts(frame[self._label])
+            self._of_frame = frame, self._kind.true_answers(texts), texts.is_not_null().to_numpy(), texts
+        return self._of_frame[1:]
+
+
+# --- The online stage over a table: predict, learn, write, save. A run that is killed resumes where it was
+
+
+_END = object()
+
+
+@dataclass(frozen=True)
+class SaveRule:
+    """When to save during a run: after a number of rounds, or after a number of seconds.
+
+    Neither changes the output.
+    """
+
+    rounds: int | None = None
+    seconds: float = 30.0
+
+    def is_due(self, n_rounds: int, last_time: float) -> bool:
+        """Whether to save after this round."""
+        if self.rounds is not None:
+            return n_rounds % self.rounds == 0
+        return time.monotonic() - last_time >= self.seconds
+
+
+class AdaptRun:
+    """Follows a stream with a model.
+
+    Parameters
+    ----------
+    table_model : TableModel
+        With the job to carry out.
+    folder : Path
+        Where to save it.
+    reader : RowReader
+    output, rejects : RowsOutput
+        The second is for bad rows; None if they are not kept.
+    rule : RoundRule
+    save_rule : SaveRule
+    key : str, optional
+        The column that identifies a row in the output; None: its line does.
+    kept : list of str
+        Other columns to pass through.
+    label : str, optional
+        Column to score with.
+    learns_first : bool
+    should_stop : callable
+        Called after every round; if it returns True, the run is saved and ends early.
+    on_round : callable
+        Called after every round with the job so far.
+    finish : callable
+        Called when all rows are on disk, before the run is saved as finished.
+    """
+
+    def __init__(
+        self,
+        *,
+        table_model: TableModel,
+        folder: Path,
+        reader: RowReader,
+        output: RowsOutput,
+        rejects: RowsOutput | None,
+        rule: RoundRule,
+        save_rule: SaveRule,
+        key: str | None,
+        kept: list[str],
+        label: str | None = None,
+        learns_first: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[Job], None] = lambda _: None,
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        assert table_model.job is not None
+        self._table_model, self._folder, self._reader = table_model, folder, reader
+        self._output, self._rejects = output, rejects
+        self._rule, self._save_rule = rule, save_rule
+        self._key, self._kept, self._learns_first = key, kept, learns_first
+        self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
+        self._job = table_model.job
+        self._scoring = None if label is None else Scoring(table_model.model, label)
+        self._last_save, self._last_saved_round = time.monotonic(), table_model.model.n_rounds_
+
+    def run(self) -> bool:
+        """Follow the stream to its end; return whether that was reached."""
+        waiting: Rows | None = None
+        pieces = self._reader.read(self._job.position)
+        while (rows := self._next(pieces)) is not _END:
+            if rows is None:
+                self._output.flush()
+                if self._is_over():
+                    return False
+                continue
+            waiting = rows if waiting is None else waiting.followed_by(rows)
+            waiting, is_stopped = self._play_all(waiting, is_end=False)
+            if is_stopped:
+                return False
+        return self._finish(waiting)
+
+    def _next(self, pieces: Iterator[Rows | None]) -> Any:
+        """Return the next piece; if reading fails, save the rounds before it, whose rows are all written."""
+        try:
+            return next(pieces, _END)
+        except Exception:
+            self._save(is_last=True)
+            raise
+
+    def _is_over(self) -> bool:
+        if self._should_stop():
+            self._save(is_last=True)
+            return True
+        is_news = self._table_model.model.n_rounds_ != self._last_saved_round
+        if is_news and self._save_rule.rounds is None and self._save_rule.is_due(0, self._last_save):
+            self._save()
+        return False
+
+    def _finish(self, waiting: Rows | None) -> bool:
+        if waiting is not None:
+            waiting, is_stopped = self._play_all(waiting, is_end=True)
+            if is_stopped and len(waiting):
+                return False
+            self._reject(waiting.bad_rows)
+            if waiting.bad_rows:
+                last = waiting.bad_rows[-1]
+                self._job.position = Position(last.end, last.line)
+        self._write_header()
+        self._output.put_on_disk()
+        self._finish_output()
+        self._save(is_last=True, is_finished=True)
+        return True
+
+    def _write_header(self) -> None:
+        """Name the columns also if there were no rows, so that the output is a table."""
+        if not self._output.n_bytes:
+            columns = output_columns(self._key, self._kept, self._table_model.kind)
+            self._output.write(pl.DataFrame(schema=columns))
+
+    def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
+        """Play the complete rounds; return the remaining rows, and whether to stop."""
+        results = _Results(rows, self._table_model)
+        start = 0
+        for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
+            self._play(rows, results, start, stop)
+            start = stop
+            is_stopped = self._should_stop()
+            if is_stopped or self._save_rule.is_due(self._table_model.model.n_rounds_, self._last_save):
+                self._emit(rows, results, stop)
+                self._save(is_last=is_stopped)
+                if is_stopped:
+                    return rows.after(start), True
+            self._on_round(self._job)
+        self._emit(rows, results, start)
+        return rows.after(start), False
+
+    def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
+        batch = rows.X[start:stop]
+        scoring = self._scoring
+        count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
+        played = self._table_model.play_round(
+            batch,
+            rows.marks[start:stop],
+            learns_first=self._learns_first,
+            count_errors=count_errors,
+            times=None if results.times is None else results.times[start:stop],
+        )
+        if scoring is not None:
+            history = self._table_model.history
+            changes = [event.round for event in self._table_model.model.drift_events_]
+            estimated = history.risk_at(np.array([history.n_rounds]), changes=changes)
+            scoring.observe(rows.frame, batch, played.scores, start, stop, estimated)
+        results.rounds[start:stop] = played.number
+        results.scores[start:stop] = played.scores
+        results.ratios[start:stop] = played.ratios
+        n_scored, n_wrong_fixed, n_wrong = played.counts
+        job = self._job
+        job.n_rows += stop - start
+        job.n_rounds += 1
+        job.n_scored += n_scored
+        job.n_wrong_fixed += n_wrong_fixed
+        job.n_wrong += n_wrong
+
+    def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
+        """Write the rows up to ``stop`` and the bad rows between them; record the position."""
+        start, results.n_emitted = results.n_emitted, stop
+        if start == stop:
+            return
+        part = slice(start, stop)
+        kind = self._table_model.kind
+        copied = copied_columns(rows.frame[part], rows.lines[part], self._key, self._kept)
+        self._output.write(
+            predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], kind)
+        )
+        self._job.position = rows.position_after(stop - 1)
+        self._job.n_missing += int(rows.n_missing[part].sum())
+        n_unknown = int(rows.n_unknown[part].sum())
+        if n_unknown:
+            self._job.n_unknown += n_unknown
+            encoder = self._table_model.encoder
+            self._job.unknown_in = add_unknown(self._job.unknown_in, rows.marks[part], encoder)
+        first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
+        self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
+
+    def _reject(self, bad_rows: list[BadRow]) -> None:
+        if not bad_rows or self._rejects is None:
+            return
+        self._rejects.write(rejects_frame(bad_rows))
+        self._job.n_rejected += len(bad_rows)
+
+    def _save(self, *, is_last: bool = False, is_finished: bool = False) -> None:
+        job = self._job
+        job.n_output_bytes = self._output.put_on_disk()
+        job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
+        job.is_finished = is_finished
+        save_table_model(self._table_model, self._folder, is_last=is_last)
+        self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
+
+
+class _Results:
+    """The results of rows, round by round, and when the rows happened."""
+
+    def __init__(self, rows: Rows, table_model: TableModel) -> None:
+        n_rows = len(rows)
+        column = table_model.time_column
+        self.times = None if column is None else column.seconds(rows.frame)
+        self.rounds = np.zeros(n_rows, dtype=np.int64)
+        self.scores = table_model.kind.no_scores(n_rows)
+        self.ratios = np.zeros(n_rows)
+        self.n_emitted = 0
+
+
+# --- Opens the rows that a table model is to predict
+
+
+def open_stream(request: AdaptRequest, table_model: TableModel) -> TableReader:
+    """Open the stream of a request; its embeddings must be as wide as those of the reference."""
+    fitted_widths = table_model.settings.get("widths", {})
+    table = open_table(
+        request.stream,
+        request.table_format,
+        encoding=request.encoding,
+        separator=request.separator,
+        is_growing=request.follows,
+        widths=fitted_widths,
+    )
+    require_widths(table.name, table.widths, fitted_widths)
+    return table
+
+
+# --- Rows of a stream that was predicted before, read again for their features
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Rows of a stream.
+
+    Attributes
+    ----------
+    stream : str
+        Its path.
+    lines : array of shape (n_rows,)
+    X : array of shape (n_rows, n_features)
+    marks : Marks
+        What they show in single columns.
+    """
+
+    stream: str
+    lines: NDArray[np.int64]
+    X: NDArray[np.float64]
+    marks: Marks
+
+
+def read_stream_rows(
+    table_model: TableModel, job: Job, places: pl.Series, *, place_column: str | None
+) -> StreamRows | None:
+    """Return the features of rows of the stream that a run has predicted.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    job : Job
+        The run.
+    places : polars.Series
+        Keys, lines or positions, as text, in the order of the stream.
+    place_column : str, optional
+        Column of the keys, or ``line``. None: by position.
+
+    Returns
+    -------
+    StreamRows or None
+        None if the stream cannot be read again: it was piped, is gone or has changed, or some row is not in it.
+    """
+    try:
+        table = open_stream_again(table_model, job)
+        if table is None:
+            return None
+        try:
+            return _find(table, table_model.encoder, job, places, place_column)
+        finally:
+            table.close()
+    except DataError:
+        return None
+
+
+def open_stream_again(table_model: TableModel, job: Job) -> TableReader | None:
+    """Open the stream of a run as the run did; None if it was piped or is gone."""
+    if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
+        return None
+    options = job.spec.options
+    return open_table(
+        job.spec.stream,
+        options.get("format") or None,
+        encoding=options.get("encoding") or None,
+        separator=options.get("separator") or None,
+        widths=table_model.settings.get("widths", {}),
+    )
+
+
+def is_unchanged(table_model: TableModel, job: Job) -> bool:
+    """Whether the stream of a run can be read again, and the last row that the run has read is still there."""
+    try:
+        table = open_stream_again(table_model, job)
+    except DataError:  # emptied or damaged since
+        return False
+    if table is None:
+        return False
+    try:
+        table.read_if_simple(table.columns[:1])
+        chunks = table.chunks(table.columns[:1], Position())
+        return any(_is_end_of(chunk, job) for chunk in chunks if chunk is not None)
+    except DataError:
+        return False
+    finally:
+        table.close()
+
+
+def _find(
+    table: TableReader, encoder: ColumnEncoder, job: Job, places: pl.Series, place_column: str | None
+) -> StreamRows | None:
+    """Read the table up to where the run has read it, and keep the rows that are sought."""
+    keys = [] if place_column in (None, LINE) else [place_column]
+    needed = list(dict.fromkeys([*encoder.used_columns, *keys]))
+    if any(name not in table.columns for name in needed):
+        return None
+    wanted = list(dict.fromkeys([*needed, *(name for name in encoder.constants if name in table.columns)]))
+    pieces, lines, found, is_same, n_before, sought = [], [], [], False, 0, places.to_list()
+    for chunk in table.chunks(wanted, Position()):
+        if chunk is None:
+            continue
+        here = _places(chunk, place_column, n_before)
+        n_before += chunk.frame.height
+        rows = np.flatnonzero(here.is_in(sought).fill_null(False).to_numpy()).tolist()
+        features = encoder.encode(chunk.frame[rows])
+        if features.bad_values:
+            return None
+        pieces.append(features)
+        lines.append(chunk.lines[rows])
+        found.append(here[rows])
+        is_same = is_same or _is_end_of(chunk, job)
+        if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
+            break
+    if not (is_same and found and pl.concat(found).to_list() == sought):
+        return None
+    marks = reduce(Marks.followed_by, [piece.marks for piece in pieces])
+    X = np.concatenate([piece.X for piece in pieces])
+    return StreamRows(job.spec.stream, np.concatenate(lines), X, marks)
+
+
+def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:
+    if place_column is None:
+        return pl.Series(np.arange(n_before + 1, n_before + chunk.frame.height + 1)).cast(pl.String)
+    return pl.Series(chunk.lines).cast(pl.String) if place_column == LINE else place_texts(chunk.frame[place_column])
+
+
+def _is_end_of(chunk: Chunk, job: Job) -> bool:
+    """Whether the last row that the run has read is in this chunk, and is still the same."""
+    rows = np.flatnonzero(chunk.ends == job.position.end)
+    if not len(rows):
+        return False
+    if not job.position.tail_digest:
+        return _is_older(job.spec.stream, job.spec.output)
+    return digest_of(chunk.row_bytes(int(rows[0]))) == job.position.tail_digest
+
+
+def _is_older(stream: str, output: str) -> bool:
+    """Whether a stream was last written before a run wrote about it: a Parquet file that was replaced later was not.
+
+    Rows of such files have no digest, and the file of another day has as many rows as that of today.
+    """
+    try:
+        return Path(stream).stat().st_mtime_ns <= Path(output).stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+# --- Rows that come twice: a key that several rows of a run have, and a stream that an earlier run has followed
+
+
+def first_repeated(predictions: str, key: str) -> str | None:
+    """Return the first key that several rows of a file have, as labels would be joined by it; None if there is none.
+
+    Parameters
+    ----------
+    predictions : str
+        What a run has written.
+    key : str
+        Its column of keys.
+    """
+    try:
+        keys = _keys(predictions, key).drop_nulls()
+    except DataError:  # the run is done: what cannot be read back is said when labels are joined
+        return None
+    repeated = keys.filter(keys.is_duplicated())
+    return str(repeated[0]) if len(repeated) else None
+
+
+def _keys(predictions: str, key: str) -> pl.Series:
+    table = open_table(predictions)
+    try:
+        pieces = [place_texts(chunk.frame[key]) for chunk in table.chunks([key], Position()) if chunk is not None]
+    finally:
+        table.close()
+    return pl.concat(pieces) if pieces else pl.Series(dtype=pl.String)
+
+
+def followed_before(table_model: TableModel, before: Job | None, stream: str) -> str | None:
+    """Return what an earlier run has written about the same rows of a stream; None if none has.
+
+    A file that was replaced by other rows is another stream, even if it has the same name.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    before : Job, optional
+        The last run before the one that begins.
+    stream : str
+        The absolute path of its stream.
+    """
+    runs = [*table_model.earlier_runs, *([] if before is None else [before])]
+    same = [run for run in runs if run.n_rows and run.spec.stream == stream != STDIN]
+    # Only the last of them: each takes a pass over the stream, and a file that was replaced daily has many.
+    return same[-1].spec.output if same and is_unchanged(table_model, same[-1]) else None
+
+
+# --- The job of accous adapt from files to files: open, begin or resume, follow the stream, finish the output
+
+
+class AdaptJob:
+    """Follows a stream from file to file with a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    request : AdaptRequest
+
+    Attributes
+    ----------
+    table_model : TableModel
+    table : TableReader
+        The stream.
+    n_rows_before : int
+        Rows that the job had predicted when it was begun here.
+    abandoned : str or None
+        The stream of an unfinished run whose place this job takes, because that run has no results.
+    doubt : str or None
+        A remark if many of the labels to score with are none that the model knows, after `begin`.
+    is_reference : bool
+        Whether the stream is the file that the model was fitted on, after `begin`.
+    followed_before : str or None
+        What an earlier run has written about the rows of the same stream, which this run learns again, after `begin`.
+    repeated_key : str or None
+        A key that several rows have, after `follow`: labels that come late cannot be joined by it.
+    """
+
+    def __init__(self, request: AdaptRequest) -> None:
+        self._request = request
+        request.require_output_format()
+        self.table_model = load_table_model(request.model, request.estimator)
+        request.require_separate_files()
+        self.table, self._label = self._open()
+        self._kept: list[str] = []
+        self.n_rows_before = 0
+        self.abandoned: str | None = None
+        self.doubt: str | None = None
+        self.is_reference = False
+        self.followed_before: str | None = None
+        self.repeated_key: str | None = None
+
+    @property
+    def record(self) -> Job:
+        """The job and its progress."""
+        assert self.table_model.job is not None
+        return self.table_model.job
+
+    def begin(self) -> bool:
+        """Begin the job or resume it; return whether there is anything to do."""
+        request, table, table_model = self._request, self.table, self.table_model
+        kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
+        self._kept = [name for name in kept if name != request.key]
+        output_columns(request.key, self._kept, table_model.kind)
+        self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
+        if self._label is not None:
+            require_no_feature(self._label, request.label or "", table_model.encoder.used_columns)
+        if self._label is not None and request.stream != STDIN:
+            table, label = self._open()
+            self.doubt = check_known_labels(table, label or "", request.label or "", table_model.kind)
+        before, spec = table_model.job, request.spec(self._kept)
+        if new_classes := table_model.settings.get("new_classes"):
+            # The predictions have columns for them: a file that lacks these is not continued.
+            spec = replace(spec, options={**spec.options, "new-classes": ",".join(new_classes)})
+        is_finished = before is not None and before.is_finished and before.spec == spec
+        if is_finished and request.output_format == "parquet":
+            self._remove_partial()
+            return False
+        table_model.job = begin_or_resume(
+            spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
+        )
+        if not self.record.n_rows:
+            self.is_reference = is_same_file(request.stream, table_model.settings.get("reference_file"))
+            self.followed_before = followed_before(table_model, before, spec.stream)
+            table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
+        self.n_rows_before = self.record.n_rows
+        if before is not None and not before.is_finished and not request.is_new and self.record.spec != before.spec:
+            self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
+        if self.record.n_output_bytes == 0:
+            # The job is saved before its output exists, so that the output is never taken for a foreign file.
+            save_table_model(table_model, request.model)
+        return True
+
+    def follow(
+        self,
+        save_rule: SaveRule,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[Job], None] = lambda _: None,
+    ) -> bool:
+        """Follow the stream to its end; return whether that was reached.
+
+        Parameters
+        ----------
+        save_rule : SaveRule
+        should_stop, on_round : callable
+            As for `AdaptRun`.
+        """
+        request, record = self._request, self.record
+        reader = self._reader()
+        output = RowsOutput(request.text_output, request.text_format, record.n_output_bytes)
+        rejects = (
+            None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", record.n_reject_bytes)
+        )
+        run = AdaptRun(
+            table_model=self.table_model,
+            folder=request.model,
+            reader=reader,
+            output=output,
+            rejects=rejects,
+            rule=RoundRule(request.batch_size, request.by),
+            save_rule=save_rule,
+            key=request.key,
+            kept=self._kept,
+            label=self._label,
+            learns_first=request.learns_first,
+            should_stop=should_stop,
+            on_round=on_round,
+            finish=self._finish_output,
+        )
+        try:
+            is_finished = run.run()
+        finally:
+            output.close()
+            if rejects is not None:
+                rejects.close()
+        if is_finished:
+            self._remove_partial()
+            if request.key is not None and self.record.n_rows and Path(request.output).is_file():
+                self.repeated_key = first_repeated(request.output, request.key)
+        return is_finished
+
+    def summary(self) -> dict[str, Any]:
+        """Return the results so far, ready for JSON."""
+        return summarize_run(self.table_model)
+
+    def _open(self) -> tuple[TableReader, str | None]:
+        """Open the stream; return it with the column of labels to score with."""
+        label = self._request.label
+        table = open_stream(self._request, self.table_model)
+        return (table, None) if label is None else with_labels(table, label)
+
+    def _reader(self) -> RowReader:
+        request = self._request
+        read = filter(None, (request.key, request.by, self._label, self._time()))
+        passed = list(dict.fromkeys([*read, *self._kept]))
+        return RowReader(
+            self.table,
+            self.table_model.encoder,
+            passed,
+            skips_bad=request.skips_bad,
+            accepts_unknown=request.accepts_unknown,
+        )
+
+    def _time(self) -> str | None:
+        """Return the column of times if the stream has it in a type that can be read."""
+        column, table = self.table_model.time_column, self.table
+        if column is None or column.name not in table.columns:
+            return None
+        return column.name if is_usable(table.column_types([column.name]).get(column.name, pl.String())) else None
+
+    def _finish_output(self) -> None:
+        """Turn the collected rows into a Parquet file, if the output is one."""
+        if self._request.output_format != "parquet":
+            return
+        key = self._request.key
+        types = self.table.column_types(self._kept if key is None else [key, *self._kept])
+        finish_parquet(self._request.output, output_schema(key, self._kept, self.table_model.kind, types))
+
+    def _remove_partial(self) -> None:
+        """Remove the rows collected for a Parquet file, once that is saved as finished."""
+        if self._request.output_format == "parquet":
+            Path(self._request.text_output).unlink(missing_ok=True)
+
+
+# --- The job of accous predict from file to file: predict rows with a saved table model that stays as it is
+
+
+class PredictJob:
+    """Predicts a table; nothing is learned and nothing is written to the folder of the model.
+
+    A file of predictions appears when it is complete: if the job fails or is stopped, there is none.
+
+    Parameters
+    ----------
+    request : AdaptRequest
+        Its options about rounds, labels and resuming are not used.
+
+    Attributes
+    ----------
+    n_rows, n_rejected, n_missing, n_unknown : int
+        Rows that were predicted and set aside, values that are missing, and categories that the reference does not
+        have.
+    unknown_in : list of pairs
+        The columns with such categories, each with their number.
+    """
+
+    def __init__(self, request: AdaptRequest) -> None:
+        request.require_output_format()
+        self._request = request
+        self._table_model = load_table_model(request.model, request.estimator)
+        request.require_separate_files()
+        self._table = open_stream(request, self._table_model)
+        kept = chosen_columns("--keep", request.keep, self._table.columns, self._table.name, self._table.widths)
+        self._kept = [name for name in kept if name != request.key]
+        output_columns(request.key, self._kept, self._table_model.kind)
+        passed = [*([] if request.key is None else [request.key]), *self._kept]
+        self._reader = RowReader(
+            self._table,
+            self._table_model.encoder,
+            passed,
+            skips_bad=request.skips_bad,
+            accepts_unknown=request.accepts_unknown,
+        )
+        self._require_free_files()
+        self.n_rows = self.n_rejected = self.n_missing = self.n_unknown = 0
+        self.unknown_in: UnknownCounts = []
+        self._counts: NDArray[np.int64] = np.zeros(len(self._table_model.kind.names), dtype=np.int64)
+        self._sum = 0.0
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Predict all rows; return whether the end was reached.
+
+        Parameters
+        ----------
+        should_stop : callable
+            Called after every piece of the table.
+        """
+        request = self._request
+        output = RowsOutput(self._text_path, request.text_format, 0)
+        rejects = None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", 0)
+        try:
+            for rows in self._reader.read(Position()):
+                if rows is not None:
+                    self._write(rows, output, rejects)
+                output.flush()
+                if should_stop():
+                    return False
+            output.put_on_disk()
+            self._put_in_place()
+        finally:
+            output.close()
+            if rejects is not None:
+                rejects.close()
+            self._remove_unfinished()
+        return True
+
+    def summary(self) -> dict[str, Any]:
+        """Return the results, ready for JSON."""
+        names = self._table_model.kind.names
+        mean = {"mean_prediction": self._sum / self.n_rows if self.n_rows else None}
+        return {
+            "rows": self.n_rows,
+            "output": absolute(self._request.output),
+            "rounds_learned": self._table_model.model.n_rounds_,
+            **({"predicted": dict(zip(names, self._counts.tolist(), strict=True))} if names else mean),
+            "rejected": self.n_rejected,
+            "missing_values": self.n_missing,
+            "unknown_categories": self.n_unknown,
+            "unknown_by_column": dict(self.unknown_in),
+        }
+
+    def _write(self, rows: Rows, output: RowsOutput, rejects: RowsOutput | None) -> None:
+        if len(rows):
+            result = self._table_model.predict_rows(rows.X)
+            kind = self._table_model.kind
+            rounds = np.full(len(rows), result.number, dtype=np.int64)
+            copied = copied_columns(rows.frame, rows.lines, self._request.key, self._kept)
+            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
+            answers = kind.answers(result.scores)
+            if kind.names:
+                self._counts += np.bincount(answers, minlength=len(kind.names))
+            else:
+                self._sum += float(answers.sum())
+        if rows.bad_rows and rejects is not None:
+            rejects.write(rejects_frame(rows.bad_rows))
+        self.n_rows += len(rows)
+        self.n_rejected += len(rows.bad_rows)
+        self.n_missing += int(rows.n_missing.sum())
+        self.n_unknown += int(rows.n_unknown.sum())
+        self.unknown_in = add_unknown(self.unknown_in, rows.marks, self._table_model.encoder)
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether rows go to the output at once: to the standard output, or to a device or pipe."""
+        output = self._request.output
+        return output == STDIN or (Path(output).exists() and not Path(output).is_file())
+
+    @property
+    def _unfinished(self) -> str:
+        return f"{self._request.output}.predicting"
+
+    @property
+    def _text_path(self) -> str:
+        if self._is_direct:
+            return self._request.output
+        return partial_path(self._unfinished) if self._request.output_format == "parquet" else self._unfinished
+
+    def _put_in_place(self) -> None:
+        if self._is_direct:
+            return
+        request = self._request
+        if request.output_format == "parquet":
+            types = self._table.column_types(self._kept if request.key is None else [request.key, *self._kept])
+            finish_parquet(self._unfinished, output_schema(request.key, self._kept, self._table_model.kind, types))
+        Path(self._unfinished).replace(request.output)
+
+    def _remove_unfinished(self) -> None:
+        if not self._is_direct:
+            for path in (self._unfinished, partial_path(self._unfinished)):
+                Path(path).unlink(missing_ok=True)
+
+    def _require_free_files(self) -> None:
+        if self._request.overwrites:
+            return
+        output = self._request.output
+        if output != STDIN and Path(output).is_file():
+            raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
+        require_free(self._request.rejects_path or "")

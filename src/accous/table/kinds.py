@@ -1,0 +1,797 @@
+"""Class or number: how a column of labels is read, written and joined with predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray
+from accous.diagnostics.labels import ALPHA
+from accous.exceptions import DataError, ParameterError
+from accous.model.predictors import LinearPredictor
+from accous.model.tasks import NumberTask
+from accous.parameters import listed
+from accous.table.readers import (
+    Chunk,
+    LabelledTable,
+    Position,
+    TableReader,
+    format_of,
+    is_usable,
+    no_such_column,
+    open_table,
+    read_label_array,
+    require_usable,
+    to_texts,
+)
+from accous.threads import one_openmp_thread_if_few
+
+# --- Late labels and the predictions they belong to: both tables, and the rows that match by key, line or
+#     position
+
+
+LINE = "line"
+"""The column that holds the line number of a row in the stream."""
+
+_FORMATS_WITH_HEADER = ("csv", "tsv")
+_ENDS = ("low", "high")
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Labels and the rows they belong to.
+
+    Attributes
+    ----------
+    rows : polars.DataFrame
+        The columns ``place`` (value of the place column, or position from 1 on, as text) and ``label`` (text). Each
+        place occurs once.
+    place_column : str or None
+        The column that names the rows: a key, or ``line``. None: their position does.
+    n_read, n_missing, n_repeated : int
+        Rows of the table, those without a label, and those that repeat a place and its label.
+    n_unnamed : int
+        Rows that have a label, but no value in the place column.
+    n_covered : int
+        The last position that the table has a row for, with a label or without. 0 if a column names the rows.
+    others : polars.DataFrame
+        Other columns, as text, if the rows are named by their position: they can show whether it is right.
+    label_column : str or None
+        The column of the labels; None if they have no name.
+    """
+
+    rows: pl.DataFrame
+    place_column: str | None
+    n_read: int
+    n_missing: int
+    n_repeated: int
+    n_unnamed: int = 0
+    n_covered: int = 0
+    others: pl.DataFrame = field(default_factory=pl.DataFrame)
+    label_column: str | None = None
+
+
+def is_comparable(dtype: Any) -> bool:
+    """Whether values of this type (None: text) have one form as text, so that those of two files can be compared."""
+    return dtype is None or (is_usable(dtype) and dtype not in (pl.Datetime, pl.Time))
+
+
+def place_texts(values: pl.Series) -> pl.Series:
+    """Return keys or labels as text: 7 and 7.0 are the same, because numbers with gaps are often stored as floats."""
+    values = values.alias("values")
+    if values.dtype.is_float():
+        whole = values.fill_nan(None)
+        is_whole = bool((whole.drop_nulls() % 1.0 == 0.0).all()) and bool((whole.drop_nulls().abs() < 2**53).all())
+        values = whole.cast(pl.Int64) if is_whole else whole
+    return to_texts(values)
+
+
+def read_label_table(
+    path: str,
+    *,
+    key: str | None,
+    usual_key: str | None,
+    label: str | None,
+    usual_label: str,
+    compared: Collection[str] = (),
+    table_format: str | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> LabelTable:
+    """Read a table of late labels.
+
+    Parameters
+    ----------
+    path : str
+        A file, or ``"-"`` for the standard input.
+    key : str, optional
+        Column that names the row. None: ``usual_key`` or ``line``, if the table has it; otherwise the first label
+        belongs to the first row that was predicted, and so on.
+    usual_key : str, optional
+    label : str, optional
+        Column of the labels. None: ``usual_label``, or the only column besides the key.
+    usual_label : str
+    compared : collection of str
+        Columns to read too, if the table has them and its rows are named by their position.
+    table_format, encoding, separator : str, optional
+        Where they cannot be told from the file.
+    """
+    if (table_format or format_of(path, "--format")) == "npy":
+        if key is not None or label is not None:
+            raise ParameterError(f"{path} is an array without columns: leave out --key and --label, or use a table.")
+        labels = place_texts(read_label_array(path))
+        rows = pl.DataFrame({"place": _positions(0, len(labels)), "label": labels})
+        return replace(check_labels(rows, path, None), n_covered=len(labels))
+    table = open_table(path, table_format, encoding=encoding, separator=separator)
+    try:
+        place_column = key or next((name for name in (usual_key, LINE) if name in table.columns), None)
+        label = _label_column(table, place_column, label, usual_label)
+        _require_columns(table, [label] if place_column is None else [place_column, label])
+        is_list = table.columns == [label] and (table_format or format_of(path, "--format")) in _FORMATS_WITH_HEADER
+        others = _others(table, label, compared) if place_column is None else []
+        if place_column is None and usual_key is not None and not others:
+            _require_only_labels(table, label, usual_key)
+        table.read_if_simple(others)
+        rows = _read_rows(table, place_column, label, others, is_list=is_list)
+    finally:
+        table.close()
+    found = replace(check_labels(rows.select("place", "label"), table.name, place_column), label_column=label)
+    if place_column is not None:
+        return found
+    n_covered = int(rows["place"][-1]) if rows.height else 0
+    of_others = pl.DataFrame({name: rows[f"other {number}"] for number, name in enumerate(others)})
+    return replace(found, n_covered=n_covered, others=of_others)
+
+
+def _require_only_labels(table: TableReader, label: str, usual_key: str) -> None:
+    """Raise a DataError if another column looks like the key of the run under another name."""
+    rest = [name for name in table.columns if name != label]
+    if rest:
+        raise DataError(
+            f"{table.name} has no column {usual_key!r}, which is the key of the run, and no other column of the stream "
+            f"to compare: rename {listed(rest)} if it is the key, name another key with --key, or leave only the "
+            "labels in the file to join them by position."
+        )
+
+
+def _others(table: TableReader, label: str, compared: Collection[str]) -> list[str]:
+    """Return the columns that are read besides the labels."""
+    names = [name for name in table.columns if name in compared and name != label]
+    types = table.column_types(names)
+    return [name for name in names if is_comparable(types.get(name))]
+
+
+def _read_rows(
+    table: TableReader, place_column: str | None, label: str, others: list[str], *, is_list: bool
+) -> pl.DataFrame:
+    """Return the columns ``place`` and ``label``, and ``other 0`` and so on."""
+    names = ["place", "label", *(f"other {number}" for number in range(len(others)))]
+    pieces, n_before = [pl.DataFrame(schema=dict.fromkeys(names, pl.String))], 0
+    wanted = list(dict.fromkeys(each for each in (place_column, label, *others) if each is not None))
+    for chunk in _good_chunks(table, wanted):
+        # An empty line in a file of one column is a row without a label: only its line shows that it is there.
+        places = _texts(chunk.lines - 1) if is_list else _places(chunk.frame, place_column, n_before)
+        texts = (place_texts(chunk.frame[name]) for name in (label, *others))
+        pieces.append(pl.DataFrame(dict(zip(names, (places, *texts), strict=True))))
+        n_before += chunk.frame.height
+    return pl.concat(pieces)
+
+
+def match_predictions(labels: LabelTable, path: str, *, can_count: bool, n_rows: int | None) -> pl.DataFrame:
+    """Return the predictions that have a label, in the order of the stream.
+
+    Parameters
+    ----------
+    labels : LabelTable
+    path : str
+        The predictions that ``accous adapt`` wrote.
+    can_count : bool
+        Whether the rows of the file are all rows of the stream, so that labels can be joined by position.
+    n_rows : int, optional
+        How many rows to use; a run that was killed may have written a part of the next one. None: all.
+
+    Returns
+    -------
+    polars.DataFrame
+        The columns ``number`` (of the row in the file, from 0), ``place``, ``prediction``, ``round`` (null if the file
+        has none), ``low`` and ``high`` (if the file has both) and ``label``.
+    """
+    place_column = labels.place_column
+    if place_column is None and not can_count:
+        raise DataError(
+            f"These labels have no key and no column {LINE!r}, and the rows of {path} need not be all rows of the "
+            "stream: join by a column that is in both files, with --key."
+        )
+    table = open_table(path)
+    try:
+        if place_column is not None and place_column not in table.columns:
+            error = no_such_column(table, place_column)
+            if place_column == LINE:
+                raise ParameterError(f"{error} The run named its rows by a key: join by its column, with --key COL.")
+            raise ParameterError(f"{error} To join by a key, run accous adapt with --key {place_column}.")
+        wanted = [each for each in (place_column, "prediction") if each is not None]
+        _require_columns(table, wanted)
+        wanted += [each for each in ("round", *_ENDS) if each in table.columns and each not in wanted]
+        frames = (chunk.frame for chunk in _good_chunks(table, wanted, n_rows))
+        return match_rows(frames, labels, path, n_rows=n_rows)
+    finally:
+        table.close()
+
+
+def match_rows(
+    frames: Iterable[pl.DataFrame], labels: LabelTable, name: str, *, n_rows: int | None = None
+) -> pl.DataFrame:
+    """Return the rows of predictions that have a label, as `match_predictions` does.
+
+    Parameters
+    ----------
+    frames : iterable of polars.DataFrame
+        The predictions, piece by piece.
+    labels : LabelTable
+    name : str
+        Of the predictions, for messages.
+    n_rows : int, optional
+        How many rows to use.
+    """
+    pieces, n_before = [], 0
+    for frame in frames:
+        pieces.append(_match(frame, labels, n_before))
+        n_before += frame.height
+    matched = pl.concat(pieces) if pieces else labels.rows.clear()
+    if n_rows is not None and pieces:
+        matched = matched.filter(matched["number"] < n_rows)
+    repeated = matched.filter(matched["place"].is_duplicated())["place"]
+    if len(repeated):
+        what = f"{labels.place_column} = {repeated[0]}"
+        raise DataError(f"{name} has several rows with {what}: give a --key that is different in every row.")
+    return matched
+
+
+def _match(frame: pl.DataFrame, labels: LabelTable, n_before: int) -> pl.DataFrame:
+    rounds = (
+        frame["round"].alias("values").cast(pl.Int64, strict=False)
+        if "round" in frame.columns
+        else pl.Series([None] * frame.height, dtype=pl.Int64)
+    )
+    found = pl.DataFrame(
+        {
+            "number": np.arange(n_before, n_before + frame.height),
+            "place": _places(frame, labels.place_column, n_before),
+            "prediction": place_texts(frame["prediction"]),
+            "round": rounds,
+        }
+        | ({name: frame[name].cast(pl.Float64, strict=False) for name in _ENDS} if _has_ends(frame) else {})
+    )
+    return found.join(labels.rows, on="place", how="inner", maintain_order="left")
+
+
+def _has_ends(frame: pl.DataFrame) -> bool:
+    return set(_ENDS) <= set(frame.columns)
+
+
+def written_intervals(matched: pl.DataFrame) -> FloatArray | None:
+    """Return the intervals of predictions that have a label, NaN where there is none; None if they have no columns."""
+    return matched.select(_ENDS).fill_null(np.nan).to_numpy() if _has_ends(matched) else None
+
+
+def _places(frame: pl.DataFrame, column: str | None, n_before: int) -> pl.Series:
+    """Return the values of the place column as text, or the positions of the rows."""
+    return _positions(n_before, frame.height) if column is None else place_texts(frame[column])
+
+
+def _positions(n_before: int, n_rows: int) -> pl.Series:
+    return _texts(np.arange(n_before + 1, n_before + n_rows + 1))
+
+
+def _texts(numbers: NDArray[np.int64]) -> pl.Series:
+    return pl.Series(numbers).cast(pl.String)
+
+
+def _label_column(table: TableReader, place_column: str | None, label: str | None, usual_label: str) -> str:
+    if label is not None:
+        return label
+    others = [name for name in table.columns if name != place_column]
+    return others[0] if len(others) == 1 else usual_label
+
+
+def _require_columns(table: TableReader, names: list[str]) -> None:
+    for name in names:
+        if name not in table.columns:
+            raise no_such_column(table, name)
+    require_usable(table, names)
+
+
+def _good_chunks(table: TableReader, wanted: list[str], n_rows: int | None = None) -> Iterator[Chunk]:
+    """Yield the pieces of a table; raise a DataError for a bad row, unless it comes after the first ``n_rows``."""
+    n_read = 0
+    for chunk in table.chunks(wanted, Position()):
+        if chunk is None:
+            continue
+        n_read += chunk.frame.height
+        if chunk.bad_rows and (n_rows is None or n_read < n_rows):
+            bad = chunk.bad_rows[0]
+            raise DataError(f"{table.name}, {table.unit} {bad.line}: {bad.reason}; fix it.")
+        yield chunk
+
+
+def check_labels(rows: pl.DataFrame, name: str, place_column: str | None) -> LabelTable:
+    """Leave out rows without a label and repeated ones; raise a DataError if a place has two different labels."""
+    n_missing = rows["label"].null_count()
+    labelled = rows.drop_nulls(["label", "place"])
+    once = labelled.unique(maintain_order=True)
+    repeated = once.filter(once["place"].is_duplicated())
+    if repeated.height:
+        place, *_ = repeated["place"]
+        first, second, *_ = repeated.filter(repeated["place"] == place)["label"]
+        raise DataError(f"{name} has two labels for {place_column} = {place}, {first!r} and {second!r}: remove one.")
+    n_unnamed = rows.height - n_missing - labelled.height
+    return LabelTable(once, place_column, rows.height, n_missing, labelled.height - once.height, n_unnamed)
+
+
+# --- What a table's label is, classes or a number: how it is read, what the predictions show, and how they are
+#     scored
+
+
+_DECIMALS, _DIGITS = 6, 9
+_FEWEST_ROWS = 5  # fits without some rows need that many
+_SMALLEST_PROBABILITY = 1e-12
+_MOST_CLASSES = 200
+
+
+class LabelKind(Protocol):
+    """What depends on whether classes or numbers are predicted.
+
+    Scores are what a round computes for each row: enough for all columns of the predictions. Answers are the
+    predictions in a form that is quick to compare: class numbers, or the numbers themselves.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """The classes as text; empty if numbers are predicted."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Name and type of the columns that hold predictions."""
+
+    def scores(self, model: Any, X: FloatArray) -> FloatArray:
+        """Compute the scores of rows."""
+
+    def no_scores(self, n_rows: int) -> FloatArray:
+        """Return room for the scores of rows."""
+
+    def shown(self, scores: FloatArray) -> dict[str, Any]:
+        """Return the columns of the predictions."""
+
+    def answers(self, scores: FloatArray) -> NDArray[Any]:
+        """Return the answers of rows, given their scores."""
+
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Return the ends of the prediction intervals as they are written; None if there are none."""
+
+    def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
+        """Return the answers of the fixed model."""
+
+    def predictions(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Return answers as ``predict`` would."""
+
+    def true_answers(self, texts: pl.Series) -> NDArray[Any]:
+        """Return labels as answers; a label that has none differs from all answers."""
+
+    def losses(self, model: Any, truths: NDArray[Any], answers: NDArray[Any]) -> NDArray[Any]:
+        """Return the losses of answers."""
+
+    def texts(self, column: pl.Series) -> pl.Series:
+        """Return labels as text."""
+
+    def values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return labels as ``observe`` takes them; classes that the reference does not have stay text."""
+
+    def new_values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return labels as ``extend`` takes them."""
+
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels can be one of the model."""
+
+    def stranger(self, texts: pl.Series) -> str | None:
+        """Say what none of these labels is, if no one can be one of the model; there is at least one."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassKind:
+    """The label is one of some classes."""
+
+    classes: NDArray[Any]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The classes as text."""
+        return [str(each) for each in self.classes.tolist()]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The class, and the probability of each class."""
+        kind = pl.Int64() if self.classes.dtype.kind == "i" else pl.String()
+        return {"prediction": kind} | {f"p_{name}": pl.Float64() for name in self.names}
+
+    def scores(self, model: Any, X: FloatArray) -> FloatArray:
+        """Compute scores whose softmax is the probabilities: log odds for two classes, else one for each class."""
+        predictor = getattr(model, "estimator_", model)
+        if isinstance(predictor, LinearPredictor):
+            return np.asarray(predictor.decision_function(X))
+        # Trees may be certain: the smallest probability has a finite logarithm.
+        with one_openmp_thread_if_few(len(X)):
+            logs = np.log(np.maximum(model.predict_proba(X), _SMALLEST_PROBABILITY))
+        return np.asarray(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)
+
+    def no_scores(self, n_rows: int) -> FloatArray:
+        """Return one score per row for two classes, and one per row and class for more."""
+        n_classes = len(self.classes)
+        return np.zeros(n_rows if n_classes == 2 else (n_rows, n_classes))
+
+    def shown(self, scores: FloatArray) -> dict[str, Any]:
+        """Return the class and the rounded probabilities."""
+        shares = np.round(self.probabilities(scores), _DECIMALS)
+        columns: dict[str, Any] = {"prediction": pl.Series(self.classes.tolist()).gather(self.answers(scores))}
+        return columns | {f"p_{name}": shares[:, number] for number, name in enumerate(self.names)}
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Class probabilities of each row: the softmax of its scores."""
+        if scores.ndim == 1:
+            scores = np.stack((np.zeros_like(scores), scores), axis=1)
+        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+
+    def answers(self, scores: FloatArray) -> NDArray[Any]:
+        """Most probable class of each row, by its number."""
+        return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Classes have no intervals."""
+        return None
+
+    def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
+        """Return the class numbers of the fixed model."""
+        return self.answers(self.scores(model.fixed_.estimator, X))
+
+    def predictions(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Return classes."""
+        return np.asarray(self.classes[answers])
+
+    def true_answers(self, texts: pl.Series) -> NDArray[Any]:
+        """Return the class numbers of labels, and -1 for other labels."""
+        found = texts.replace_strict(self.names, list(range(len(self.names))), default=-1, return_dtype=pl.Int64)
+        return found.fill_null(-1).to_numpy()
+
+    def losses(self, model: Any, truths: NDArray[Any], answers: NDArray[Any]) -> NDArray[Any]:
+        """Return where answers are wrong."""
+        return np.asarray(answers != truths, dtype=np.int64)
+
+    def texts(self, column: pl.Series) -> pl.Series:
+        """Return labels as text; 7 and 7.0 are the same, unless one of them is the name of a class."""
+        texts, as_they_are = place_texts(column), to_texts(column.alias("values"))
+        return pl.select(pl.when(as_they_are.is_in(self.names)).then(as_they_are).otherwise(texts)).to_series()
+
+    def values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return classes by their names; other names stay text."""
+        by_name = dict(zip(self.names, self.classes.tolist(), strict=True))
+        return np.array([by_name.get(name, name) for name in texts.to_list()], dtype=object)
+
+    def new_values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return labels in the type of the classes, new ones included."""
+        names = texts.to_list()
+        n_classes = len({*names, *self.names})
+        if n_classes > _MOST_CLASSES:
+            raise DataError(
+                f"With these rows there would be {n_classes} classes, more than {_MOST_CLASSES}: is this the label?"
+            )
+        if self.classes.dtype.kind not in "iu":
+            return np.array(names, dtype=str)
+        try:
+            return np.array([int(name) for name in names], dtype=self.classes.dtype)
+        except ValueError:
+            odd = next(name for name in names if not name.removeprefix("-").isdecimal())
+            raise DataError(f"The classes of the model are whole numbers, and the label {odd!r} is none.") from None
+
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels are classes."""
+        return texts.is_in(self.names)
+
+    def stranger(self, texts: pl.Series) -> str | None:
+        """Say if no label is a class."""
+        if self.is_possible(texts).any():
+            return None
+        return f"is a class of the reference ({listed(self.names)})"
+
+
+@dataclass(frozen=True, eq=False)
+class NumberKind:
+    """The label is a number; predictions have an interval that holds nine of ten true numbers."""
+
+    task: NumberTask
+
+    @property
+    def names(self) -> list[str]:
+        """No names."""
+        return []
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The number and the ends of its interval."""
+        return dict.fromkeys(("prediction", "low", "high"), pl.Float64())
+
+    def scores(self, model: Any, X: FloatArray) -> FloatArray:
+        """Compute the predictions and their intervals; the ends are NaN if there are too few rows for an interval."""
+        found = np.full((len(X), 3), np.nan)
+        found[:, 0] = model.predict(X)
+        if len(self.task) >= _FEWEST_ROWS:
+            # Too few also where the ratio leaves all weight to one row, as for a batch far from the reference.
+            with suppress(DataError):
+                found[:, 1:] = model.predict_interval(X, ALPHA)
+        return found
+
+    def no_scores(self, n_rows: int) -> FloatArray:
+        """Return three numbers per row."""
+        return np.zeros((n_rows, 3))
+
+    def shown(self, scores: FloatArray) -> dict[str, Any]:
+        """Return the numbers, rounded to nine digits; no interval is a missing one."""
+        rounded = _to_digits(scores)
+        return {
+            name: pl.Series(rounded[:, place], nan_to_null=True)
+            for place, name in enumerate(("prediction", "low", "high"))
+        }
+
+    def answers(self, scores: FloatArray) -> NDArray[Any]:
+        """Return the numbers as they are written."""
+        return _to_digits(scores[:, 0])
+
+    def intervals(self, scores: FloatArray) -> FloatArray | None:
+        """Return low and high; NaN where there is no interval."""
+        return _to_digits(scores[:, 1:])
+
+    def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
+        """Return the numbers of the fixed model."""
+        with one_openmp_thread_if_few(len(X)):
+            return _to_digits(np.asarray(model.fixed_.estimator.predict(X)))
+
+    def predictions(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers."""
+        return answers
+
+    def true_answers(self, texts: pl.Series) -> NDArray[Any]:
+        """Return numbers, and NaN for rows without one."""
+        return np.asarray(texts.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+    def losses(self, model: Any, truths: NDArray[Any], answers: NDArray[Any]) -> NDArray[Any]:
+        """Return the losses that the model judges by."""
+        return np.asarray(model.losses_on(truths, answers))
+
+    def texts(self, column: pl.Series) -> pl.Series:
+        """Return labels as text."""
+        return place_texts(column)
+
+    def values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return numbers; raise a DataError for a text that is none."""
+        numbers = self.true_answers(texts)
+        is_bad = ~np.isfinite(numbers)
+        if is_bad.any():
+            row = int(np.flatnonzero(is_bad)[0])
+            raise DataError(f"The model predicts numbers, and the label {texts[row]!r} is none.")
+        return numbers
+
+    def new_values(self, texts: pl.Series) -> NDArray[Any]:
+        """Return numbers."""
+        return self.values(texts)
+
+    def is_possible(self, texts: pl.Series) -> pl.Series:
+        """Return which labels are numbers."""
+        return pl.Series(np.isfinite(self.true_answers(texts)))
+
+    def stranger(self, texts: pl.Series) -> str | None:
+        """Say if no label is a number."""
+        return None if self.is_possible(texts).any() else "is a number, which the model predicts"
+
+
+def kind_of(model: Any) -> LabelKind:
+    """Return the kind of the label of a fitted model."""
+    return NumberKind(model.task_) if isinstance(model.task_, NumberTask) else ClassKind(model.classes_)
+
+
+def _to_digits(values: FloatArray) -> FloatArray:
+    """Round to nine significant digits, which keeps files small and readable."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = _DIGITS - 1 - np.floor(np.log10(np.abs(values)))
+    scale = np.where(np.isfinite(places), 10.0 ** np.clip(np.where(np.isfinite(places), places, 0.0), -300, 300), 1.0)
+    rounded = np.round(values * scale) / scale
+    return np.where(np.isfinite(places), rounded, values)
+
+
+# --- Whether the label of a table is a class or a number to predict: decided by its values, unless the user
+#     says it
+
+
+CLASSIFICATION, REGRESSION = TASKS = ("classification", "regression")
+# Numbers with fewer different values are rather the names of classes.
+_MOST_FRACTIONS, _MOST_WHOLE = 10, 50
+
+
+@dataclass(frozen=True)
+class LabelTask:
+    """What is done with a label, and why.
+
+    Attributes
+    ----------
+    name : {"classification", "regression"}
+    sentence : str
+        How that was decided, if the label could be either; otherwise empty.
+    """
+
+    name: str
+    sentence: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the model: "classifier" or "regressor"."""
+        return "regressor" if self.name == REGRESSION else "classifier"
+
+    def read(self, labels: pl.Series, column: str, table: str) -> NDArray[Any]:
+        """Return labels, all known, as the model takes them: numbers, whole numbers or text."""
+        return _as_numbers(labels) if self.name == REGRESSION else _as_classes(labels, column, table)
+
+    def is_bad(self, labels: pl.Series) -> NDArray[np.bool_]:
+        """Where there is a label that cannot be used."""
+        if self.name != REGRESSION:
+            return np.zeros(len(labels), dtype=bool)
+        return labels.is_not_null().to_numpy() & ~np.isfinite(_as_numbers(labels))
+
+
+CLASSES = LabelTask(CLASSIFICATION)
+
+
+def find_task(labels: pl.Series, column: str, chosen: str | None) -> LabelTask:
+    """Decide what the label is.
+
+    Whole numbers with more than 50 different values, and other numbers with more than 10, are numbers to predict.
+
+    Parameters
+    ----------
+    labels : polars.Series
+        As text; null where there is none.
+    column : str
+        For the sentence.
+    chosen : {"classification", "regression"}, optional
+        What the user says.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from accous.table.kinds import find_task
+    >>> find_task(pl.Series(["yes", "no"]), "y", None).name
+    'classification'
+    >>> find_task(pl.Series([f"{number / 8}" for number in range(100)]), "y", None).name
+    'regression'
+    """
+    if chosen is not None:
+        return LabelTask(chosen)
+    known = labels.drop_nulls()
+    numbers = _as_numbers(known)
+    if not len(known) or not np.isfinite(numbers).all():
+        return LabelTask(CLASSIFICATION)
+    n_different = len(np.unique(numbers))
+    is_whole = bool((numbers % 1.0 == 0.0).all())
+    if n_different > (_MOST_WHOLE if is_whole else _MOST_FRACTIONS):
+        return LabelTask(
+            REGRESSION,
+            f"Column {column!r} has {n_different:,} different numbers, so numbers are predicted. If they are classes, "
+            f"say --task {CLASSIFICATION}.",
+        )
+    if n_different <= 2:
+        return LabelTask(CLASSIFICATION)
+    return LabelTask(
+        CLASSIFICATION,
+        f"Column {column!r} has {n_different} different numbers, which are taken as classes. If they are to be "
+        f"predicted as numbers, say --task {REGRESSION}.",
+    )
+
+
+def _as_numbers(labels: pl.Series) -> FloatArray:
+    """Return numbers, and NaN where there is none."""
+    return np.asarray(labels.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+
+def _as_classes(labels: pl.Series, name: str, table: str) -> NDArray[Any]:
+    different = labels.unique().to_list()
+    if len(different) < 2:
+        raise DataError(f"{table}: the label {name!r} is always {different[0]!r}; at least two classes are needed.")
+    if len(different) > _MOST_CLASSES:
+        raise DataError(
+            f"{table}: the label {name!r} has {len(different)} different values, too many for classes; if it is a "
+            f"number, say --task {REGRESSION}."
+        )
+    if all(_is_whole_number(label) for label in different):
+        return labels.cast(pl.Int64).to_numpy()
+    return np.array(labels.to_list(), dtype=str)
+
+
+def _is_whole_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and len(text) < 18 and str(int(text)) == text
+
+
+# --- Labels that are to be scored with must have something to do with those of the model
+
+
+_FEWEST_LABELS = 3  # one or two rows of a new class are no reason to doubt the column
+_LARGEST_SHARE = 0.2  # of labels that the model does not know; with more, they may be those of something else
+
+
+def require_no_feature(column: str, label: str, features: Collection[str]) -> None:
+    """Raise a ParameterError if the column of the labels is one that the model predicts from.
+
+    Parameters
+    ----------
+    column : str
+    label : str
+        What ``--label`` was given, for the error.
+    features : collection of str
+        The columns that the model uses.
+    """
+    if column in features:
+        raise ParameterError(
+            f"--label {label}: the model uses column {column!r} as a feature, so it cannot be the label. Give the "
+            "column of the labels."
+        )
+
+
+def check_known_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> str | None:
+    """Raise a ParameterError if no label in the first rows can be one of the model, and return a remark if many cannot.
+
+    Closes the table. Rows without a label do not count. A new class among known ones is no error, nor are one or two
+    labels of new ones.
+
+    Parameters
+    ----------
+    table : TableReader
+        Opened for this alone.
+    column : str
+    label : str
+        What ``--label`` was given, for the error.
+    kind : LabelKind
+        Of the model.
+    """
+    try:
+        labels = to_texts(_first_labels(table, column)).drop_nulls()
+    finally:
+        table.close()
+    stranger = kind.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
+    if stranger is not None:
+        raise ParameterError(
+            f"--label {label}: none of the first {len(labels):,} labels {stranger.replace('reference', 'model')}; the "
+            f"first is {labels[0]!r}. Give the column of the labels."
+        )
+    odd = labels.filter(~kind.is_possible(labels))
+    if len(odd) < _FEWEST_LABELS or len(odd) <= _LARGEST_SHARE * len(labels):
+        return None
+    counted = f" ({listed(kind.names)}) and count as errors" if kind.names else ""
+    return (
+        f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are none that the model "
+        f"knows{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
+    )
+
+
+def _first_labels(table: TableReader, column: str) -> pl.Series:
+    """Return the labels of the first piece of a table that has any; a file that grows may have no rows yet."""
+    if isinstance(table, LabelledTable):
+        return table.labels
+    for chunk in table.chunks([column], Position()):
+        if chunk is None:
+            break
+        if chunk.frame[column].null_count() < chunk.frame.height:
+            return chunk.frame[column]
+    return pl.Series(column, [], dtype=pl.String)

@@ -1,0 +1,431 @@
+"""`accous labels`: late labels joined with the predictions that they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray
+from accous.exceptions import DataError, ParameterError
+from accous.table.adapt import StreamRows, is_unchanged, open_stream_again, read_stream_rows
+from accous.table.kinds import (
+    LINE,
+    LabelTable,
+    is_comparable,
+    match_predictions,
+    place_texts,
+    read_label_table,
+    require_no_feature,
+    written_intervals,
+)
+from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.readers import STDIN, Position, TableReader, open_table
+from accous.table.rows import find_new, numbers_of_rows, remember
+from accous.table.runs import Job, absolute, find_run, last_run_with_rows
+from accous.table.summary import summarize_labels
+from accous.text import count
+
+# --- What accous labels is asked to do, and what became of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRequest:
+    """Late labels and where they belong.
+
+    Attributes
+    ----------
+    model : Path
+        The folder of the table model.
+    labels : str
+        The file, or ``"-"`` for the standard input.
+    key : str, optional
+        Column that names a row, in the labels and in the predictions. None: the one
+        that the run was given, or ``line``, if the labels have it; otherwise by position.
+    label : str, optional
+        Column of the labels.
+    predictions : str, optional
+        None: the output of the last run that has predicted rows.
+    table_format, encoding, separator : str, optional
+        Of the labels, where they cannot be told from the file.
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
+    """
+
+    model: Path
+    labels: str
+    key: str | None = None
+    label: str | None = None
+    predictions: str | None = None
+    table_format: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    estimator: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsCounted:
+    """What became of the labels in a file.
+
+    Attributes
+    ----------
+    n_read : int
+        Rows of the file.
+    n_counted : int
+        Labels that were counted now.
+    n_before : int
+        Labels that an earlier call has counted.
+    n_differing : int
+        How many of those have another class now; what was counted stays.
+    n_unmatched : int
+        Labels without a prediction; ``first_unmatched`` is the place of one.
+    n_missing, n_repeated : int
+        Rows without a label, and rows that repeat another one.
+    n_unnamed : int
+        Rows that have a label, but no key; ``key`` is the name of its column.
+    joined_by : str
+        How labels and predictions were joined, in words.
+    n_earlier : int
+        Labels that are not counted, because they are about predictions from before rows joined the reference.
+    has_rows : bool
+        Whether the rows were found in the stream, so that P(y | x) can be tested and the fixed model is measured too.
+    is_known_run : bool
+        Whether the predictions are those of a run that the model remembers, whose stream can be read again.
+    """
+
+    n_read: int
+    n_counted: int
+    n_before: int
+    n_differing: int
+    n_unmatched: int
+    first_unmatched: str
+    n_missing: int
+    n_repeated: int
+    n_unnamed: int
+    key: str
+    joined_by: str
+    n_earlier: int
+    has_rows: bool
+    is_known_run: bool
+
+
+# --- Whether labels that are joined by position meet their own rows: columns that both files have must agree
+
+
+_SAME_NUMBER = 1e-6
+_MOSTLY = 0.9  # of the rows must have values of their own, or a shift of all rows might go unseen
+"""How far numbers may be apart: one of the files may have them with fewer digits."""
+
+
+def require_same_rows(labels: LabelTable, name: str, rows: TableReader | None, n_rows: int) -> None:
+    """Raise a DataError unless the first label can belong to the first row, the second to the second, and so on.
+
+    Parameters
+    ----------
+    labels : LabelTable
+        Labels without a key.
+    name : str
+        Of their file, for messages.
+    rows : TableReader or None
+        The rows that were predicted, or what was kept of them. None: they cannot be read again.
+    n_rows : int
+        How many rows were predicted.
+    """
+    tells_apart = False
+    if rows is not None:
+        names = [each for each in labels.others.columns if each in rows.columns]
+        types = rows.column_types(names)
+        names = [each for each in names if is_comparable(types.get(each))]
+        if names:
+            _require_agreement(labels.others, name, rows, names, n_rows)
+        compared = labels.others.select(names)[:n_rows].drop_nulls()
+        tells_apart = bool(names) and compared.n_unique() > max(1.0, _MOSTLY * compared.height)
+    if labels.n_covered < n_rows and not tells_apart:
+        raise DataError(
+            f"{name} covers {labels.n_covered:,} of the {n_rows:,} rows that were predicted, and no column says which: "
+            f"join by a key (accous adapt and this command with --key COL) or by a column {LINE!r}, or give all "
+            f"{n_rows:,} rows in the order of the stream, with NA where a label is missing."
+        )
+
+
+def _require_agreement(others: pl.DataFrame, name: str, rows: TableReader, names: list[str], n_rows: int) -> None:
+    n_before, n_compared = 0, min(others.height, n_rows)
+    rows.read_if_simple(names)
+    for chunk in rows.chunks(names, Position()):
+        if chunk is None:
+            continue
+        if n_before >= n_compared:
+            return
+        height = min(chunk.frame.height, n_compared - n_before)
+        given, there = others[n_before : n_before + height], chunk.frame[:height]
+        for column in names:
+            found = place_texts(there[column])
+            differing = np.flatnonzero(_differs(given[column].alias("values"), found))
+            if len(differing):
+                row = int(differing[0])
+                raise DataError(
+                    f"{name} has no key, so that its labels are joined by position, but in row {n_before + row + 1:,} "
+                    f"{column!r} is {given[column][row]!r}, and {found[row]!r} in {rows.name}: join by a key (accous "
+                    f"adapt and this command with --key {column}) or by a column {LINE!r}, give all rows in the order "
+                    "of the stream, or leave that column out."
+                )
+        n_before += chunk.frame.height
+
+
+def _differs(first: pl.Series, second: pl.Series) -> NDArray[np.bool_]:
+    """Return where two columns of text hold different values; a missing value differs from none."""
+    # Another program may write True where this one writes true.
+    is_other = np.array((first.str.to_lowercase() != second.str.to_lowercase()).fill_null(False).to_numpy())
+    if is_other.any():
+        is_other &= ~np.isclose(_numbers(first), _numbers(second), rtol=_SAME_NUMBER, atol=0.0)
+    return is_other
+
+
+def _numbers(texts: pl.Series) -> FloatArray:
+    return texts.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+
+
+# --- The job of accous labels: late labels are joined with the predictions and counted, each of them once
+
+
+_MOST_NAMED = 3
+
+
+class LabelJob:
+    """Counts late labels with a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    request : LabelRequest
+    table_model : TableModel, optional
+        The model, if it is loaded already.
+
+    Attributes
+    ----------
+    table_model : TableModel
+    """
+
+    def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
+        self._request = request
+        self.table_model: TableModel = (
+            load_table_model(request.model, request.estimator) if table_model is None else table_model
+        )
+        self._predictions = self._find_predictions()
+        last, earlier = self.table_model.job, self.table_model.earlier_runs
+        # The job whose stream the predictions are about; None if it is not remembered.
+        self._job = find_run(last, earlier, self._predictions)
+        # Of the last run if it is not: runs on one model usually have one key.
+        job = self._job or last
+        self._usual_key = None if job is None else job.spec.options.get("key") or None
+
+    def run(self) -> LabelsCounted:
+        """Count the labels and save the model."""
+        if self._job is not None and self._job.n_scored:
+            raise DataError(
+                f"The run that wrote {self._predictions} has counted the labels of its stream already (accous adapt "
+                "--label): they must not count twice."
+            )
+        table, matched = self.match()
+        numbers, before = self._numbers(matched), self.table_model.counted_labels
+        is_new, n_differing = find_new(numbers, before)
+        n_before, is_earlier = int((~is_new).sum()), self._is_earlier(matched)
+        is_new &= ~is_earlier
+        new = matched.filter(pl.Series(is_new))
+        rows = self.rows(new, table.place_column)
+        if new.height:
+            self._observe(new, None if rows is None else rows.X)
+            self.table_model.counted_labels = remember(before, numbers[is_new])
+            save_table_model(self.table_model, self._request.model, is_last=True)
+        unmatched = table.rows.join(matched, on="place", how="anti")["place"]
+        return LabelsCounted(
+            n_read=table.n_read,
+            n_counted=new.height,
+            n_before=n_before,
+            n_differing=n_differing,
+            n_unmatched=len(unmatched),
+            first_unmatched=unmatched[0] if len(unmatched) else "",
+            n_missing=table.n_missing,
+            n_repeated=table.n_repeated,
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
+            joined_by=self.joined_in_words(table, matched),
+            n_earlier=matched.height - n_before - new.height,
+            has_rows=rows is not None,
+            is_known_run=self._job is not None,
+        )
+
+    def match(self) -> tuple[LabelTable, pl.DataFrame]:
+        """Read the labels; return them, and the predictions that they belong to.
+
+        Raises
+        ------
+        DataError
+            If no label is a class of the reference, or none belongs to a prediction.
+        """
+        request, job = self._request, self._job
+        table = read_label_table(
+            request.labels,
+            key=request.key,
+            usual_key=self._usual_key,
+            label=request.label,
+            usual_label=self.table_model.label,
+            compared=() if job is None else self._columns(job),
+            table_format=request.table_format,
+            encoding=request.encoding,
+            separator=request.separator,
+        )
+        column = table.label_column or ""
+        require_no_feature(column, request.label or column, self.table_model.encoder.used_columns)
+        can_count = job is not None and job.n_rejected == 0
+        n_rows = None if job is None else job.n_rows
+        matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
+        self._require_matches(table, matched)
+        if job is not None and table.place_column is None:
+            self._require_positions(table, job)
+        return table, matched
+
+    def joined_in_words(self, table: LabelTable, matched: pl.DataFrame) -> str:
+        """Say how labels and predictions were joined.
+
+        It names the column of the labels if it is called otherwise than in the reference, and the key of the run if
+        positions were taken on trust.
+        """
+        text, column = _joined_by(table.place_column, matched), table.label_column
+        if column not in (None, self.table_model.label):
+            text += f" (labels in column {column!r})"
+        if table.place_column is None and table.others.is_empty() and self._usual_key is not None:
+            text += f". The run has the key {self._usual_key!r}, and these labels do not: if they are in another order "
+            text += "than its rows, they are compared with the wrong ones"
+        return text
+
+    def _columns(self, job: Job) -> list[str]:
+        """Return columns of the rows that were predicted: of the stream, or kept in the predictions."""
+        try:
+            stream = open_stream_again(self.table_model, job)
+        except DataError:  # emptied or damaged since
+            stream = None
+        if stream is None:
+            return _kept(job)
+        stream.close()
+        return stream.columns
+
+    def _require_positions(self, table: LabelTable, job: Job) -> None:
+        """Compare labels that have no key with the stream, or with what the predictions kept if it has changed."""
+        rows = None
+        if not table.others.is_empty() and is_unchanged(self.table_model, job):
+            rows = open_stream_again(self.table_model, job)
+        elif not set(_kept(job)).isdisjoint(table.others.columns):
+            rows = open_table(self._predictions)
+        try:
+            require_same_rows(table, self._request.labels, rows, job.n_rows)
+        finally:
+            if rows is not None:
+                rows.close()
+
+    def summary(self, counted: LabelsCounted) -> dict[str, Any]:
+        """Return the results, ready for JSON."""
+        measured = self.table_model.measured_
+        estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
+        return {
+            "labels": counted.n_read,
+            "counted": counted.n_counted,
+            "counted_before": counted.n_before,
+            "before_joining": counted.n_earlier,
+            "differing": counted.n_differing,
+            "unmatched": counted.n_unmatched,
+            "without_label": counted.n_missing,
+            "without_key": counted.n_unnamed,
+            "repeated": counted.n_repeated,
+            "estimated_error": estimated,
+            **summarize_labels(measured),
+        }
+
+    def _find_predictions(self) -> str:
+        request = self._request
+        if request.predictions is not None:
+            return request.predictions
+        job = last_run_with_rows(self.table_model.job, self.table_model.earlier_runs)
+        if job is None:
+            raise DataError(f"{request.model} has predicted nothing yet: run accous adapt first.")
+        if not job.n_rows:
+            raise DataError(
+                "The last run has predicted no rows: name what an earlier one has written with --predictions."
+            )
+        if job.spec.output == STDIN:
+            raise ParameterError("The last run wrote its predictions to stdout: name their file with --predictions.")
+        if not Path(job.spec.output).is_file():
+            raise DataError(
+                f"{job.spec.output}, which the last run has written, is not there: name the file with --predictions."
+            )
+        return job.spec.output
+
+    def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
+        if not table.rows.height:
+            where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
+            raise DataError(f"{self._request.labels} holds no label{where}.")
+        stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
+        if stranger is not None:
+            raise DataError(
+                f"None of the labels in {self._request.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
+                "this the file, and --label its column?"
+            )
+        if not matched.height:
+            how = _joined_by(table.place_column, matched)
+            raise DataError(
+                f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
+                f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
+                f"--predictions{self._other_runs()}."
+            )
+
+    def _other_runs(self) -> str:
+        """Name what other runs have written, the latest first."""
+        runs = [*self.table_model.earlier_runs, *filter(None, [self.table_model.job])]
+        others = [run.spec.output for run in reversed(runs) if run.n_rows and run is not self._job]
+        shown = [each for each in others if Path(each).is_file()][:_MOST_NAMED]
+        return f"; other runs have written {', '.join(shown)}" if shown else ""
+
+    def _numbers(self, matched: pl.DataFrame) -> NDArray[np.uint64]:
+        """Return numbers that rows are remembered by, whatever they were joined by."""
+        places = matched["number"].to_numpy().astype(np.uint64)
+        return numbers_of_rows(absolute(self._predictions), places, matched["label"], matched["round"])
+
+    def _is_earlier(self, matched: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return which predictions were made before rows last joined the reference."""
+        rounds = matched["round"].to_numpy().astype(np.float64)
+        # A run numbers rows by the round they end; other files may hold what accous predict wrote after that round.
+        return self.table_model.model.is_before_joining(rounds if self._job is None else rounds - 1.0)
+
+    def rows(self, new: pl.DataFrame, place_column: str | None) -> StreamRows | None:
+        """Return the rows of predictions, read again from the stream; None if that cannot be."""
+        if self._job is None or not new.height:
+            return None
+        return read_stream_rows(self.table_model, self._job, new["place"], place_column=place_column)
+
+    def _observe(self, new: pl.DataFrame, X: NDArray[np.float64] | None) -> None:
+        kind = self.table_model.kind
+        labels, predicted = (kind.values(new[column]) for column in ("label", "prediction"))
+        self.table_model.model.observe(
+            X,
+            labels,
+            predicted=predicted,
+            estimated=self.table_model.estimates_at(new["round"]),
+            intervals=None if kind.names else written_intervals(new),
+        )
+        self.table_model.note_late_labels(new)
+
+
+def _kept(job: Job) -> list[str]:
+    return str(job.spec.options.get("keep") or "").split(",")
+
+
+def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
+    """Say how labels and predictions were joined."""
+    if place_column is not None:
+        return "joined by line" if place_column == LINE else f"joined by key {place_column}"
+    if not matched.height:
+        return "joined by position"
+    return f"joined by position: rows {matched['number'][0] + 1:,} to {matched['number'][-1] + 1:,}"

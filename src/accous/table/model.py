@@ -1,0 +1,1371 @@
+"""`TableModel`: encoder and adaptive model together, one frame in and one frame out, saved in one folder."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from accous.arrays import IntArray, from_plain, to_plain
+from accous.checkpoint.folder import load_with, save_with
+from accous.diagnostics.coverage import (
+    NOTHING_FOUND,
+    ROUNDS_BETWEEN_COLUMN_LOOKS,
+    ColumnRanges,
+    ColumnWatch,
+    Coverage,
+    Finding,
+    constant_sentence,
+    largest_rare_count,
+    smallest_rare_count,
+)
+from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
+from accous.diagnostics.labels import LabelledRounds, MeasuredError, doubt_about_intervals
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.trust import Trust
+from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.model.backtest import Backtest
+from accous.model.estimators import AdaptiveModel
+from accous.model.snapshot import log_onsets
+from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
+from accous.parameters import did_you_mean, listed
+from accous.table.checks import RowOrder, TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
+from accous.table.columns import (
+    CATEGORIES,
+    MISSING,
+    NEW_VALUES,
+    Block,
+    ColumnEncoder,
+    Features,
+    Mark,
+    Marks,
+    NumberColumn,
+    PlainColumns,
+    is_category,
+)
+from accous.table.history import History
+from accous.table.kinds import (
+    LINE,
+    REGRESSION,
+    LabelKind,
+    check_labels,
+    kind_of,
+    match_rows,
+    place_texts,
+    written_intervals,
+)
+from accous.table.readers import is_usable, spread_vectors
+from accous.table.rows import (
+    RowNumbers,
+    RowsToJoin,
+    copies_in_words,
+    find_new,
+    like,
+    numbers_of_rows,
+    numbers_of_texts,
+    predictions_frame,
+    remember,
+    rows_to_join,
+    to_polars,
+)
+from accous.table.runs import Job, LogPosition
+from accous.table.summary import summarize_table_model
+from accous.text import count
+from accous.threads import TakesTurns
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+# --- What the columns of a table show that the reference does not: missing values, categories, values of
+#     constants
+
+
+_FEW_OTHER_VALUES = 0.05
+
+
+@dataclass(frozen=True)
+class TableWatch:
+    """The marks of the last rows, and what they showed.
+
+    Attributes
+    ----------
+    recent : RecentRows
+        The marks of the last 500 rows.
+    columns : ColumnWatch
+        The onsets.
+    latest : dict of str to str
+        The last new value of each column.
+    varied : tuple of str
+        The columns that had more than one new value.
+    """
+
+    recent: RecentRows = NO_ROWS
+    columns: ColumnWatch = NOTHING_FOUND
+    latest: dict[str, str] = field(default_factory=dict)
+    varied: tuple[str, ...] = ()
+
+    def after(self, this_round: int, marks: Marks, kinds: list[Mark]) -> TableWatch:
+        """Return the watch after the rows of a round."""
+        if not kinds:
+            return self
+        recent, columns = self.recent.add(marks.hits), self.columns
+        if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0 and recent.n_closed != columns.n_closed:
+            hits = np.concatenate(recent.blocks)
+            found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
+            rare = [(kinds[number].kind, kinds[number].column, share) for number, share in found]
+            columns = columns.look(this_round, recent.n_closed, rare)
+        return self._with_values(marks, recent, columns)
+
+    def _with_values(self, marks: Marks, recent: RecentRows, columns: ColumnWatch) -> TableWatch:
+        new = marks.latest() if marks.values.width else {}
+        if not new:
+            return TableWatch(recent, columns, self.latest, self.varied)
+        is_varied = {
+            name: not is_only or self.latest.get(name, value) != value for name, (value, is_only) in new.items()
+        }
+        varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
+        return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
+
+    def after_joining(self, encoder: ColumnEncoder) -> TableWatch:
+        """Return the watch after rows have joined the reference: a category that joined is no longer new.
+
+        Only the last new value of each column is kept: where there were several, the rows so far stay as they are.
+        """
+        settled = {
+            name
+            for name, categories in encoder.joined_categories.items()
+            if name not in self.varied and self.latest.get(name) in categories
+        }
+        places = [
+            number for number, mark in enumerate(encoder.marks) if mark.kind == CATEGORIES and mark.column in settled
+        ]
+        latest = {name: value for name, value in self.latest.items() if name not in settled}
+        return replace(self, recent=self.recent.cleared(places), latest=latest) if places else self
+
+    def findings(self, encoder: ColumnEncoder) -> list[Finding]:
+        """Return what the recent rows show, in words."""
+        hits, kinds = self.recent.last(), encoder.marks
+        if hits is None or not kinds:
+            return []
+        found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
+        return [self._finding(kinds[number], share, encoder) for number, share in found]
+
+    def _finding(self, mark: Mark, share: float, encoder: ColumnEncoder) -> Finding:
+        expected, value = mark.n_hits / mark.n_reference, self.latest.get(mark.column, "")
+        where = "all recent rows" if share == 1.0 else f"{share:.1%} of the recent rows"
+        if mark.kind == MISSING:
+            sentence = (
+                f"Column {mark.column!r} was missing in {expected:.1%} of the reference and is missing in {where}."
+            )
+        elif mark.kind == NEW_VALUES and mark.n_hits:
+            constant = encoder.constants[mark.column].only_value
+            sentence = (
+                f"Column {mark.column!r} was {constant} in all but {expected:.1%} of the reference and is another "
+                f"value, such as {value!r}, in {where}."
+            )
+        elif mark.kind == NEW_VALUES:
+            constant = encoder.constants[mark.column].only_value
+            sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
+        else:
+            sentence = (
+                f"Column {mark.column!r} has categories that the model's columns do not know, such as {value!r}, "
+                f"in {where}."
+            )
+            plan = next(plan for plan in encoder.used if plan.name == mark.column)
+            if is_part_of_calendar(plan):
+                sentence += f" To leave it out, run accous fit with --drop {mark.column}."
+        return Finding(mark.column, mark.kind, share, expected, sentence)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as arrays, numbers and strings."""
+        return {
+            "recent": self.recent.to_plain(),
+            "columns": to_plain(self.columns),
+            # As lists: a column may have any name.
+            "latest": [list(self.latest), list(self.latest.values())],
+            "varied": list(self.varied),
+        }
+
+
+def watch_from_plain(plain: dict[str, Any] | None) -> TableWatch:
+    """Undo ``to_plain``; folders of the first versions have no watch."""
+    if plain is None:
+        return TableWatch()
+    latest = dict(zip(*plain["latest"], strict=True))
+    columns = from_plain(ColumnWatch, plain["columns"])
+    return TableWatch(recent_from_plain(plain["recent"]), columns, latest, tuple(plain["varied"]))
+
+
+def number_findings(encoder: ColumnEncoder, rows: Any, reference: Any) -> tuple[Finding, ...]:
+    """Return which columns of numbers leave their range in the reference, in the units of the table.
+
+    Parameters
+    ----------
+    encoder : ColumnEncoder
+    rows, reference : array of shape (n_rows, n_features)
+        Encoded rows.
+    """
+    first_features = np.cumsum([0, *(len(plan.feature_names) for plan in encoder.used)]).tolist()
+    numbers = [(place, plan) for place, plan in zip(first_features, encoder.used, strict=False) if _is_number(plan)]
+    if rows is None or not numbers:
+        return ()
+    chosen, plans = [place for place, _ in numbers], [plan for _, plan in numbers]
+    scale, mean = (np.array([getattr(plan, name) for plan in plans]) for name in ("deviation", "mean"))
+    ranges = ColumnRanges.of(reference[:, chosen] * scale + mean, [plan.name for plan in plans])
+    return ranges.findings(rows[:, chosen] * scale + mean)
+
+
+def _is_number(plan: Any) -> bool:
+    return isinstance(plan, NumberColumn)
+
+
+def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, float]]:
+    """Return number and share of the marks that are too frequent for chance, or too seldom where values are missing."""
+    n_tests = len(kinds)
+    found = []
+    for number, (mark, n_found) in enumerate(zip(kinds, counts.tolist(), strict=True)):
+        if mark.kind == NEW_VALUES and mark.n_hits > _FEW_OTHER_VALUES * mark.n_reference:
+            continue  # the column is no longer constant, since labelled rows have joined the reference
+        least = smallest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
+        is_rare = n_found >= least
+        if mark.kind == MISSING and mark.n_hits and not is_rare:
+            is_rare = n_found <= largest_rare_count(n_rows, mark.n_reference, mark.n_hits, n_tests)
+        if is_rare:
+            found.append((number, n_found / n_rows))
+    return found
+
+
+# --- What a table model reports, in the words of the classifier and in terms of the table's own columns
+
+
+_FEWEST_TIMES = 5
+
+
+class TableReadings:
+    """The attributes of `accous.table.TableModel` that say what it has learned; none of them learns anything."""
+
+    model: AdaptiveModel
+    encoder: ColumnEncoder
+    seasons: SeasonWatch | None
+    watch: TableWatch
+
+    if TYPE_CHECKING:
+        history: History
+
+        @property
+        def time_column(self) -> TimeColumn | None: ...  # noqa: D102
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
+
+    def at_one_round(self) -> Self:
+        """Return a copy that stays in the last complete round, even if another thread goes on; it waits for that."""
+        with self.turn():
+            twin = copy(self)
+            twin.model = copy(self.model)
+        return twin
+
+    def aside(self) -> Self:
+        """Return a copy to read from, as `at_one_round` does; what is read leaves no trace in this model.
+
+        A round notes an error that was read before it. With this, readers do not change what a model learns or saves.
+        """
+        with self.turn():
+            twin = self.without_history()
+            twin.history = self.history.copy()
+        return twin
+
+    def without_history(self) -> Self:
+        """Return a copy as `aside` does, but for the history: nothing of it has to be copied."""
+        with self.turn():
+            twin = self.at_one_round()
+        twin.history = type(self.history)()
+        twin.model.state_ = replace(twin.model.state_, cache=dict(twin.model.state_.cache))
+        return twin
+
+    @property
+    def risk_(self) -> RiskEstimate:
+        """Estimated errors of the predictor in use and of the fixed one, without labels."""
+        twin = self.at_one_round()
+        return twin.model.risk_given(twin._coverage())
+
+    @property
+    def measured_(self) -> MeasuredError | None:
+        """The error that late labels have measured; None without labels."""
+        twin, rounds = self._with_labelled_rounds()
+        return twin.model.measured_given(twin._coverage(), rounds)
+
+    def intervals_in_words(self) -> str:
+        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
+        twin = self.at_one_round()
+        return "" if twin.model.task_.kind != "regressor" else doubt_about_intervals(twin.measured_, twin.trust_)
+
+    @property
+    def backtest_(self) -> Backtest | None:
+        """The replay of the reference; None if it has no order in time, or too few rows."""
+        return self.model.backtest_
+
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the last rows, with findings about the table's own columns."""
+        return self.at_one_round()._coverage()
+
+    @property
+    def trust_(self) -> Trust:
+        """Three answers and a verdict, with findings about the table's own columns."""
+        twin = self.at_one_round()
+        watch, trust = twin.model.state_.cache.get("table_trust", (None, None))
+        if trust is None or watch is not twin.watch:
+            twin, rounds = self._with_labelled_rounds()
+            trust = twin.model.trust_given(twin._coverage(), rounds)
+            twin.model.state_.cache["table_trust"] = twin.watch, trust
+        found: Trust = trust
+        return found
+
+    @property
+    def drift_attribution_(self) -> dict[str, float]:
+        """Share of each column of the table in what moved; zeros while there is no shift.
+
+        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
+        seen on two days.
+        """
+        twin = self.at_one_round()
+        parts = twin.model.state_.watch.column_parts
+        if twin.seasons is not None and twin.seasons.explained is not None:
+            parts = np.maximum(0.0, parts - twin.seasons.explained)
+        shares = dict.fromkeys(twin.encoder.used_columns, 0.0)
+        for column, share in zip(twin.encoder.column_of_feature, shares_of_parts(parts).tolist(), strict=True):
+            shares[column] += share
+        return shares
+
+    @property
+    def drift_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order.
+
+        If there is a time column, those that the time of the day and the weekend explain are left out.
+        """
+        twin = self.at_one_round()
+        seasonal = twin._seasonal_events()
+        return tuple(event for event in twin._events() if event not in seasonal)
+
+    @property
+    def seasonal_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes that are what the same hours did on the days before."""
+        return self.at_one_round()._seasonal_events()
+
+    @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
+        return self.at_one_round().model.history_
+
+    @property
+    def regimes_(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, told apart by the table's own columns."""
+        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
+
+    def backwards_in_words(self, n_rounds: int) -> str:
+        """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
+
+        Parameters
+        ----------
+        n_rounds : int
+        """
+        history = self.history
+        times = history.column("time")[history.rounds > self.model.n_rounds_ - n_rounds]
+        times = times[np.isfinite(times)]
+        if self.time_column is None or len(times) < _FEWEST_TIMES or (times == times[0]).all() or rises(times):
+            return ""
+        return (
+            f"The times in {self.time_column.name!r} go back and forth from round to round: accous takes rows as they "
+            "come, so sort the stream by time."
+        )
+
+    def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns that features, which the classifier calls x0, x1 and so on, were made from."""
+        columns = self.encoder.column_of_feature
+        return tuple(dict.fromkeys(columns[int(feature[1:])] for feature in features))
+
+    def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
+        """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
+
+        Parameters
+        ----------
+        rounds : polars.Series
+            Of whole numbers; null where the round is not known.
+
+        Returns
+        -------
+        array of shape (n_rounds, 3)
+        """
+        model, estimates = copy(self.model), np.full((len(rounds), 3), np.nan)
+        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
+        changes, joined = [event.round for event in model.drift_events_], model.state_.joined
+        is_known = rounds.is_not_null().to_numpy()
+        if joined is not None and joined.n_rounds == model.n_rounds_:
+            estimates[is_known] = now  # what was read before is about another model
+            return estimates
+        estimates[is_known] = self.history.risk_at(
+            rounds.drop_nulls().to_numpy().astype(np.int64),
+            changes=changes if joined is None else sorted((*changes, joined.n_rounds + 1)),
+            latest=(model.n_rounds_, now),
+        )
+        return estimates
+
+    def _with_labelled_rounds(self) -> tuple[Self, LabelledRounds | None]:
+        """Return a copy that stays in the last round, and what labels have measured of the rounds up to it."""
+        # Both in one turn: the copy shares the history, which goes on.
+        with self.turn():
+            twin = self.at_one_round()
+            return twin, None if twin.model.state_.late_labels is None else twin._labelled_rounds()
+
+    def _labelled_rounds(self) -> LabelledRounds | None:
+        joined = self.model.state_.joined
+        ends, n_rows, losses = self.history.labelled_since(0 if joined is None else joined.n_rounds)
+        return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
+
+    def _coverage(self) -> Coverage:
+        cache = self.model.state_.cache
+        watch, coverage = cache.get("table_coverage", (None, None))
+        if coverage is None or watch is not self.watch:
+            coverage = self._find_coverage()
+            cache["table_coverage"] = self.watch, coverage
+        found: Coverage = coverage
+        return found
+
+    def _find_coverage(self) -> Coverage:
+        rows, reference = self.model.state_.recent.last(), self.model.reference_
+        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
+        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
+        found.sort(key=lambda finding: place[finding.column])
+        return replace(self.model.coverage_, columns=tuple(found))
+
+    def _seasonal_events(self) -> tuple[DriftEvent, ...]:
+        rounds = () if self.seasons is None else self.seasons.seasonal
+        return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
+
+    def _events(self) -> list[DriftEvent]:
+        events = [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
+        return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
+
+
+# --- Labels of the rows of a frame: as text, in order of time, and joined with the predictions of the time
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """The labels of a frame's rows.
+
+    Attributes
+    ----------
+    labels : polars.Series
+        As text; null in rows without a label.
+    """
+
+    labels: pl.Series
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows that have a label."""
+        return np.flatnonzero(self.labels.is_not_null().to_numpy())
+
+    def per_row(self, values: Any, name: str) -> NDArray[Any]:
+        """Return values as an array with one for each row of the frame; ``name`` is the argument's, for the error."""
+        array = np.asarray(values)
+        if array.shape != (len(self.labels),):
+            raise DataError(f"{name} must have one entry for each of the {len(self.labels)} rows, got {array.shape}.")
+        return array
+
+    def keys(self, table: pl.DataFrame, key: str) -> NDArray[np.uint64]:
+        """Return a number for the key of each row; raise a DataError for a labelled row without a key."""
+        texts = place_texts(require_column(table, key))
+        missing = np.flatnonzero(texts.is_null().to_numpy() & self.labels.is_not_null().to_numpy())
+        if len(missing):
+            raise DataError(f"Row {missing[0]} of the frame (counted from 0) has no value in the key column {key!r}.")
+        return numbers_of_texts(texts.fill_null(""))
+
+
+def require_column(table: pl.DataFrame, name: str) -> pl.Series:
+    """Return a column of a frame, or raise a DataError that names the others."""
+    if name not in table.columns:
+        meant = did_you_mean(name, table.columns)
+        raise DataError(f"The frame has no column {name!r}{meant}: it has {listed(table.columns)}.")
+    return table[name]
+
+
+def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) -> LabelledRows:
+    """Return the labels of a frame's rows.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+    y : str or array of shape (n_rows,), optional
+        The labels, or their column; None is ``usual``.
+    usual : str
+        The label column of the reference.
+    kind : LabelKind
+        Of the model; classes decide how a number is written.
+    """
+    if y is None and usual not in table.columns:
+        raise DataError(f"The frame has no label column {usual!r}: pass the labels, or the name of their column, as y.")
+    if y is None or isinstance(y, str):
+        column = require_column(table, usual if y is None else y)
+    else:
+        values = y.to_list() if isinstance(y, pl.Series) else np.asarray(y).tolist()
+        if len(values) != table.height or any(isinstance(each, list) for each in values):
+            raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
+        column = pl.Series(values, strict=False)
+    return LabelledRows(kind.texts(column))
+
+
+def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.intp]:
+    """Return the rows of a frame in the order that ``fit`` put the reference in, oldest first."""
+    order = settings.get("order") or {"by": None}
+    if order["by"] != "time":
+        return np.arange(table.height)
+    if order["column"] not in table.columns:
+        raise DataError(
+            f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
+            "whether the rows are in order (order, or --ordered and --unordered)."
+        )
+    ordered = put_in_order(table, RowOrder("time", order["column"]))
+    if ordered.is_bad.any():
+        row = int(np.flatnonzero(ordered.is_bad)[0])
+        shown = str(table[order["column"]][row])
+        raise DataError(f"Column {order['column']!r} holds {shown!r}, which is no time; fix or remove the row.")
+    return ordered.rows
+
+
+def match_frame(
+    table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
+) -> pl.DataFrame:
+    """Return the predictions that have a label, as `accous.table.kinds.match_predictions`, and their ``row``.
+
+    They are joined by the key, by the line if both frames have it, or by position.
+    """
+    has_lines = LINE in table.columns and LINE in predictions.columns
+    place_column = key or (LINE if has_lines else None)
+    if place_column is None and table.height != predictions.height:
+        raise DataError(
+            f"The frame has {count(table.height, 'row')} and the predictions {predictions.height:,}: join them by a "
+            "column that both have, with key."
+        )
+    for name in ("prediction", *((place_column,) if place_column else ())):
+        require_column(predictions, name)
+    places = (
+        pl.Series(np.arange(1, table.height + 1)).cast(pl.String)
+        if place_column is None
+        else place_texts(require_column(table, place_column))
+    )
+    rows = pl.DataFrame({"place": places, "label": labelled.labels})
+    found = match_rows([predictions], check_labels(rows, "The frame", place_column), "The predictions")
+    if not found.height:
+        how = place_column or "position"
+        raise DataError(f"None of the labels belongs to a row of the predictions, joined by {how}.")
+    first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
+    return found.join(first, on="place", how="left", maintain_order="left")
+
+
+# --- Late labels of a table's rows: what they measure, and how the rows join the reference
+
+
+class TableLabels:
+    """The methods of `accous.table.TableModel` that take labels which arrive late."""
+
+    model: AdaptiveModel
+    encoder: ColumnEncoder
+    label: str
+    settings: dict[str, Any]
+    job: Job | None
+    counted_labels: NDArray[np.uint64]
+    joined_rows: NDArray[np.uint64]
+    watch: TableWatch
+    history: History
+
+    if TYPE_CHECKING:
+
+        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
+            ...
+
+        def prepare(self, frame: Any) -> Features:  # noqa: D102
+            ...
+
+        @property
+        def kind(self) -> LabelKind:  # noqa: D102
+            ...
+
+        def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:  # noqa: D102
+            ...
+
+    def observe(self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None) -> Self:
+        """Count labels that arrived late; read the result in ``measured_``. Nothing is learned from them.
+
+        Labels are compared as ``accous labels`` does it: 7 and 7.0 are the same, rows without a label are left out, and
+        a class that the reference does not have counts as an error.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+            The rows, oldest first. With ``predictions``, it may lack the columns of the model; then P(y | x) is not
+            tested on these rows.
+        y : str or array of shape (n_rows,), optional
+            The labels, or the column that holds them. None is the label column of the reference.
+        predictions : polars.DataFrame or pandas.DataFrame, optional
+            What `step` or ``accous adapt`` returned at the time. Its predictions are compared, with the estimates of
+            their rounds. Predictions from before rows joined the reference are left out: they say nothing about the
+            present model. None predicts the rows now.
+        key : str, optional
+            The column, in both frames, that labels and predictions are joined by. Each prediction then counts once,
+            however often you pass its label. None takes ``line``, if both have it, and else the position.
+
+        Raises
+        ------
+        DataError
+            If labels cannot be joined, a column is missing or a value cannot be used. Nothing is counted then.
+        """
+        table = to_polars(frame)
+        labelled = labels_of_frame(table, y, self.label, self.kind)
+        with self.turn():
+            if predictions is None:
+                rows = labelled.rows
+                values = self.kind.values(labelled.labels[rows])
+                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values)
+            else:
+                self._observe_predicted(table, labelled, to_polars(predictions), key)
+        return self
+
+    def _observe_predicted(
+        self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
+    ) -> None:
+        new = match_frame(table, labelled, predictions, key)
+        new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
+        numbers = np.empty(0, dtype=np.uint64)
+        if key is not None:
+            # Lines and positions say nothing: `predict` counts them anew in every frame.
+            numbers = numbers_of_rows(f"key {key}", numbers_of_texts(new["place"]), new["label"], new["round"])
+            is_new, _ = find_new(numbers, self.counted_labels)
+            new, numbers = new.filter(pl.Series(is_new)), numbers[is_new]
+        if not new.height:
+            return
+        X, rows = None, new["row"].to_numpy()
+        if set(self.encoder.used_columns) <= set(table.columns):
+            X = self._usable(self.prepare(table), rows).X[rows]
+        predicted = self.kind.values(new["prediction"])
+        self.model.observe(
+            X,
+            self.kind.values(new["label"]),
+            predicted=predicted,
+            estimated=self.estimates_at(new["round"]),
+            intervals=None if self.kind.names else written_intervals(new),
+        )
+        self.note_late_labels(new)
+        self.counted_labels = remember(self.counted_labels, numbers)
+
+    def note_late_labels(self, new: pl.DataFrame) -> None:
+        """Note in the history what late labels measured of the rounds that predicted their rows.
+
+        Parameters
+        ----------
+        new : polars.DataFrame
+            The columns ``round``, ``prediction`` and ``label``, the last two as text.
+        """
+        truths, answers = (self.kind.true_answers(new[column]) for column in ("label", "prediction"))
+        losses = np.asarray(self.kind.losses(self.model, truths, answers), dtype=np.float64)
+        self.history.add_labels(new["round"].to_numpy().astype(np.float64), losses)
+
+    def extend(
+        self,
+        frame: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        key: str | None = None,
+        order: Any = None,
+        max_reference: int | None = None,
+        drop: str = "oldest",
+    ) -> Self:
+        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
+
+        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If more than half of the rows,
+        and at least twenty, are in the reference already, with the same features and labels, those are left out, with
+        a `TrapWarning`. If the reference has an order in time, it is replayed again; see
+        `accous.AdaptiveClassifier.extend`.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+        y : str or array of shape (n_rows,), optional
+            The labels, or the column that holds them. None is the label column of the reference.
+        sample_weight : array of shape (n_rows,), optional
+            Base weights of the rows. None gives each the mean base weight of the reference.
+        key : str, optional
+            A column that names the rows. A row whose key has joined before is left out.
+        order : bool or array of shape (n_rows,), optional
+            None sorts the rows by the column that ``fit`` sorted the reference by, if it did. True says that they are
+            in order of time, an array gives their times, and False says that they have no order.
+        max_reference : int, optional
+            Most rows of the reference. None is twice the number of rows that ``fit`` was given.
+        drop : {"oldest", "least weight"}, default="oldest"
+            Which rows leave if there are more.
+
+        Raises
+        ------
+        DataError
+            If a column is missing, a value cannot be used, or a new class would change the predictions of an unfinished
+            run. Nothing is changed then.
+        """
+        table = to_polars(frame)
+        labelled = labels_of_frame(table, y, self.label, self.kind)
+        rows = labelled.rows
+        if order is None:
+            rows, order = rows[times_in_order(table[rows], self.settings)], True
+        features = self._usable(self.prepare(frame), rows)
+        numbers = None
+        if key is not None:
+            by_key = numbers_of_rows(f"key {key}", labelled.keys(table, key)[rows], labelled.labels[rows])
+            numbers = RowNumbers((by_key,), (by_key,))
+        weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
+        times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
+        found = self.extend_rows(
+            features.X[rows],
+            labelled.labels[rows],
+            features.marks[rows],
+            numbers=numbers,
+            sample_weight=weights,
+            order=times,
+            max_reference=max_reference,
+            drop=drop,
+        )
+        if found.is_copy.any():
+            warnings.warn(copies_in_words(int(found.is_copy.sum())), TrapWarning, stacklevel=2)
+        return self
+
+    def extend_rows(
+        self,
+        X: NDArray[np.float64],
+        labels: pl.Series,
+        marks: Marks,
+        *,
+        numbers: RowNumbers | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+        order: Any = True,
+        max_reference: int | None = None,
+        drop: str = "oldest",
+    ) -> RowsToJoin:
+        """Add encoded rows to the reference; those that are remembered, or in the reference already, are left out.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        labels : polars.Series
+            As text.
+        marks : Marks
+        numbers : RowNumbers, optional
+            What the rows are remembered by.
+        sample_weight, order, max_reference, drop
+            As for `extend`.
+
+        Returns
+        -------
+        RowsToJoin
+            Which rows have joined, and which are in the reference already.
+        """
+        with self.turn():
+            is_unknown = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
+            found = rows_to_join(self.model, self.kind, X, labels, is_unknown)
+            rows = np.flatnonzero(found.is_new)
+            if not len(rows):
+                return found
+            values = self.kind.new_values(labels[rows])
+            new_classes = self._new_classes(values)
+            self.model.extend(
+                X[rows],
+                values,
+                sample_weight=None if sample_weight is None else sample_weight[rows],
+                order=order if isinstance(order, (bool, np.bool_)) else order[rows],
+                max_reference=max_reference,
+                drop=drop,
+            )
+            n_reference, n_joined = len(self.model.task_), self.settings.get("n_joined", 0) + len(rows)
+            self.encoder = self.encoder.joined_by(marks[rows], n_reference)
+            self.watch = self.watch.after_joining(self.encoder)
+            self.settings = self.settings | {"n_joined": n_joined}
+            if new_classes:
+                earlier = self.settings.get("new_classes", [])
+                self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
+            if numbers is not None:
+                self.joined_rows = numbers.remember(self.joined_rows, is_unknown)
+        return found
+
+    def _new_classes(self, values: NDArray[Any]) -> list[str]:
+        """Return the names of new classes; raise a DataError for some while a run has no column for them."""
+        known = self.kind.names
+        new = sorted(set(map(str, values.tolist())) - set(known)) if known else []
+        if new and self.job is not None and not self.job.is_finished and self.job.n_rounds:
+            raise DataError(
+                f"The run on {self.job.spec.stream} is unfinished, and its predictions have no column for the new "
+                f"class {listed(new)}: finish the run first, or abandon it with accous adapt --new."
+            )
+        return new
+
+    def _usable(self, features: Features, rows: NDArray[np.intp]) -> Features:
+        """Raise a DataError if one of these rows has a value that cannot be used."""
+        wanted = set(rows.tolist())
+        bad = next((each for each in features.bad_values if each.row in wanted), None)
+        if bad is not None:
+            raise DataError(
+                f"Row {bad.row} of the frame (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the "
+                "row."
+            )
+        return features
+
+
+# --- One round on encoded rows: what it found, and how the model predicts the rows and learns from them
+
+
+NO_COUNTS = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """The result of one round.
+
+    Attributes
+    ----------
+    number : int
+        Rounds that the model has learned from, this one included.
+    scores : array of shape (n_rows,) or (n_rows, n_scores)
+        What the kind of the label computes for each row; see `accous.table.kinds`.
+    ratios : array of shape (n_rows,)
+    counts : tuple of float
+        Rows with a label, and the sums of the losses of the fixed model and of the adapted one on them: for classes,
+        their errors.
+    """
+
+    number: int
+    scores: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    counts: tuple[int, float, float]
+
+
+def predict_and_adapt(
+    model: AdaptiveModel, kind: LabelKind, X: NDArray[np.float64], *, learns_first: bool, needs_ratio: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Play a round of the model; return the scores and the ratios of its rows, NaN if those are not needed."""
+    if learns_first:
+        model.adapt(X)
+        return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
+    # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
+    is_kept = needs_ratio and model.ratio_.is_pooled
+    scores = kind.scores(model, X)
+    ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
+    model.adapt(X)
+    return scores, model.ratio_.batch_ratio() if is_kept else ratios
+
+
+def ratios_of(model: AdaptiveModel, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
+    """Return the ratios of rows, or NaN if they are not needed."""
+    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+
+
+# --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
+
+
+Frame = TypeVar("Frame")
+
+
+@dataclass(kw_only=True, repr=False)
+class TableModel(TableReadings, TableLabels, TakesTurns):
+    """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
+
+    ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
+    frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
+    The result is a frame of the same library with one row per input row: ``line``, ``round``, ``prediction``, one
+    probability ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These
+    are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
+    lines, `step` counts from 1 the rows of all rounds so far.
+
+    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
+    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
+
+    Attributes
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+        The model on the encoded columns.
+    encoder : ColumnEncoder
+    label : str
+        The label column of the reference.
+    settings : dict
+        The settings of ``accous fit`` and its accuracy, ready for JSON.
+    history : History
+    job : Job, optional
+        The last run of ``accous adapt``.
+    earlier_runs : tuple of Job
+        Runs before it that have predicted rows, oldest first.
+    seasons : SeasonWatch, optional
+        What each hour of the day did before; None until rows with times have been seen.
+    counted_labels : array of uint64
+        Which rows ``accous labels`` and `observe` have counted, by numbers made from the predictions and the place in
+        them.
+    joined_rows : array of uint64
+        Which rows ``accous extend``, or `extend` with a key, has added to the reference.
+    watch : TableWatch
+        What the columns of the last rows showed.
+    log_position : LogPosition, optional
+        How much of the log of ``accous serve`` the model contains.
+    """
+
+    model: AdaptiveModel
+    encoder: ColumnEncoder
+    label: str
+    settings: dict[str, Any]
+    history: History = field(default_factory=History)
+    job: Job | None = None
+    earlier_runs: tuple[Job, ...] = ()
+    seasons: SeasonWatch | None = None
+    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    watch: TableWatch = field(default_factory=TableWatch)
+    log_position: LogPosition | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: the label, and how many columns, rounds and reference rows there are."""
+        return (
+            f"TableModel(label={self.label!r}, columns={len(self.encoder.used_columns)}, "
+            f"rounds={self.model.n_rounds_}, reference_rows={len(self.model.reference_weight_)})"
+        )
+
+    @property
+    def time_column(self) -> TimeColumn | None:
+        """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
+        return find_time_column(self.settings, self.encoder.plans)
+
+    @property
+    def kind(self) -> LabelKind:
+        """What depends on whether the label is a class or a number."""
+        return kind_of(self.model)
+
+    def prepare(self, frame: Any) -> Features:
+        """Encode the columns of a frame as the features of the classifier.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        Features
+            With the values that cannot be used (``bad_values``), and the numbers of missing values and new categories
+            in each row.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or has a type that cannot be used.
+        """
+        table, faults = spread_vectors(to_polars(frame), self.settings.get("widths", {}))
+        self.encoder.require_columns(table.columns, "The frame")
+        for name in self.encoder.used_columns:
+            if not is_usable(table.schema[name]):
+                raise DataError(
+                    f"Column {name!r} of the frame has the type {table.schema[name]}, which cannot be used; convert it "
+                    "to numbers, text, dates or booleans."
+                )
+        return self.encoder.encode(table).with_faults(faults)
+
+    def predict(self, frame: Frame) -> Frame:
+        """Predict rows without learning from them.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            As `step` returns it; ``round`` is the number of rounds learned so far, and ``line`` counts from 1 the rows
+            of this frame.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used.
+        """
+        return self._as_frame(frame, self.predict_rows(self._usable_rows(frame).X), 0)
+
+    def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
+        """Play one round: predict the rows, then learn from them how the inputs drift.
+
+        An empty frame is not a round: the result is empty and nothing is learned. Several threads may call this at
+        once: they take turns, and no frame is lost. Threads that call `predict` do not wait.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+            The batch of this round.
+        learns_first : bool, default=False
+            Whether to learn from the rows before they are predicted. One-step ratios need it.
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            One row per input row, with the columns listed above. A pandas result has the index of the input.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
+        """
+        rows = self._usable_rows(frame)
+        X = rows.X
+        times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
+        with self.turn():
+            n_before = self.history.totals()["n_rows"]
+            if not len(X):
+                return self._as_frame(frame, self.predict_rows(X), n_before)
+            played = self.play_round(X, rows.marks, learns_first=learns_first, times=times)
+        return self._as_frame(frame, played, n_before)
+
+    def play_round(
+        self,
+        X: NDArray[np.float64],
+        marks: Marks | None = None,
+        *,
+        learns_first: bool = False,
+        count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
+        times: NDArray[np.float64] | None = None,
+        needs_ratio: bool = True,
+    ) -> PlayedRound:
+        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            At least one row, without bad values.
+        marks : Marks, optional
+            What the rows show in single columns.
+        learns_first : bool, default=False
+        count_errors : callable, optional
+            Takes the answers of the rows; returns the counts of `PlayedRound` for the history.
+        times : array of shape (n_rows,), optional
+            When each row happened, in seconds since 1970; NaN where that is not known.
+        needs_ratio : bool, default=True
+            Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
+        """
+        with self.turn():
+            before = self.model.state_
+            kind = self.kind
+            scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
+            if times is not None:
+                self._watch_season(X, times, before.watch.column_parts)
+            if marks is not None:
+                self._watch_columns(marks)
+            counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
+            time = None if times is None else float(times[-1])
+            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history, note=self._note_risk)
+            return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+
+    def _note_risk(self, number: int, risk: Any) -> None:
+        """Note the risk of a round in the model's own history, as if it had been read then."""
+        with self.turn():
+            state = self.model.state_
+            self.model.state_ = replace(state, rounds=state.rounds.noting(self.model.n_rounds_ - number, risk))
+
+    def _watch_columns(self, marks: Marks) -> None:
+        before, this_round = self.watch.columns, self.model.n_rounds_
+        encoder = self.encoder
+        new = marks.without(encoder.marks, encoder.joined_categories) if encoder.joined_categories else marks
+        self.watch = self.watch.after(this_round, new, encoder.marks)
+        if self.watch.columns is not before:
+            log_onsets(self.watch.columns, this_round)
+
+    def _watch_season(
+        self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
+    ) -> None:
+        seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
+        seasons, watch = seasons.after(X, times), self.model.state_.watch
+        log, parts = watch.log, watch.column_parts
+        if parts is not parts_before:
+            # The columns were looked at in this round; what they contributed now is the change of the discounted sum.
+            means = np.average(self.model.reference_, axis=0, weights=self.model.base_weight_)
+            seasons = seasons.explain(parts - LOOK_DECAY * parts_before, means, decay=LOOK_DECAY)
+        if log is not None and log.events:
+            last = log.events[-1]
+            seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
+        self.seasons = seasons
+
+    def _usable_rows(self, frame: Any) -> Features:
+        features = self.prepare(frame)
+        return self._usable(features, np.arange(len(features.X)))
+
+    def predict_rows(
+        self, X: NDArray[np.float64], *, needs_ratio: bool = True, model: AdaptiveModel | None = None
+    ) -> PlayedRound:
+        """Predict encoded rows without learning from them; the round is the last one that was learned from.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        needs_ratio : bool, default=True
+            Whether the ratios are computed, which takes as long as all the rest; NaN if not.
+        model : AdaptiveClassifier or AdaptiveRegressor, optional
+            A copy of the model that stays in one round, if more than this is to come from that round.
+        """
+        # All answers come from one round, also if another thread learns meanwhile.
+        model, kind = copy(self.model) if model is None else model, self.kind
+        if not len(X):
+            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
+        ratios = ratios_of(model, X, needs_ratio=needs_ratio)
+        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
+
+    def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
+        n_rows = len(played.ratios)
+        rounds = np.full(n_rows, played.number, dtype=np.int64)
+        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
+        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
+        return like(frame, predictions)
+
+
+# --- The predictors by the names they have on the command line, for classes and for numbers
+
+
+LINEAR, BOOSTING, FOREST = NAMES = ("linear", "boosting", "forest")
+_CLASSES = {
+    ("classifier", BOOSTING): "HistGradientBoostingClassifier",
+    ("classifier", FOREST): "RandomForestClassifier",
+    ("regressor", BOOSTING): "HistGradientBoostingRegressor",
+    ("regressor", FOREST): "RandomForestRegressor",
+}
+# Few leaves, small steps and a strong penalty: what a reference of a thousand rows supports (docs/defaults.md).
+_BOOSTING = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_iter": 120, "l2_regularization": 10.0}
+_FOREST = {"n_estimators": 100, "min_samples_leaf": 5}
+
+
+def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]) -> Any:
+    """Make an unfitted predictor that reads the encoded features of a table; None is the built-in linear one.
+
+    Parameters
+    ----------
+    name : str
+        "linear", "boosting", "forest", or MODULE:NAME, a function without arguments that returns a scikit-learn
+        estimator.
+    kind : {"classifier", "regressor"}
+    seed : int
+        For every ``random_state``; those that a function of the user's has set are kept.
+    blocks : tuple
+        What the features are; see `accous.table.columns.blocks_of`.
+
+    Examples
+    --------
+    >>> from accous.table.model import make_estimator
+    >>> make_estimator("forest", kind="regressor", seed=0, blocks=())
+    RandomForestRegressor(min_samples_leaf=5, random_state=0)
+    """
+    if is_own_code(name):
+        return _seeded(_import_factory(name)(), seed)
+    if name not in NAMES:
+        raise ParameterError(
+            f"--estimator must be one of auto, {', '.join(NAMES)} or MODULE:NAME, got {name!r}"
+            f"{did_you_mean(name, NAMES)}."
+        )
+    if name == LINEAR:
+        return None
+    cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
+    return _make_boosting(cls, seed, blocks) if name == BOOSTING else cls(**_FOREST, random_state=seed)
+
+
+def is_own_code(name: str) -> bool:
+    """Whether the name is MODULE:NAME, code of the user's."""
+    return ":" in name
+
+
+def _make_boosting(cls: type[Any], seed: int, blocks: tuple[Block, ...]) -> Any:
+    from sklearn.pipeline import make_pipeline
+
+    categories = is_category(blocks)
+    boosting = cls(**_BOOSTING, categorical_features=categories if any(categories) else None, random_state=seed)
+    return make_pipeline(PlainColumns(blocks), boosting)
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """Set every random_state that is None, also of parts, so that a folder gives the same predictions every time."""
+    unset = [
+        name
+        for name, value in estimator.get_params(deep=True).items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    ]
+    return estimator.set_params(**dict.fromkeys(unset, seed)) if unset else estimator
+
+
+def _import_factory(name: str) -> Callable[[], Any]:
+    """Import a function of the user's; modules in the working folder are found too, as with ``python -m``."""
+    module_name, _, attribute = name.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # whatever the user's code raises
+        raise ParameterError(
+            f"--estimator {name}: {module_name!r} cannot be imported ({type(error).__name__}: {error})."
+        ) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise ParameterError(f"--estimator {name}: {module_name} has no function {attribute!r}.")
+    return _named(factory, name)
+
+
+def _named(factory: Callable[[], Any], name: str) -> Callable[[], Any]:
+    """Return the function with errors that name the option."""
+
+    def make() -> Any:
+        try:
+            estimator = factory()
+        except Exception as error:
+            raise ParameterError(f"--estimator {name} failed ({type(error).__name__}: {error}).") from error
+        if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+            raise ParameterError(
+                f"--estimator {name} must return a scikit-learn estimator, got {type(estimator).__name__}."
+            )
+        return estimator
+
+    return make
+
+
+# --- A table model's folder: everything that fit and adapt know, saved in one step
+
+
+_FORMAT = 2  # 1: nothing is remembered about the columns of the reference
+
+
+def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
+    """Save to a folder; a crash at any moment leaves the previous save whole.
+
+    Parameters
+    ----------
+    table_model : TableModel
+    folder : Path
+    is_last : bool, default=False
+        Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
+        costs as much as several rounds.
+    """
+    with table_model.turn():
+        # `extend` changes the settings and the columns too.
+        attached = {
+            "format": _FORMAT,
+            "label": table_model.label,
+            "settings": table_model.settings,
+            "columns": table_model.encoder.to_json(),
+        }
+        progress = {
+            "history": table_model.history.to_plain(),
+            "job": to_plain(table_model.job),
+            "earlier_runs": to_plain(table_model.earlier_runs),
+            "watch": table_model.watch.to_plain(),
+            "counted_labels": table_model.counted_labels,
+            "joined_rows": table_model.joined_rows,
+            "seasons": to_plain(table_model.seasons),
+            "log_position": to_plain(table_model.log_position),
+        }
+        summary = summarize_table_model(table_model.aside()) if is_last else None
+        save_with(table_model.model, folder, attached, progress, summary)
+
+
+def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
+    """Load what `save_table_model` saved.
+
+    Parameters
+    ----------
+    folder : Path
+    estimator : str, optional
+        The name that ``accous fit`` was given. It is needed if it is MODULE:NAME: a folder alone never decides which
+        code is imported.
+    """
+
+    def find_estimator(attached: dict[str, Any] | None) -> Any:
+        # Before `load_with` asks for a pipeline, which no command can pass.
+        if attached is None:
+            raise _saved_from_python(folder)
+        return _named_estimator(attached, estimator)
+
+    model, attached, progress = load_with(folder, find_estimator=find_estimator)
+    if attached is None or progress is None:
+        raise _saved_from_python(folder)
+    return restore_table_model(model, attached, progress, folder)
+
+
+def _saved_from_python(folder: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{folder} holds a model that was saved from Python, without the preprocessing of tables: the command line "
+        "needs one made by accous fit, and this one needs accous.load in Python."
+    )
+
+
+def known_estimator(attached: dict[str, Any]) -> Any:
+    """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
+    settings = attached["settings"]
+    name = settings.get("estimator", LINEAR)  # the first folders have no other
+    if is_own_code(name) or name == LINEAR:
+        return None
+    blocks = ColumnEncoder.from_json(attached["columns"]).blocks
+    return make_estimator(name, kind=_kind(settings), seed=settings["seed"], blocks=blocks)
+
+
+def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
+    """Return the estimator that a folder names, if the user names the same or none is needed."""
+    saved = attached["settings"].get("estimator", LINEAR)
+    if name is not None and name != saved:
+        raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
+    if not is_own_code(saved):
+        return known_estimator(attached)
+    if name is None:
+        raise CheckpointError(
+            f"The model uses the estimator {saved}, which is code of your own: allow it with --estimator {saved}."
+        )
+    settings = attached["settings"]
+    return make_estimator(saved, kind=_kind(settings), seed=settings["seed"], blocks=())
+
+
+def _kind(settings: dict[str, Any]) -> str:
+    """Return the kind of the model: folders of classifiers do not name their task."""
+    return "regressor" if settings.get("task") == REGRESSION else "classifier"
+
+
+def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
+    """Return the table model whose parts `accous.checkpoint.folder.load_with` has loaded.
+
+    Parameters
+    ----------
+    model : AdaptiveClassifier
+    attached, progress : dict
+    folder : Path
+        For messages.
+    """
+    if attached["format"] > _FORMAT:
+        raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
+    return TableModel(
+        model=model,
+        encoder=ColumnEncoder.from_json(attached["columns"]),
+        label=attached["label"],
+        settings=attached["settings"],
+        history=History.from_plain(progress["history"]),
+        job=from_plain(Job | None, progress["job"]),
+        # Folders before 0.3 remember the last run only.
+        earlier_runs=from_plain(tuple[Job, ...], progress.get("earlier_runs", [])),
+        # Folders of the first version have none.
+        seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
+        # The first folders have counted no labels.
+        counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
+        joined_rows=progress.get("joined_rows", np.empty(0, dtype=np.uint64)),
+        watch=watch_from_plain(progress.get("watch")),
+        log_position=from_plain(LogPosition | None, progress.get("log_position")),
+    )
