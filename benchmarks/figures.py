@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -363,13 +362,11 @@ def main() -> None:
     """Draw or list the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="only print the commands")
-    parser.add_argument("--only", choices=list(FIGURES), help="pictures with these names")
     options = parser.parse_args()
     for names, draw in FIGURES.items():
         print(f"{names:22} {draw if isinstance(draw, str) else 'python -m benchmarks.figures'}", flush=True)
-        if callable(draw) and not options.list and options.only in (None, names):
-            with mpl.rc_context():
-                draw()
+        if callable(draw) and not options.list:
+            draw()
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.naive_bayes import GaussianNB
-from sklearn.tree import DecisionTreeClassifier
 
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.threads import one_blas_thread
@@ -30,7 +28,6 @@ from benchmarks.pages import RESULTS, keep
 RUNS = RESULTS / "raw" / "real_streams"
 MOST_ROWS = 12_000
 ROWS_BETWEEN_LOOKS = 500
-ESTIMATORS = {"built-in": None, "bayes": GaussianNB(), "tree": DecisionTreeClassifier(max_depth=4, random_state=0)}
 ALPHA = 0.1
 Look = dict[str, Any]
 Row = dict[str, Any]
@@ -46,12 +43,11 @@ class Run:
     has_numbers: bool = False
     is_ordered: bool = True
     caution: str = "normal"
-    estimator: str = "built-in"
 
     def model(self) -> Any:
         """Return the unfitted model."""
         kind = AdaptiveRegressor if self.has_numbers else AdaptiveClassifier
-        return kind(ESTIMATORS[self.estimator], caution=self.caution, standardize=False)
+        return kind(caution=self.caution, standardize=False)
 
 
 # --- play -------------------------------------------------------------------------------------------------------
@@ -237,12 +233,11 @@ def main() -> None:
     parser.add_argument("--batches", nargs="*", type=int, default=[10])
     parser.add_argument("--caution", default="normal")
     parser.add_argument("--unordered", action="store_true", help="do not say that the reference is in order of time")
-    parser.add_argument("--estimator", choices=list(ESTIMATORS), default="built-in")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     runs = [
-        Run(stream, n, batch_size, options.numbers, not options.unordered, options.caution, options.estimator)
+        Run(stream, n, batch_size, options.numbers, not options.unordered, options.caution)
         for batch_size in options.batches
         for n in options.references or ([1_000, 4_000] if options.numbers else [300, 1_000, 4_000])
         for stream in options.streams or (NUMBER_STREAMS if options.numbers else STREAMS)

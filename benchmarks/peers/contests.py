@@ -25,15 +25,9 @@ NO_CUT = 1e12
 Row = dict[str, Any]
 
 
-def gaussian_problem(n_reference: int, n_features: int, batch_size: int, n_batches: int) -> Problem:
+def gaussian_problem(n_batches: int, **sizes: Any) -> Problem:
     """A Gaussian stream whose batches mix the two parts evenly, while the reference has nine tenths of one."""
-    sizes: dict[str, Any] = {
-        "n_features": n_features,
-        "n_reference": n_reference,
-        "n_rounds": n_batches,
-        "batch_size": batch_size,
-    }
-    stream = GaussianStream(ConstantShift(0.5), **sizes)
+    stream = GaussianStream(ConstantShift(0.5), n_rounds=n_batches, **sizes)
     rows, _ = stream.reference()
     center, scale = rows.mean(axis=0), rows.std(axis=0)
     # Standardised here, so that ours (with feature_map="identity") and the peers get the same numbers.
