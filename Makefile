@@ -80,21 +80,16 @@ test-machines: $(STAMP) ## parts of the suite as other processors, a busy machin
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed
-	$(RUN) -m benchmarks.yardsticks
-	$(RUN) -m benchmarks.ridge_refits
-	$(RUN) -m benchmarks.wide
-	$(RUN) -m benchmarks.wide_metrics
 	$(RUN) -m benchmarks.startup
-	$(RUN) -m benchmarks.large_references
-	$(RUN) -m benchmarks.embedding
-	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
-	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.service
+	$(RUN) -m benchmarks.keyed
+	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
+	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.refits
+	$(RUN) -m benchmarks.regression
 	$(RUN) -m benchmarks.trust
-	$(RUN) -m benchmarks.trust_cost
-	$(RUN) -m benchmarks.trust_pictures
+	$(RUN) -m benchmarks.figures
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios and the label-free risk with those of other packages
 	$(RUN) -m benchmarks.peers

@@ -72,7 +72,6 @@ EXEMPT = {
     "tests/river": "another interface to what tests/classifier tests",
     "tests/site": "about files of the documentation; the builds are slow tests",
     "tests/spark": "needs Java; `make test-spark` runs it",
-    "tests/test_bench_peers.py": "needs environments that `make bench-peers` sets up",
     "tests/test_benchmarks.py": "benchmarks start; what they measure is what the other tests test",
     "tests/test_budgets.py": "chooses among tests, as every machine does",
     "tests/test_contract.py": "scikit-learn's own checks, on numbers that are far from any edge",
@@ -82,12 +81,7 @@ EXEMPT = {
     "tests/test_examples.py": "examples run to their end; their numbers are not compared",
     "tests/test_left_out.py": "about how the run of tests itself ends",
     "tests/test_machines.py": "about these settings",
-    "tests/test_number_streams.py": "draws streams as tests/streams does",
     "tests/test_openmp.py": "about numbers of threads, which it asks for itself",
-    "tests/test_pool_benchmark.py": "a benchmark starts",
-    "tests/test_pool_policies.py": "a benchmark starts, and arithmetic on kept rows",
-    "tests/test_pool_sin.py": "a benchmark starts",
-    "tests/test_pool_spikes.py": "counts jumps that are far from their limits",
     "tests/test_public_api.py": "about names",
 }
 
