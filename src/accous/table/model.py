@@ -252,7 +252,7 @@ _FEWEST_TIMES = 5
 
 
 class TableReadings:
-    """The attributes of `accous.table.TableModel` that say what it has learned; none of them learns anything."""
+    """The attributes of `TableModel` that say what it has learned; none of them learns anything."""
 
     model: AdaptiveModel
     encoder: ColumnEncoder
@@ -579,7 +579,7 @@ def match_frame(
 
 
 class TableLabels:
-    """The methods of `accous.table.TableModel` that take labels which arrive late."""
+    """The methods of `TableModel` that take labels which arrive late."""
 
     model: AdaptiveModel
     encoder: ColumnEncoder
