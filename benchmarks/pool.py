@@ -22,6 +22,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from accous_bench.contenders import fit_on, rounds
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
@@ -31,7 +32,6 @@ from accous.streams import Batch
 from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
 from accous_bench.problems import Setting, get_problem
-from accous_bench.protocols import fit_on, rounds
 from benchmarks.data import MOVING, FloatArray
 from benchmarks.pages import DOCS, RESULTS, filled, keep_part, kept, markdown
 

@@ -139,7 +139,7 @@ def at_round(model: AdaptiveClassifier, n_rounds: int) -> AdaptiveClassifier:
     ratio.state_ = replace(
         state, n_rounds=n_rounds, lengths=lengths, learners=learners, meta=meta, weights=weights, coef=coef
     )
-    later.state_ = replace(model.state_, n_rounds=n_rounds, ratio=ratio, cache={})
+    later.state_ = replace(model.state_, n_rounds=n_rounds, ratio=ratio)
     return later
 
 

@@ -391,7 +391,7 @@ def save_with(
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
     summary : dict, optional
-        What `accous.checkpoint.folder.read_summary` returns, in JSON types; computed from all the rest.
+        What `accous.checkpoint.files.read_summary` returns, in JSON types; computed from all the rest.
     """
     description = describe(model)
     require_fitted(model)

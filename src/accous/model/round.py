@@ -240,7 +240,7 @@ def is_refit_due(
         The weights after the round.
     this_round : int
     fewest_rounds : int, default=0
-        How many rounds have to lie between two refits by the first rule; see `accous.model.round`.
+        How many rounds have to lie between two refits by the first rule; see `rounds_between_refits`.
     """
     if refit == "always":
         return True
