@@ -29,7 +29,7 @@ from accous.streams import GaussianStream
 from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE, Contender, fit_on, get_contender, rounds
 from accous_bench.problems import Setting, get_problem
-from benchmarks.record import keep_row
+from benchmarks.pages import RESULTS, keep_part, kept
 
 __all__ = ["FIX", "MOVING", "Shares", "main", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
 
@@ -118,6 +118,16 @@ def seed_numbers(text: str) -> list[int]:
     """Read seeds such as ``0-4`` or ``3``."""
     first, _, last = text.partition("-")
     return list(range(int(first), int(last or first) + 1))
+
+
+def keep_row(name: str, part: str, row: dict[str, Any]) -> None:
+    """Add a row to a part of the kept results, in place of an earlier run with the same settings and contenders."""
+
+    def run_of(one: dict[str, Any]) -> dict[str, Any]:
+        return {name: sorted(value) if isinstance(value, dict) else value for name, value in one.items()}
+
+    rows = kept(name).get(part, []) if (RESULTS / f"{name}.json").exists() else []
+    keep_part(name, part, [*(one for one in rows if run_of(one) != run_of(row)), row])
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from accous_bench.contenders import fit_on, rounds
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
@@ -30,7 +29,7 @@ from scipy.special import logsumexp, ndtr
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.streams import Batch
 from accous.threads import one_blas_thread
-from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
+from accous_bench.contenders import LIMIT, ORACLE, Contender, fit_on, get_contender, rounds
 from accous_bench.problems import Setting, get_problem
 from benchmarks.data import MOVING, FloatArray
 from benchmarks.pages import DOCS, RESULTS, filled, keep_part, kept, markdown

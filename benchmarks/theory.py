@@ -27,7 +27,7 @@ from accous_bench.figures import drawing, line_style, new_figure, tidy
 from accous_bench.grid import expected_excess_loss, scored_rounds
 from accous_bench.problems import SHIFTS
 from accous_bench.statistics import ENSEMBLE, ORACLE, theory_exponent
-from benchmarks.record import write_results
+from benchmarks.pages import keep
 
 __all__ = ["draw", "excess_risks", "learner_costs", "theorem_regrets"]
 
@@ -189,7 +189,7 @@ def main() -> None:
             "excess_risk": excess_risks(lengths, seeds, given.jobs),
             "theorem_regret": theorem_regrets(lengths, seeds, given.jobs),
         }
-    write_results("theory", rows)
+    keep("theory", rows)
     for name, content in draw(rows).items():
         (IMAGES / f"results-{name}.png").write_bytes(content)
 
