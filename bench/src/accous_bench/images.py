@@ -20,9 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.datasets.dataset import Source
-from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
-from accous.datasets.public import Arrays
+from accous.datasets.tables import Arrays, Source, cache_folder, data_folders, keep_npz, read_npz
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous.extras import has_package, import_extra
 

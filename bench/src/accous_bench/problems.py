@@ -13,8 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
 from accous.arrays import FloatArray, IntArray
-from accous.deep.precomputed import embeddings_of
-from accous.deep.reduction import fit_reduction
+from accous.deep.features import embeddings_of, fit_reduction
 from accous.exceptions import DataError, ParameterError
 from accous.extras import import_extra
 from accous.parameters import did_you_mean

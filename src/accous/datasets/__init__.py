@@ -5,7 +5,6 @@
 Dataset(wine: 178 rows, 13 features, 3 classes)
 """
 
-from accous.datasets.dataset import Dataset
 from accous.datasets.loaders import (
     list_datasets,
     load,
@@ -18,7 +17,7 @@ from accous.datasets.loaders import (
     load_powersupply,
     load_wine,
 )
-from accous.datasets.splits import split_in_two
+from accous.datasets.tables import Dataset, split_in_two
 
 list = list_datasets
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from accous.datasets.dataset import Dataset, Source
-from accous.datasets.files import find_arrays
+from accous.datasets.tables import Dataset, Source, find_arrays
 from accous.exceptions import ParameterError
 from accous.parameters import did_you_mean
 
