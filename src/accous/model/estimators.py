@@ -60,7 +60,7 @@ from accous.parameters import require_choice, require_integer, require_number, r
 from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
-from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     LearnedAttributes,
     append_rows,
@@ -76,7 +76,7 @@ _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, TakesTurns):
+class AdaptiveEstimator(LearnedAttributes, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -153,7 +153,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -224,7 +224,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         predicted, n_rows = None, count_rows(rows)
         if n_rows == 0:
             return self.task_.none
-        with self.turn(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
+        with self.lock(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
@@ -314,7 +314,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
             return self
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
-        with self.turn():
+        with self.lock():
             judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
             self.add_judged_rows(judged, rounds)
         return self
@@ -338,7 +338,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         rounds : array of shape (n_rows,), optional
             As for `observe`.
         """
-        with self.turn():
+        with self.lock():
             rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
@@ -352,7 +352,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
             The round.
         risk : RiskEstimate
         """
-        with self.turn():
+        with self.lock():
             rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
             self._replace_state(replace(self.state_, rounds=rounds))
 
@@ -414,7 +414,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         if count_rows(rows) == 0:
             return self
         limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
-        with self.turn(), unchanged_on_failure(self), one_blas_thread():
+        with self.lock(), unchanged_on_failure(self), one_blas_thread():
             task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
             ratio = self.state_.ratio
