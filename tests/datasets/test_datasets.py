@@ -7,8 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import datasets
-from accous.datasets.loaders import SOURCES
-from accous.datasets.tables import find_arrays, hash_arrays, parse_gas_batch, parse_powersupply
+from accous.datasets.loaders import SOURCES, find_arrays, hash_arrays, parse_gas_batch, parse_powersupply
 from accous.exceptions import DataError, ParameterError
 from tests.needs import needs_data
 

@@ -15,7 +15,6 @@ from accous import datasets
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import embeddings_of, fit_reduction
 from accous.exceptions import DataError, ParameterError
-from accous.extras import import_extra
 from accous.parameters import did_you_mean
 from accous.streams import (
     Batch,
@@ -30,6 +29,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
+from accous.text import import_extra
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
 
 __all__ = [

@@ -19,8 +19,8 @@ from accous.cli.demo_race import make_stream
 from accous.cli.demo_tables import write_demo_tables
 from accous.cli.options import remarks_console
 from accous.exceptions import ParameterError
-from accous.extras import import_extra
 from accous.table.fit import FitJob, FitRequest
+from accous.text import import_extra
 
 __all__ = ["serve_demo"]
 

@@ -11,8 +11,7 @@ import typer
 from accous.cli.locked_model import require_folder
 from accous.cli.options import ModelFolder, NamedEstimator, Quiet, remarks_console, require_between
 from accous.exceptions import CheckpointError
-from accous.extras import import_extra
-from accous.text import count
+from accous.text import count, import_extra
 
 if TYPE_CHECKING:
     from accous.service.learner import OwnedModel

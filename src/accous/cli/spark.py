@@ -10,7 +10,7 @@ import typer
 from accous.cli.options import ModelFolder, Quiet, remarks_console
 from accous.cli.report import require_html
 from accous.exceptions import DataError, ParameterError
-from accous.extras import require_extra
+from accous.text import require_extra
 
 __all__ = ["EXAMPLES", "spark"]
 

@@ -26,7 +26,7 @@ from torch.nn.functional import interpolate
 from accous.arrays import IntArray
 from accous.deep.rows import EmbeddingCache, LateBar, Pictures, Piece, Rows, key_of
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.extras import import_extra
+from accous.text import import_extra
 
 # --- One digest of what a network's features depend on; the cache stores the features under this name
 

@@ -20,9 +20,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from accous.arrays import IntArray
-from accous.datasets.tables import user_cache_folder
+from accous.datasets.loaders import user_cache_folder
 from accous.exceptions import DataError, ParameterError
-from accous.extras import has_package, import_extra
+from accous.text import has_package, import_extra
 
 # --- What users pass as rows: arrays, tensors, image files, pictures. Files are read piece by piece to save
 #     memory

@@ -13,9 +13,20 @@ from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import KeyStack, Number, count_learners, make_stack
 from accous.exceptions import DataError
-from accous.keyed.learning import count_round, keys_to_look_at, look_at_inputs, look_at_pools, start_fits, update_fits
 from accous.keyed.readings import KeyReading, read_key
-from accous.keyed.rounds import ChunkPlan, ChunkPlanner, RoundPlanner, Rows, join_rows
+from accous.keyed.rounds import (
+    ChunkPlan,
+    ChunkPlanner,
+    RoundPlanner,
+    Rows,
+    count_round,
+    join_rows,
+    keys_to_look_at,
+    look_at_inputs,
+    look_at_pools,
+    start_fits,
+    update_fits,
+)
 from accous.keyed.shared import KeyEvent, Predictions, SharedModel, read_keys, read_numbers, read_times
 from accous.keyed.state import StateFormat
 from accous.validation import read_rows, select_columns

@@ -22,7 +22,6 @@ from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, verify, verify_again
-from accous.model.input_errors import naming_values, warn_of_traps
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.predictors import (
     ErmRecipe,
@@ -54,6 +53,7 @@ from accous.model.tasks import (
     read_base_weights,
     read_class_task,
     read_targets,
+    warn_of_traps,
 )
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
@@ -65,6 +65,7 @@ from accous.validation import (
     LearnedAttributes,
     append_rows,
     count_rows,
+    naming_values,
     own_copy,
     read_frame,
     read_rows,

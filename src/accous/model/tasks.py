@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -12,12 +14,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, column_or_1d
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS, columns_of_label, columns_of_number, rare_classes
+from accous.diagnostics.coverage import (
+    FEWEST_ROWS_PER_CLASS,
+    columns_of_label,
+    columns_of_number,
+    follows_rows,
+    rare_classes,
+)
 from accous.diagnostics.labels import Audit, audit_errors, audit_residuals
 from accous.diagnostics.losses import NumberLoss
 from accous.diagnostics.messages import ERRORS, LossScale, scale_of_numbers
 from accous.diagnostics.risk import weighted_loss
-from accous.exceptions import DataError
+from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 
 # --- What is predicted: classes or numbers. The code that adapts a predictor asks the task and knows neither
@@ -673,3 +681,43 @@ class NumberTask:
     def joined_by(self, y: Any, n_rows: int, reader: str) -> NumberTask:
         """Return the task with some more numbers."""
         return NumberTask(np.concatenate((self.targets, read_numbers(y, n_rows))), self.loss)
+
+
+# --- Warnings at fit of what misleads a model: counters, columns that give the label away, tiny classes
+
+
+_FEWEST_ROWS = 200  # with fewer, every class is small, and a column determines the label by chance
+
+
+def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
+    """Issue a `TrapWarning` for each trap in the reference.
+
+    Parameters
+    ----------
+    rows : array or frame of shape (n_reference, n_features)
+        Columns of a frame are not looked at.
+    task : Task
+        Knows the traps in the labels.
+    names : callable
+        Returns the names of the columns.
+    is_ordered : bool, default=False
+        Whether the rows are in order of time; only then is a column that follows their order a counter.
+    """
+    if len(task) < _FEWEST_ROWS:
+        return
+    for sentence in task.traps():
+        _warn(sentence)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
+        return
+    for column, what in task.columns_of_label(rows):
+        _warn(f"Column {names()[column]!r} alone predicts {what}: leave it out if it is not known before the label is.")
+    if is_ordered:
+        for column in range(rows.shape[1]):
+            if follows_rows(rows[:, column]):
+                _warn(
+                    f"Column {names()[column]!r} counts the rows: leave it out, or all later rows are new to the model."
+                )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
