@@ -187,7 +187,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         y : None
             No round learns from labels: pass those to ``observe`` or ``extend``.
         """
-        _refuse_labels("adapt", y)
+        if y is not None:
+            raise _labels_refused("adapt")
         self._run(X_batch)
         return self
 
@@ -210,7 +211,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         array of shape (n_batch,)
             The prediction of each row.
         """
-        _refuse_labels("step", y)
+        if y is not None:
+            raise _labels_refused("step")
         predicted: NDArray[Any] = self._run(X_batch, predicts=True)
         return predicted
 
@@ -221,11 +223,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._require_fitted("state_")
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
-        rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
+        is_own = self.estimator is None
+        rows = (
+            read_rows(self, X_batch, reset=False, min_rows=0)
+            if is_own
+            else self._read(X_batch, reset=False, min_rows=0)
+        )
+        predicted, n_rows = None, len(rows) if is_own else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
-        with self.lock(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
+        with self.lock(), nullcontext() if is_own else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
@@ -817,12 +824,11 @@ def _take(rows: Any, kept: IntArray) -> Any:
     return own_copy(_safe_indexing(rows, kept), None)
 
 
-def _refuse_labels(method: str, y: Any) -> None:
-    if y is not None:
-        raise ParameterError(
-            f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-            "with extend(X, y)."
-        )
+def _labels_refused(method: str) -> ParameterError:
+    return ParameterError(
+        f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
+        "with extend(X, y)."
+    )
 
 
 def _estimator_has(method: str) -> Any:
