@@ -28,7 +28,6 @@ _NEED_TORCH = (
 )
 _NEED_RIVER = ("src/accous/river.py",)
 _NEED_SPARK = (
-    "src/accous/cli/spark_run.py",
     "src/accous/spark.py",
     "src/accous/spark.py",
     "src/accous/spark.py",

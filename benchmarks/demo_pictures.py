@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accous.cli.demo_picture import DARK, LIGHT, draw_race
-from accous.cli.demo_race import make_stream, run_race
+from accous.cli.demo import DARK, LIGHT, draw_race, make_stream, run_race
 
 __all__ = ["main"]
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from accous.table.fit import FitJob, FitRequest
+from accous.table.fit import FitJob
 from accous.table.model import TableModel
+from accous.table.options import FitOptions
 from accous.threads import one_blas_thread
 
 __all__ = ["STREAMS", "SeasonalStream", "count_events", "main"]
@@ -77,8 +78,15 @@ def fit(name: str, frame: pl.DataFrame, folder: Path) -> TableModel:
     stream = STREAMS[name]
     path = folder / "reference.parquet"
     frame[: stream.n_reference].write_parquet(path)
-    request = FitRequest(reference=str(path), label=stream.label, time=stream.time, folder=folder / "model")
-    return FitJob(request).fit_and_save()
+    options = FitOptions(
+        reference=str(path),
+        label=stream.label,
+        output=folder / "model",
+        time=stream.time,
+        estimator="linear",
+        refit_budget=None,
+    )
+    return FitJob(options).fit_and_save()
 
 
 def count_events(name: str, batch_size: int, most_rounds: int) -> dict[str, Any]:
