@@ -32,7 +32,6 @@ _PROVIDERS = {
     "httptools": ("httptools", "accous[serve]"),
     "msgspec": ("msgspec", "accous[serve]"),
     "prometheus_client": ("prometheus-client", "accous[serve]"),
-    "accous_bench": ("the package accous_bench", "accous[bench]"),
 }
 
 

@@ -249,9 +249,6 @@ def test_a_module_whose_width_depends_on_the_rows():
         ({"max_norm": 0}, "max_norm"),
         ({"batch_size": 0}, "batch_size"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"patience": 0}, "patience"),
-        ({"validation_share": 1.0}, "validation_share"),
-        ({"learning_rate": -1}, "learning_rate"),
     ],
 )
 def test_parameters_are_checked(parameters, message):

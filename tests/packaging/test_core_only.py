@@ -46,7 +46,6 @@ print(accous.datasets.load_wine().X.shape, accous.__version__)
 """
 REFUSALS = {
     "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
-    "accous.datasets.load_mnist_svhn()": "needs pooch, which is not installed",
     "import accous.table.model": "accous.table needs polars, which is not installed",
     "import accous.table.readers": "accous.table needs polars, which is not installed",
     "import accous.table.columns": "accous.table needs polars, which is not installed",

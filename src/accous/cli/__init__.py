@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,7 @@ import typer.main
 
 from accous.cli import adapt, backtest, demo, extend, fit, inspect, labels, predict, report, serve, spark
 from accous.cli.options import command
-from accous.exceptions import AccousError, ParameterError
-from accous.extras import has_package, require_extra
+from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
     AdaptOptions,
     BacktestOptions,
@@ -65,7 +65,10 @@ def _root(
 
 
 def make_app() -> typer.Typer:
-    """Put the commands together."""
+    """Put the commands together: those of this package, and those that other distributions add.
+
+    Such a distribution names a `typer.Typer` as an entry point of the group ``accous.commands``.
+    """
     made = typer.Typer(
         name="accous",
         help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
@@ -76,19 +79,19 @@ def make_app() -> typer.Typer:
     made.callback(invoke_without_command=True)(_root)
     for each, examples in COMMANDS.items():
         made.command(epilog=examples)(each)
-    if has_package("accous_bench"):
-        from accous_bench.commands.bench import bench
-
-        made.add_typer(bench)
-    else:
+    added = {entry.name: entry for entry in entry_points(group="accous.commands")}
+    for name, entry in added.items():
+        made.add_typer(entry.load(), name=name)
+    if "bench" not in added:
         made.command("bench", context_settings={"ignore_unknown_options": True})(_missing_bench)
     return made
 
 
 def _missing_bench(_words: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> int:
-    """Reproduce the paper's tables and figures (needs the extra ``bench``)."""
-    require_extra("accous_bench", "accous bench")
-    return 0
+    """Reproduce the paper's tables and figures (needs the package accous-bench)."""
+    raise MissingExtraError(
+        "accous bench needs the package accous-bench, which is not installed: pip install accous-bench adds it."
+    )
 
 
 app = make_app()

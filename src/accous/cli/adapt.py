@@ -70,7 +70,7 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     if not job.begin():
         remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.", markup=False)
         if options.as_json:
-            typer.echo(json.dumps(summarize_run(job.table_model), indent=2))
+            typer.echo(json.dumps(summarize_run(job.table_model.snapshot()), indent=2))
         return 0
     say(remarks, *_first_remarks(job))
     has_end = job.table.share_read() is not None
@@ -78,7 +78,7 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
         is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
     if is_finished and job.record.n_rows == job.n_rows_before:
         _remark_on_nothing(job, remarks)
-    numbers = summarize_run(job.table_model)
+    numbers = summarize_run(job.table_model.snapshot())
     if options.as_json:
         typer.echo(json.dumps(numbers, indent=2))
     else:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import tempfile
 import threading
-import webbrowser
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
 
     from accous.arrays import FloatArray, IntArray
     from accous.model.estimators import AdaptiveClassifier
+    from accous.model.predictors import LinearPredictor
     from accous.streams import Batch, GaussianStream
     from accous.table.history import History
 
@@ -175,15 +173,15 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
 
 def _save_report(race: Race, output: Path, remarks: Console) -> int:
     from accous.report.page import render_page
-    from accous.report.words import Subject
+    from accous.report.words import ReportSource
 
     assert race.model is not None
     assert race.history is not None
     columns = [f"feature {number}" for number in range(1, race.stream.n_features + 1)]
     settings = {"stream": repr(race.stream), "rounds": f"{race.stream.n_rounds:,}"}
-    subject = Subject("accous demo", race.model, race.history, columns, settings)
+    source = ReportSource("accous demo", race.model.snapshot(), race.history, columns, settings)
     try:
-        write_page(output, render_page(subject))
+        write_page(output, render_page(source))
     except DataError as error:
         _warn(f"accous: {error}")
         return 1
@@ -299,7 +297,6 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
     from accous.ratio.one_step import LogisticRatio
     from accous.ratio.online import NoShift, SingleLearnerRatio
     from accous.table.history import History
-    from accous_bench.oracle import Oracle
 
     X_reference, y_reference = stream.reference()
     models = {
@@ -310,7 +307,7 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
     }
     for model in models.values():
         model.fit(X_reference, y_reference)
-    oracle, history = Oracle().fit(X_reference, y_reference), History()
+    oracle, history = _Oracle(stream), History()
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
     late = _LateLabels(models[ACCOUS])
     for batch in stream:
@@ -322,13 +319,34 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
             errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
             if name != ONE_STEP:
                 model.adapt(batch.X)
-        oracle.adapt_to(stream.reference_ratio(batch.alpha))
-        errors[ORACLE][batch.round - 1] = stream.risk(oracle.estimator_, batch.alpha)
+        errors[ORACLE][batch.round - 1] = stream.risk(oracle.predictor(batch.alpha), batch.alpha)
         late.add(batch, predicted[ACCOUS], predicted[FIXED])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
         on_progress(batch.round / len(stream))
     late.pass_on()
     return Race(stream, errors, models[ACCOUS], history)
+
+
+class _Oracle:
+    """The regression on the reference, weighted with the true ratio, which is unknown in practice."""
+
+    def __init__(self, stream: GaussianStream) -> None:
+        import numpy as np
+
+        from accous.model.predictors import LogisticErm
+
+        X, y = stream.reference()
+        classes, labels = np.unique(y, return_inverse=True)
+        self._erm = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, classes, 1.0)
+        self._stream, self._alpha = stream, float("nan")
+        self._fitted: LinearPredictor | None = None
+
+    def predictor(self, alpha: float) -> LinearPredictor:
+        """Return the regression for a share of the populations; it is fitted again where that has changed."""
+        if self._fitted is None or alpha != self._alpha:
+            ratio = self._stream.reference_ratio(alpha)
+            self._fitted, self._alpha = self._erm.fit(ratio / ratio.mean(), self._fitted), alpha
+        return self._fitted
 
 
 class _LateLabels:
@@ -576,6 +594,9 @@ def _serve(options: DemoOptions) -> int:
     if not 0.1 <= options.pace <= 10_000:
         raise ParameterError(f"--pace must be between 0.1 and 10000, got {options.pace}.")
     serving = import_extra("accous.service.server", "accous demo --serve")
+    import tempfile
+    import webbrowser
+
     import polars as pl
 
     from accous.table.fit import FitJob
@@ -631,6 +652,8 @@ class _Replay:
 
     def start(self, address: str) -> None:
         """Begin to send."""
+        import http.client
+
         self._connection = http.client.HTTPConnection(address.removeprefix("http://"))
         self._thread.start()
 
@@ -641,6 +664,8 @@ class _Replay:
             self._thread.join()
 
     def _run(self) -> None:
+        import http.client
+
         size = self._batch_size
         try:
             for number, start in enumerate(range(0, len(self._rows), size)):

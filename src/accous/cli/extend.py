@@ -100,6 +100,6 @@ def _print(job: ExtendJob, joined: RowsJoined) -> None:
     if joined.new_classes:
         text += f" New classes: {', '.join(joined.new_classes)}."
     typer.echo(text)
-    is_ordered = model.time_order_ is not None
+    is_ordered = model.verification_.order is not None
     reason = model.unverified_ or ("" if is_ordered else "The reference has no order in time.")
     print_backtest(model.backtest_, reason, is_ordered=is_ordered)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -164,8 +163,10 @@ def _record(job: FitJob, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _ends(reference: ReferenceTable) -> tuple[float, float, float]:
     """Return the lowest, the median and the highest number."""
+    from statistics import median
+
     y = reference.y.tolist()
-    return min(y), median_of(y), max(y)
+    return min(y), median(y), max(y)
 
 
 def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
         from accous.table.model import load_table_model
         from accous.table.summary import summarize_table_model
 
-        summary = summarize_table_model(load_table_model(model, estimator))
+        summary = summarize_table_model(load_table_model(model, estimator).snapshot())
     return summary
 
 

@@ -35,14 +35,14 @@ def report(
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
     from accous.report.page import render_page
-    from accous.report.words import judge_in_words, subject_of_pipeline
+    from accous.report.words import judge_in_words, report_source
     from accous.table.model import load_table_model
 
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):
-        subject = subject_of_pipeline(load_table_model(model, estimator), str(model))
-        write_page(output, render_page(subject))
-    say(remarks, f"{judge_in_words(subject).headline}. Report: {output}")
+        source = report_source(load_table_model(model, estimator).snapshot(), str(model))
+        write_page(output, render_page(source))
+    say(remarks, f"{judge_in_words(source).headline}. Report: {output}")
     return 0
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
 from accous.datasets.dataset import Dataset, Source
 from accous.datasets.files import find_arrays
-from accous.datasets.image_pools import ImagePair, ImageYears
-from accous.datasets.images import load_cifar_cinic, load_mnist_svhn
-from accous.datasets.yearbook import load_yearbook
 from accous.exceptions import ParameterError
 from accous.parameters import did_you_mean
 
 __all__ = [
-    "IMAGE_LOADERS",
     "SOURCES",
     "list_datasets",
     "load",
@@ -75,29 +70,13 @@ SOURCES = {
 }  # fmt: skip
 
 
-IMAGE_LOADERS: dict[str, Callable[[], ImagePair | ImageYears]] = {
-    "mnist_svhn": load_mnist_svhn,
-    "cifar_cinic": load_cifar_cinic,
-    "yearbook": load_yearbook,
-}
-
-
 def list_datasets() -> list[str]:
-    """Return the names of all data sets: tables, images, and finally the tables that need no download."""
-    from_files = [name for name, source in SOURCES.items() if source.file_name is not None]
-    return [*from_files, *IMAGE_LOADERS, *(name for name in SOURCES if name not in from_files)]
+    """Return the names of all data sets; those that need no download come last."""
+    return [*SOURCES]
 
 
-@overload
-def load(name: Literal["mnist_svhn", "cifar_cinic"]) -> ImagePair: ...  # type: ignore[overload-overlap]
-@overload
-def load(name: Literal["yearbook"]) -> ImageYears: ...  # type: ignore[overload-overlap]
-@overload
-def load(name: str) -> Dataset: ...
-def load(name: str) -> Dataset | ImagePair | ImageYears:
-    """Load a data set by name: a table, or for image sets a pair of pools or images with years."""
-    if name in IMAGE_LOADERS:
-        return IMAGE_LOADERS[name]()
+def load(name: str) -> Dataset:
+    """Load a data set by name."""
     if name not in SOURCES:
         meant = did_you_mean(name, list_datasets())
         raise ParameterError(f"There is no data set {name!r}{meant}: name one of {', '.join(list_datasets())}.")

@@ -233,8 +233,7 @@ class LinearRatio(RatioEstimator):
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
-        # The first folders do not have the bound: it is that of their reference, which never grew.
-        self._start_with(row_map, plain["gradient_indices"], X, plain.get("feature_bound", self.feature_bound))
+        self._start_with(row_map, plain["gradient_indices"], X, plain["feature_bound"])
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])

@@ -716,7 +716,7 @@ def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
     """
     if "sets" not in batch.include:
         return None
-    if not isinstance(kind_of(model), ClassKind):
+    if not isinstance(kind_of(model.task_), ClassKind):
         raise Refusal(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
         found = model.predict_set(batch.X, alpha=batch.alpha)

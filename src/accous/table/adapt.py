@@ -73,7 +73,7 @@ class Scoring:
     """
 
     def __init__(self, model: Any, label: str) -> None:
-        self._model, self._label, self._kind = model, label, kind_of(model)
+        self._model, self._label, self._kind = model, label, kind_of(model.task_)
         self._of_frame: tuple[pl.DataFrame, NDArray[Any], NDArray[np.bool_], pl.Series] | None = None
 
     def count(

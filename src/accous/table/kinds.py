@@ -599,9 +599,9 @@ class NumberKind:
         return None if self.is_possible(texts).any() else "is a number, which the model predicts"
 
 
-def kind_of(model: Any) -> LabelKind:
-    """Return the kind of the label of a fitted model."""
-    return NumberKind(model.task_) if isinstance(model.task_, NumberTask) else ClassKind(model.classes_)
+def kind_of(task: Any) -> LabelKind:
+    """Return the kind of the label that a model predicts."""
+    return NumberKind(task) if isinstance(task, NumberTask) else ClassKind(task.classes)
 
 
 def _to_digits(values: FloatArray) -> FloatArray:

@@ -379,7 +379,7 @@ class LabelJob:
             X,
             labels,
             predicted=predicted,
-            estimated=self.table_model.estimates_at(new["round"]),
+            estimated=self.table_model.current().estimates_at(new["round"]),
             intervals=None if kind.names else written_intervals(new),
         )
         self.table_model.note_late_labels(new)
