@@ -5,7 +5,7 @@ options, the command's job runs on the same object, and the record of a run on d
 loads no numerical library, so that ``accous --help`` answers at once.
 """
 
-from __future__ import annotations
+# Annotations are values here, not texts: typer and dataclasses would take milliseconds to read them at each start.
 
 import time
 from dataclasses import dataclass, fields
