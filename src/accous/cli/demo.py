@@ -59,8 +59,7 @@ class DemoOptions:
     )
     report: Annotated[Path, typer.Option(help="The report: an .html file.")] = Path("demo.html")
     tables: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Only write reference.csv and stream.csv to this folder."),
+        Path | None, typer.Option(metavar="FOLDER", help="Only write reference.csv and stream.csv to this folder.")
     ] = None
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve a model, replay the stream to it, and open the live page.")

@@ -42,8 +42,7 @@ class ServeOptions:
     )
     port: Annotated[int, between("--port", 0, _LARGEST_PORT, help="Port to listen on; 0 takes a free one.")] = 8321
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Who may do what: lines 'read: TOKEN' and 'write: TOKEN'."),
+        Path | None, typer.Option(metavar="FILE", help="Who may do what: lines 'read: TOKEN' and 'write: TOKEN'.")
     ] = None
     workers: Annotated[
         int, between("--workers", 0, 256, help="Further processes that only predict.", rich_help_panel=_WORKERS)
@@ -51,11 +50,7 @@ class ServeOptions:
     read_port: Annotated[
         int,
         between(
-            "--read-port",
-            0,
-            _LARGEST_PORT,
-            help="Port of the workers; 0 takes a free one.",
-            rich_help_panel=_WORKERS,
+            "--read-port", 0, _LARGEST_PORT, help="Port of the workers; 0 takes a free one.", rich_help_panel=_WORKERS
         ),
     ] = 8322
     learn_first: Annotated[
@@ -77,8 +72,7 @@ class ServeOptions:
         ),
     ] = None
     max_body: Annotated[
-        float,
-        between("--max-body", 0.001, 1_024, help="Largest request, in megabytes.", rich_help_panel=_LIMITS),
+        float, between("--max-body", 0.001, 1_024, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
     ] = 16.0
     max_rows: Annotated[
         int, between("--max-rows", 1, 1_000_000, help="Most rows of a request.", rich_help_panel=_LIMITS)

@@ -8,7 +8,9 @@ loads no numerical library, so that ``accous --help`` answers at once.
 # Annotations are values here, not texts: typer and dataclasses would take milliseconds to read them at each start.
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,20 +52,24 @@ def _one_character(separator: str | None) -> str | None:
     return separator
 
 
+def _in_panel(panel: str) -> Callable[..., Any]:
+    """Return what makes options that the help shows in one panel."""
+    return partial(typer.Option, rich_help_panel=panel)
+
+
 # --- Options that several commands have
 
 
 _MODEL, _TABLE, _ROUNDS, _RUN = "The model", "The table", "Rounds", "The run"
+_of_model, _of_table, _of_rounds, _of_run = map(_in_panel, (_MODEL, _TABLE, _ROUNDS, _RUN))
 _LARGEST_BATCH, _LARGEST_REFERENCE = 1_000_000, 100_000_000
 LARGEST_SEED = 2**32 - 1
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 NamedEstimator = Annotated[
     str | None,
-    typer.Option(
-        metavar="MODULE:NAME",
-        help="Needed if the model was fitted with code of your own: the same name as for fit.",
-        rich_help_panel=_MODEL,
+    _of_model(
+        metavar="MODULE:NAME", help="Needed if the model was fitted with code of your own: the same name as for fit."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar and remarks.")]
@@ -90,61 +96,29 @@ _Task = Annotated[
         help="What the label is. Default: numbers with many different values are predicted as numbers.",
     ),
 ]
-_Drop = Annotated[
-    list[str] | None, typer.Option(metavar="COL,...", help="Columns to leave out.", rich_help_panel=_TABLE)
-]
+_Drop = Annotated[list[str] | None, _of_table(metavar="COL,...", help="Columns to leave out.")]
 _Categorical = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COL,...",
-        help="Columns to read as categories even if they look like numbers.",
-        rich_help_panel=_TABLE,
-    ),
+    list[str] | None, _of_table(metavar="COL,...", help="Columns to read as categories even if they look like numbers.")
 ]
 _KeepAsFeature = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COL,...",
-        help="Columns to use even if they look like ids, counters or times.",
-        rich_help_panel=_TABLE,
-    ),
+    list[str] | None, _of_table(metavar="COL,...", help="Columns to use even if they look like ids, counters or times.")
 ]
-_Time = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Sort the rows by this column of dates or numbers.", rich_help_panel=_TABLE),
-]
+_Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by this column of dates or numbers.")]
 _Ordered = Annotated[
     bool | None,
-    typer.Option(
-        "--ordered/--unordered",
-        help="The rows already are in order of time, or have none.",
-        show_default=False,
-        rich_help_panel=_TABLE,
-    ),
+    _of_table("--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False),
 ]
 _Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Format of the table (csv, jsonl, ...), if its name does not tell it.",
-        rich_help_panel=_TABLE,
-    ),
+    str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
 ]
 _Encoding = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Encoding of a text file, such as latin-1; UTF-8 or UTF-16 if not given.",
-        rich_help_panel=_TABLE,
-    ),
+    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1; UTF-8 or UTF-16 if not given."),
 ]
 _Separator = Annotated[
     str | None,
-    typer.Option(
-        metavar="CHAR",
-        help="Field separator of a CSV file. Default: found in the header.",
-        callback=_one_character,
-        rich_help_panel=_TABLE,
+    _of_table(
+        metavar="CHAR", help="Field separator of a CSV file. Default: found in the header.", callback=_one_character
     ),
 ]
 _OnBadRow = Annotated[
@@ -154,8 +128,7 @@ _OnBadRow = Annotated[
     ),
 ]
 _Rejects = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="CSV file for the rows set aside, with line and reason.", rich_help_panel=_TABLE),
+    str | None, _of_table(metavar="FILE", help="CSV file for the rows set aside, with line and reason.")
 ]
 _UnknownCategory = Annotated[
     str,
@@ -203,49 +176,28 @@ class FitOptions:
     keep_as_feature: _KeepAsFeature = None
     estimator: Annotated[
         str,
-        typer.Option(
+        _of_model(
             metavar="auto|linear|boosting|forest|MODULE:NAME",
             help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a "
             "classifier.",
-            rich_help_panel=_MODEL,
         ),
     ] = "auto"
     ratio: Annotated[
         str,
-        typer.Option(
-            metavar="accous|ulsif|kliep|kmm|lr|olre|none",
-            help="How to estimate the drift; none never adapts.",
-            rich_help_panel=_MODEL,
-        ),
+        _of_model(metavar="accous|ulsif|kliep|kmm|lr|olre|none", help="How to estimate the drift; none never adapts."),
     ] = "accous"
-    feature_map: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Feature map of the ratio, such as rbf.", rich_help_panel=_MODEL),
-    ] = None
+    feature_map: Annotated[str | None, _of_model(metavar="NAME", help="Feature map of the ratio, such as rbf.")] = None
     loss: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all.",
-            rich_help_panel=_MODEL,
+        _of_model(
+            metavar="NAME", help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all."
         ),
     ] = None
-    max_ratio: Annotated[float | None, typer.Option(help="Upper bound of the ratios; 100.", rich_help_panel=_MODEL)] = (
-        None
-    )
-    C: Annotated[
-        float, typer.Option("--C", help="Inverse regularization strength of linear.", rich_help_panel=_MODEL)
-    ] = 1.0
-    alpha: Annotated[
-        float, typer.Option(help="Penalty of the linear regression of numbers.", rich_help_panel=_MODEL)
-    ] = 1.0
+    max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
+    C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
+    alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
     refit_budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Largest share of the time for refits of forest or MODULE:NAME.",
-            rich_help_panel=_MODEL,
-        ),
+        float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
     caution: Annotated[
         str,
@@ -275,18 +227,11 @@ class BacktestOptions:
     label: _Label
     task: _Task = None
     time: _Time = None
-    ordered: Annotated[
-        bool, typer.Option("--ordered", help="The rows already are in order of time.", rich_help_panel=_TABLE)
-    ] = False
+    ordered: Annotated[bool, _of_table("--ordered", help="The rows already are in order of time.")] = False
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
     estimator: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|linear|boosting|forest|MODULE:NAME",
-            help="What predicts; auto: chosen as in fit.",
-            rich_help_panel=_MODEL,
-        ),
+        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.")
     ] = "auto"
     drop: _Drop = None
     categorical: _Categorical = None
@@ -327,47 +272,29 @@ class AdaptOptions:
 
     model: ModelFolder
     stream: Annotated[
-        str,
-        typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin."),
+        str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
     ]
     output: _Predictions = "-"
     batch_size: Annotated[
         int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round.", rich_help_panel=_ROUNDS)
     ] = 10
     by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COL",
-            help="Start a new round when this column changes, such as a date.",
-            rich_help_panel=_ROUNDS,
-        ),
+        str | None, _of_rounds(metavar="COL", help="Start a new round when this column changes, such as a date.")
     ] = None
     learn_first: Annotated[
-        bool,
-        typer.Option(
-            "--learn-first", help="Learn from a batch before predicting it, not after.", rich_help_panel=_ROUNDS
-        ),
+        bool, _of_rounds("--learn-first", help="Learn from a batch before predicting it, not after.")
     ] = False
     key: _Key = None
     keep: _Keep = None
     label: Annotated[
-        str | None,
-        typer.Option(metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from."),
+        str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from.")
     ] = None
     follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.", rich_help_panel=_RUN
-        ),
+        bool, _of_run("--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.")
     ] = False
-    save_every: Annotated[
-        str,
-        typer.Option(metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).", rich_help_panel=_RUN),
-    ] = "30s"
-    new: Annotated[
-        bool, typer.Option("--new", help="Start a new run, and abandon an unfinished one.", rich_help_panel=_RUN)
-    ] = False
-    force: Annotated[bool, typer.Option("--force", help="Replace existing predictions.", rich_help_panel=_RUN)] = False
+    save_every: Annotated[str, _of_run(metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).")] = "30s"
+    new: Annotated[bool, _of_run("--new", help="Start a new run, and abandon an unfinished one.")] = False
+    force: Annotated[bool, _of_run("--force", help="Replace existing predictions.")] = False
     format: _Format = None
     encoding: _Encoding = None
     separator: _Separator = None
@@ -485,8 +412,7 @@ class ExtendOptions:
         ),
     ]
     label: Annotated[
-        str | None,
-        typer.Option(metavar="COL|FILE", help="Labels, as for fit. Default: named as in the reference."),
+        str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit. Default: named as in the reference.")
     ] = None
     key: Annotated[
         str | None,
