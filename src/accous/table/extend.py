@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,18 +58,18 @@ class RowsJoined:
     """
 
     n_read: int
-    n_joined: int
-    n_before: int
-    n_copies: int
-    n_alike: int
+    n_joined: int = 0
+    n_before: int = 0
+    n_copies: int = 0
+    n_alike: int = 0
     n_missing: int
-    n_unmatched: int
-    n_unnamed: int
-    key: str
-    n_left: int
-    new_classes: list[str]
+    n_unmatched: int = 0
+    n_unnamed: int = 0
+    key: str = ""
+    n_left: int = 0
+    new_classes: list[str] = field(default_factory=list)
     bad_rows: list[BadRow]
-    joined_by: str
+    joined_by: str = ""
 
 
 # --- The job of accous extend: labelled rows join the reference of a saved model, each of them once
@@ -83,20 +83,6 @@ class _LabelledRows:
     labels: pl.Series
     marks: Marks
     numbers: RowNumbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """What a file holds: its labelled rows, and counts of the others, as in `RowsJoined`."""
-
-    found: _LabelledRows
-    n_read: int
-    n_missing: int
-    n_unmatched: int = 0
-    n_unnamed: int = 0
-    key: str = ""
-    bad_rows: list[BadRow]
-    joined_by: str = ""
 
 
 class ExtendJob:
@@ -119,8 +105,7 @@ class ExtendJob:
     def run(self) -> RowsJoined:
         """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
         options, model = self._options, self.table_model.model
-        file = self._read()
-        found, bad_rows = file.found, file.bad_rows
+        found, read = self._read()
         self._require_classes(found.labels)
         n_reference, classes = len(model.task_), set(self.table_model.kind.names)
         rows = self.table_model.extend_rows(
@@ -135,23 +120,17 @@ class ExtendJob:
         n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
         if n_joined:
             save_table_model(self.table_model, options.model, is_last=True)
-        if bad_rows and options.rejects is not None:
+        if read.bad_rows and options.rejects is not None:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
-            write_rejects(bad_rows, options.rejects)
-        return RowsJoined(
-            n_read=file.n_read,
+            write_rejects(read.bad_rows, options.rejects)
+        return replace(
+            read,
             n_joined=n_joined,
             n_before=len(found.labels) - n_joined - n_copies,
             n_copies=n_copies,
             n_alike=rows.n_alike,
-            n_missing=file.n_missing,
-            n_unmatched=file.n_unmatched,
-            n_unnamed=file.n_unnamed,
-            key=file.key,
             n_left=n_reference + n_joined - len(model.task_),
             new_classes=[name for name in self.table_model.kind.names if name not in classes],
-            bad_rows=bad_rows,
-            joined_by=file.joined_by,
         )
 
     def summary(self, joined: RowsJoined) -> dict[str, Any]:
@@ -175,7 +154,8 @@ class ExtendJob:
             "guard": model.rules_.guard.name,
         }
 
-    def _read(self) -> _File:
+    def _read(self) -> tuple[_LabelledRows, RowsJoined]:
+        """Return the labelled rows of the file, and counts of the others."""
         options = self._options
         widths = self.table_model.settings.get("widths", {})
         table = open_table(
@@ -195,7 +175,7 @@ class ExtendJob:
         finally:
             table.close()
 
-    def _read_table(self, table: TableReader, label: str) -> _File:
+    def _read_table(self, table: TableReader, label: str) -> tuple[_LabelledRows, RowsJoined]:
         """Read rows that have the columns of the model."""
         options, settings = self._options, self.table_model.settings
         require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
@@ -213,7 +193,7 @@ class ExtendJob:
             rows = rows.followed_by(piece)
         found = self._labelled(rows, label)
         n_missing = len(rows) - len(found.labels)
-        return _File(found=found, n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
+        return found, RowsJoined(n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
 
     @property
     def _sorts(self) -> bool:
@@ -233,7 +213,7 @@ class ExtendJob:
         numbers = numbers_of_keyed_rows(absolute(self._options.rows), lines, labels, key=key, keys=keys)
         return _LabelledRows(X, labels, read.marks[rows], numbers)
 
-    def _read_from_stream(self) -> _File:
+    def _read_from_stream(self) -> tuple[_LabelledRows, RowsJoined]:
         """Read late labels, and their rows from the stream that a run has predicted."""
         options = self._options
         if options.rows == STDIN:
@@ -250,9 +230,7 @@ class ExtendJob:
         key = None if options.key == LINE else options.key  # lines name rows of this stream only
         keys = None if key is None else numbers_of_texts(place_texts(matched["place"]))
         numbers = numbers_of_keyed_rows(rows.stream, lines, labels, key=key, keys=keys)
-        found = _LabelledRows(rows.X, labels, rows.marks, numbers)
-        return _File(
-            found=found,
+        return _LabelledRows(rows.X, labels, rows.marks, numbers), RowsJoined(
             n_read=table.n_read,
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
