@@ -25,7 +25,6 @@ _NEED_TORCH = (
 )
 _NEED_RIVER = ("src/accous/river.py",)
 _NEED_SPARK = (
-    "src/accous/cli/spark_run.py",
     "src/accous/spark.py",
     "tests/spark/stream_driver.py",
 )

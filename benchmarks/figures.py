@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
-from accous.cli import demo_picture
-from accous.cli.demo_race import make_stream, run_race
+from accous.cli.demo import DARK, LIGHT, draw_race, make_stream, run_race
 from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
@@ -34,8 +33,8 @@ from benchmarks.pool import RegimeStream
 def draw_demo() -> None:
     """Play the demo once, with its own settings, and draw it twice."""
     race = run_race(make_stream("squ", n_rounds=3000, batch_size=1, seed=0))
-    for name, look in (("demo", demo_picture.LIGHT), ("demo-dark", demo_picture.DARK)):
-        (IMAGES / f"{name}.png").write_bytes(demo_picture.draw_race(race, "png", look))
+    for name, look in (("demo", LIGHT), ("demo-dark", DARK)):
+        (IMAGES / f"{name}.png").write_bytes(draw_race(race, "png", look))
 
 
 # --- the method ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.cli.fit_run import _signed
+from accous.cli.fit import _signed
 from accous.diagnostics.messages import ERRORS
 from accous.report.words import judge_in_words, report_source
 from accous.table.model import load_table_model

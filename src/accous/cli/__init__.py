@@ -13,24 +13,32 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, extend, fit, inspect, labels, predict, report, serve, spark
-from accous.cli.demo import demo
+from accous.cli import adapt, backtest, demo, extend, fit, inspect, labels, predict, report, serve, spark
+from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
+from accous.table.options import (
+    AdaptOptions,
+    BacktestOptions,
+    ExtendOptions,
+    FitOptions,
+    LabelsOptions,
+    PredictOptions,
+)
 
 __all__ = ["COMMANDS", "app", "main", "make_app"]
 
 COMMANDS: dict[Callable[..., int], str] = {
-    demo: "Example: accous demo --shift sin --rounds 1000 -o waves.png",
-    backtest.backtest: backtest.EXAMPLES,
-    fit.fit: fit.EXAMPLES,
-    adapt.adapt: adapt.EXAMPLES,
-    predict.predict: predict.EXAMPLES,
-    labels.labels: labels.EXAMPLES,
-    extend.extend: extend.EXAMPLES,
+    command(demo.DemoOptions, demo.demo): demo.EXAMPLES,
+    command(BacktestOptions, backtest.backtest): backtest.EXAMPLES,
+    command(FitOptions, fit.fit): fit.EXAMPLES,
+    command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
+    command(PredictOptions, predict.predict): predict.EXAMPLES,
+    command(LabelsOptions, labels.labels): labels.EXAMPLES,
+    command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
-    serve.serve: serve.EXAMPLES,
-    spark.spark: spark.EXAMPLES,
+    command(serve.ServeOptions, serve.serve): serve.EXAMPLES,
+    command(spark.SparkOptions, spark.spark): spark.EXAMPLES,
 }
 """The commands, in the order of the help, and what is shown below the help of each."""
 
@@ -69,8 +77,8 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     made.callback(invoke_without_command=True)(_root)
-    for command, examples in COMMANDS.items():
-        made.command(epilog=examples)(command)
+    for each, examples in COMMANDS.items():
+        made.command(epilog=examples)(each)
     added = {entry.name: entry for entry in entry_points(group="accous.commands")}
     for name, entry in added.items():
         made.add_typer(entry.load(), name=name)

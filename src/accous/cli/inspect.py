@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
+from accous.cli.options import columns_table, results_console
 from accous.exceptions import ParameterError
+from accous.table.options import AsJson, ModelFolder, NamedEstimator, Quiet
 from accous.text import count
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
 def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from accous.cli.columns_table import columns_table
 
     console = results_console()
     table = Table(show_header=False, title="State")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from accous.cli.options import Force, ModelFolder, NamedEstimator, Quiet, remarks_console
+from accous.cli.options import remarks_console, say
 from accous.exceptions import DataError, ParameterError
+from accous.table.options import Force, ModelFolder, NamedEstimator, Quiet
 
 __all__ = ["EXAMPLES", "report", "require_html", "write_page"]
 
@@ -41,7 +42,7 @@ def report(
     with remarks.status("Writing the report"):
         source = report_source(load_table_model(model, estimator).snapshot(), str(model))
         write_page(output, render_page(source))
-    remarks.print(f"{judge_in_words(source).headline}. Report: {output}", markup=False, soft_wrap=True)
+    say(remarks, f"{judge_in_words(source).headline}. Report: {output}")
     return 0
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError, ParameterError
 from accous.table.columns import Marks
 from accous.table.kinds import LINE, place_texts, require_no_feature
-from accous.table.labels import LabelJob, LabelRequest
+from accous.table.labels import LabelJob
 from accous.table.model import TableModel, labels_of_frame, load_table_model, save_table_model, times_in_order
+from accous.table.options import ExtendOptions
 from accous.table.readers import STDIN, BadRow, Position, TableReader, open_table, require_widths, with_labels
 from accous.table.rows import (
     RowNumbers,
@@ -27,55 +27,7 @@ from accous.table.rows import (
 )
 from accous.table.runs import absolute, require_free
 
-# --- What accous extend is asked to do, and what became of it
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtendRequest:
-    """Labelled rows and how they join.
-
-    Attributes
-    ----------
-    model : Path
-        The folder of the table model.
-    rows : str
-        The file, or ``"-"`` for the standard input: labelled rows with the columns of the model, or late labels of
-        rows that a run has predicted.
-    label : str, optional
-        Column of the labels, or their file; None: the one of the reference.
-    key : str, optional
-        Column that names a row; a row joins once.
-    predictions : str, optional
-        What the run has written that late labels are about; None: the output of the last run.
-    is_ordered : bool, optional
-        Whether the rows are in order of time, or have none; None: as ``fit`` put the reference in order.
-    max_reference : int, optional
-    drop : {"oldest", "least weight"}
-        As for `accous.AdaptiveClassifier.extend`.
-    table_format, encoding, separator : str, optional
-        Of the rows, where they cannot be told from the file.
-    skips_bad : bool
-        Whether bad rows are set aside, or are an error.
-    rejects : str, optional
-        File for the rows set aside.
-    estimator : str, optional
-        The name of the model's estimator, needed if it is code of the user's.
-    """
-
-    model: Path
-    rows: str
-    label: str | None = None
-    key: str | None = None
-    predictions: str | None = None
-    is_ordered: bool | None = None
-    max_reference: int | None = None
-    drop: str = "oldest"
-    table_format: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    skips_bad: bool = False
-    rejects: str | None = None
-    estimator: str | None = None
+# --- What became of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +58,18 @@ class RowsJoined:
     """
 
     n_read: int
-    n_joined: int
-    n_before: int
-    n_copies: int
-    n_alike: int
+    n_joined: int = 0
+    n_before: int = 0
+    n_copies: int = 0
+    n_alike: int = 0
     n_missing: int
-    n_unmatched: int
-    n_unnamed: int
-    key: str
-    n_left: int
-    new_classes: list[str]
+    n_unmatched: int = 0
+    n_unnamed: int = 0
+    key: str = ""
+    n_left: int = 0
+    new_classes: list[str] = field(default_factory=list)
     bad_rows: list[BadRow]
-    joined_by: str
+    joined_by: str = ""
 
 
 # --- The job of accous extend: labelled rows join the reference of a saved model, each of them once
@@ -133,43 +85,27 @@ class _LabelledRows:
     numbers: RowNumbers
 
 
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """What a file holds: its labelled rows, and counts of the others, as in `RowsJoined`."""
-
-    found: _LabelledRows
-    n_read: int
-    n_missing: int
-    n_unmatched: int = 0
-    n_unnamed: int = 0
-    key: str = ""
-    bad_rows: list[BadRow]
-    joined_by: str = ""
-
-
 class ExtendJob:
     """Adds labelled rows to the reference of a saved table model; the caller holds the folder's lock.
 
     Parameters
     ----------
-    request : ExtendRequest
+    options : ExtendOptions
 
     Attributes
     ----------
     table_model : TableModel
     """
 
-    def __init__(self, request: ExtendRequest) -> None:
-        self._request = request
-        if request.rejects is not None:
-            require_free(request.rejects)
-        self.table_model: TableModel = load_table_model(request.model, request.estimator)
+    def __init__(self, options: ExtendOptions) -> None:
+        self._options = options
+        require_free(options.rejects)
+        self.table_model: TableModel = load_table_model(options.model, options.estimator)
 
     def run(self) -> RowsJoined:
         """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
-        request, model = self._request, self.table_model.model
-        file = self._read()
-        found, bad_rows = file.found, file.bad_rows
+        options, model = self._options, self.table_model.model
+        found, read = self._read()
         self._require_classes(found.labels)
         n_reference, classes = len(model.task_), set(self.table_model.kind.names)
         rows = self.table_model.extend_rows(
@@ -177,37 +113,31 @@ class ExtendJob:
             found.labels,
             found.marks,
             numbers=found.numbers,
-            order=request.is_ordered is not False,
-            max_reference=request.max_reference,
-            drop=request.drop,
+            order=options.ordered is not False,
+            max_reference=options.max_reference,
+            drop=options.drop_rows.replace("-", " "),
         )
         n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
         if n_joined:
-            save_table_model(self.table_model, request.model, is_last=True)
-        if bad_rows and request.rejects is not None:
+            save_table_model(self.table_model, options.model, is_last=True)
+        if read.bad_rows and options.rejects is not None:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
-            write_rejects(bad_rows, request.rejects)
-        return RowsJoined(
-            n_read=file.n_read,
+            write_rejects(read.bad_rows, options.rejects)
+        return replace(
+            read,
             n_joined=n_joined,
             n_before=len(found.labels) - n_joined - n_copies,
             n_copies=n_copies,
             n_alike=rows.n_alike,
-            n_missing=file.n_missing,
-            n_unmatched=file.n_unmatched,
-            n_unnamed=file.n_unnamed,
-            key=file.key,
             n_left=n_reference + n_joined - len(model.task_),
             new_classes=[name for name in self.table_model.kind.names if name not in classes],
-            bad_rows=bad_rows,
-            joined_by=file.joined_by,
         )
 
     def summary(self, joined: RowsJoined) -> dict[str, Any]:
         """Return the results, ready for JSON."""
         model = self.table_model.model
         return {
-            "model": str(self._request.model),
+            "model": str(self._options.model),
             "rows": joined.n_read,
             "joined": joined.n_joined,
             "joined_before": joined.n_before,
@@ -224,34 +154,37 @@ class ExtendJob:
             "guard": model.rules_.guard.name,
         }
 
-    def _read(self) -> _File:
-        request = self._request
+    def _read(self) -> tuple[_LabelledRows, RowsJoined]:
+        """Return the labelled rows of the file, and counts of the others."""
+        options = self._options
         widths = self.table_model.settings.get("widths", {})
         table = open_table(
-            request.rows, request.table_format, encoding=request.encoding, separator=request.separator, widths=widths
+            options.rows, options.format, encoding=options.encoding, separator=options.separator, widths=widths
         )
         try:
             # A key may be a column of the model, such as the time of the row: it does not make labels a table of rows.
-            used = set(self.table_model.encoder.used_columns) - {request.key}
+            used = set(self.table_model.encoder.used_columns) - {options.key}
             if used.isdisjoint(table.columns):
                 return self._read_from_stream()
-            if request.predictions is not None:
+            if options.predictions is not None:
                 raise ParameterError(
                     f"--predictions is for late labels alone, and {table.name} has columns of the model: leave it out."
                 )
             require_widths(table.name, table.widths, widths)
-            return self._read_table(*with_labels(table, request.label or self.table_model.label))
+            return self._read_table(*with_labels(table, options.label or self.table_model.label))
         finally:
             table.close()
 
-    def _read_table(self, table: TableReader, label: str) -> _File:
+    def _read_table(self, table: TableReader, label: str) -> tuple[_LabelledRows, RowsJoined]:
         """Read rows that have the columns of the model."""
-        request, settings = self._request, self.table_model.settings
-        require_no_feature(label, request.label or label, self.table_model.encoder.used_columns)
+        options, settings = self._options, self.table_model.settings
+        require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
         order = settings.get("order") or {"by": None}
-        needed = [label, request.key, order["column"] if self._sorts and order["column"] in table.columns else None]
+        needed = [label, options.key, order["column"] if self._sorts and order["column"] in table.columns else None]
         passed = list(dict.fromkeys(name for name in needed if name is not None))
-        reader = RowReader(table, self.table_model.encoder, passed, skips_bad=request.skips_bad, accepts_unknown=True)
+        reader = RowReader(
+            table, self.table_model.encoder, passed, skips_bad=options.on_bad_row == "skip", accepts_unknown=True
+        )
         pieces = [piece for piece in reader.read(Position()) if piece is not None]
         if not pieces:
             raise DataError(f"{table.name} has no rows.")
@@ -260,13 +193,13 @@ class ExtendJob:
             rows = rows.followed_by(piece)
         found = self._labelled(rows, label)
         n_missing = len(rows) - len(found.labels)
-        return _File(found=found, n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
+        return found, RowsJoined(n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
 
     @property
     def _sorts(self) -> bool:
         """Whether the rows are sorted by the column that sorted the reference."""
         order = self.table_model.settings.get("order") or {"by": None}
-        return self._request.is_ordered is None and order["by"] == "time"
+        return self._options.ordered is None and order["by"] == "time"
 
     def _labelled(self, read: Rows, label: str) -> _LabelledRows:
         """Return the rows that have a label, in order of time."""
@@ -274,42 +207,30 @@ class ExtendJob:
         rows = labelled.rows
         if self._sorts and len(rows):
             rows = rows[times_in_order(read.frame[rows], self.table_model.settings)]
-        key, labels, X = self._request.key, labelled.labels[rows], read.X[rows]
+        key, labels, X = self._options.key, labelled.labels[rows], read.X[rows]
         keys = None if key is None else labelled.keys(read.frame, key)[rows]
         lines = numbers_of_lines(read.lines[rows], X)
-        numbers = numbers_of_keyed_rows(absolute(self._request.rows), lines, labels, key=key, keys=keys)
+        numbers = numbers_of_keyed_rows(absolute(self._options.rows), lines, labels, key=key, keys=keys)
         return _LabelledRows(X, labels, read.marks[rows], numbers)
 
-    def _read_from_stream(self) -> _File:
+    def _read_from_stream(self) -> tuple[_LabelledRows, RowsJoined]:
         """Read late labels, and their rows from the stream that a run has predicted."""
-        request = self._request
-        if request.rows == STDIN:
+        options = self._options
+        if options.rows == STDIN:
             raise DataError("stdin has none of the columns of the model: give late labels in a file.")
-        of_labels = LabelRequest(
-            model=request.model,
-            labels=request.rows,
-            key=request.key,
-            label=request.label,
-            predictions=request.predictions,
-            table_format=request.table_format,
-            encoding=request.encoding,
-            separator=request.separator,
-        )
-        job = LabelJob(of_labels, self.table_model)
+        job = LabelJob(options.to_labels(), self.table_model)
         table, matched = job.match()
         rows = job.rows(matched, table.place_column)
         if rows is None:
             raise DataError(
-                f"{request.rows} has none of the columns of the model, and its rows cannot be read again from the "
+                f"{options.rows} has none of the columns of the model, and its rows cannot be read again from the "
                 "stream that was predicted: give a table that has the columns and the labels."
             )
         labels, lines = matched["label"], numbers_of_lines(rows.lines, rows.X)
-        key = None if request.key == LINE else request.key  # lines name rows of this stream only
+        key = None if options.key == LINE else options.key  # lines name rows of this stream only
         keys = None if key is None else numbers_of_texts(place_texts(matched["place"]))
         numbers = numbers_of_keyed_rows(rows.stream, lines, labels, key=key, keys=keys)
-        found = _LabelledRows(rows.X, labels, rows.marks, numbers)
-        return _File(
-            found=found,
+        return _LabelledRows(rows.X, labels, rows.marks, numbers), RowsJoined(
             n_read=table.n_read,
             n_missing=table.n_missing,
             n_unmatched=table.rows.height - matched.height,
@@ -321,10 +242,10 @@ class ExtendJob:
 
     def _require_classes(self, labels: pl.Series) -> None:
         if not len(labels):
-            raise DataError(f"{self._request.rows} holds no label.")
+            raise DataError(f"{self._options.rows} holds no label.")
         stranger = self.table_model.kind.stranger(labels)
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
+                f"None of the labels in {self._options.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
                 "and --label its column?"
             )

@@ -24,47 +24,14 @@ from accous.table.kinds import (
     written_intervals,
 )
 from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.options import LabelsOptions
 from accous.table.readers import STDIN, Position, TableReader, open_table
 from accous.table.rows import find_new, numbers_of_rows, remember
 from accous.table.runs import Job, absolute, find_run, last_run_with_rows
 from accous.table.summary import summarize_labels
 from accous.text import count
 
-# --- What accous labels is asked to do, and what became of it
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelRequest:
-    """Late labels and where they belong.
-
-    Attributes
-    ----------
-    model : Path
-        The folder of the table model.
-    labels : str
-        The file, or ``"-"`` for the standard input.
-    key : str, optional
-        Column that names a row, in the labels and in the predictions. None: the one
-        that the run was given, or ``line``, if the labels have it; otherwise by position.
-    label : str, optional
-        Column of the labels.
-    predictions : str, optional
-        None: the output of the last run that has predicted rows.
-    table_format, encoding, separator : str, optional
-        Of the labels, where they cannot be told from the file.
-    estimator : str, optional
-        The name of the model's estimator, needed if it is code of the user's.
-    """
-
-    model: Path
-    labels: str
-    key: str | None = None
-    label: str | None = None
-    predictions: str | None = None
-    table_format: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    estimator: str | None = None
+# --- What became of the labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +167,7 @@ class LabelJob:
 
     Parameters
     ----------
-    request : LabelRequest
+    options : LabelsOptions
     table_model : TableModel, optional
         The model, if it is loaded already.
 
@@ -209,10 +176,10 @@ class LabelJob:
     table_model : TableModel
     """
 
-    def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
-        self._request = request
+    def __init__(self, options: LabelsOptions, table_model: TableModel | None = None) -> None:
+        self._options = options
         self.table_model: TableModel = (
-            load_table_model(request.model, request.estimator) if table_model is None else table_model
+            load_table_model(options.model, options.estimator) if table_model is None else table_model
         )
         self._predictions = self._find_predictions()
         last, earlier = self.table_model.job, self.table_model.earlier_runs
@@ -239,7 +206,7 @@ class LabelJob:
         if new.height:
             self._observe(new, None if rows is None else rows.X)
             self.table_model.counted_labels = remember(before, numbers[is_new])
-            save_table_model(self.table_model, self._request.model, is_last=True)
+            save_table_model(self.table_model, self._options.model, is_last=True)
         unmatched = table.rows.join(matched, on="place", how="anti")["place"]
         return LabelsCounted(
             n_read=table.n_read,
@@ -266,20 +233,20 @@ class LabelJob:
         DataError
             If no label is a class of the reference, or none belongs to a prediction.
         """
-        request, job = self._request, self._job
+        options, job = self._options, self._job
         table = read_label_table(
-            request.labels,
-            key=request.key,
+            options.labels,
+            key=options.key,
             usual_key=self._usual_key,
-            label=request.label,
+            label=options.label,
             usual_label=self.table_model.label,
             compared=() if job is None else self._columns(job),
-            table_format=request.table_format,
-            encoding=request.encoding,
-            separator=request.separator,
+            table_format=options.format,
+            encoding=options.encoding,
+            separator=options.separator,
         )
         column = table.label_column or ""
-        require_no_feature(column, request.label or column, self.table_model.encoder.used_columns)
+        require_no_feature(column, options.label or column, self.table_model.encoder.used_columns)
         can_count = job is not None and job.n_rejected == 0
         n_rows = None if job is None else job.n_rows
         matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
@@ -321,7 +288,7 @@ class LabelJob:
         elif not set(_kept(job)).isdisjoint(table.others.columns):
             rows = open_table(self._predictions)
         try:
-            require_same_rows(table, self._request.labels, rows, job.n_rows)
+            require_same_rows(table, self._options.labels, rows, job.n_rows)
         finally:
             if rows is not None:
                 rows.close()
@@ -345,12 +312,12 @@ class LabelJob:
         }
 
     def _find_predictions(self) -> str:
-        request = self._request
-        if request.predictions is not None:
-            return request.predictions
+        options = self._options
+        if options.predictions is not None:
+            return options.predictions
         job = last_run_with_rows(self.table_model.job, self.table_model.earlier_runs)
         if job is None:
-            raise DataError(f"{request.model} has predicted nothing yet: run accous adapt first.")
+            raise DataError(f"{options.model} has predicted nothing yet: run accous adapt first.")
         if not job.n_rows:
             raise DataError(
                 "The last run has predicted no rows: name what an earlier one has written with --predictions."
@@ -366,17 +333,17 @@ class LabelJob:
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
             where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
-            raise DataError(f"{self._request.labels} holds no label{where}.")
+            raise DataError(f"{self._options.labels} holds no label{where}.")
         stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
+                f"None of the labels in {self._options.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
                 "this the file, and --label its column?"
             )
         if not matched.height:
             how = _joined_by(table.place_column, matched)
             raise DataError(
-                f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
+                f"Nothing in {self._options.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
                 f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
                 f"--predictions{self._other_runs()}."
             )
