@@ -141,7 +141,7 @@ def test_the_report_says_that_only_fit_uses_a_column_that_was_constant(tmp_path)
 def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(model):
     def shown():
         metrics = Metrics()
-        metrics.take_state(summarize_table_model(model)["state"], 0)
+        metrics.take_state(summarize_table_model(model.snapshot())["state"], 0)
         line = next(
             each for each in metrics.exposition().decode().splitlines() if 'measured_error{bound="value"}' in each
         )

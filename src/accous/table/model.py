@@ -1350,7 +1350,7 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
     settings = attached["settings"]
-    name = settings["estimator"]
+    name = settings.get("estimator", LINEAR)
     if is_own_code(name) or name == LINEAR:
         return None
     blocks = ColumnEncoder.from_json(attached["columns"]).blocks
@@ -1359,7 +1359,7 @@ def known_estimator(attached: dict[str, Any]) -> Any:
 
 def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
     """Return the estimator that a folder names, if the user names the same or none is needed."""
-    saved = attached["settings"]["estimator"]
+    saved = attached["settings"].get("estimator", LINEAR)
     if name is not None and name != saved:
         raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
     if not is_own_code(saved):
