@@ -27,9 +27,8 @@ NOT_FINISHED = "not finished in {:,.0f} seconds: stopped"
 NUMERICAL = (
     "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio/test_kmm.py",
     "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_candidates.py",
-    "tests/test_properties.py", "tests/classifier/test_adaptation_risk.py", "tests/classifier/test_boosted_erm.py",
-    "tests/classifier/test_erm.py", "tests/classifier/test_regression.py", "tests/tabular/test_choosing.py",
-    "tests/test_docs.py",
+    "tests/test_properties.py", "tests/model/test_predictors.py", "tests/model/test_regression.py",
+    "tests/model/test_risk.py", "tests/tabular/test_choosing.py", "tests/test_docs.py",
 )  # fmt: skip
 # Where processes and threads wait for each other.
 TIMED = (
@@ -69,7 +68,7 @@ EXEMPT = {
     "tests/fuzz": "`make fuzz` plays as many cases as you like on the machine at hand",
     "tests/packaging": "about files of the project and its wheel",
     "tests/recipes": "short examples of what tests/core, tests/ratio and tests/tabular test",
-    "tests/river": "another interface to what tests/classifier tests",
+    "tests/river": "another interface to what tests/model tests",
     "tests/site": "about files of the documentation; the builds are slow tests",
     "tests/spark": "needs Java; `make test-spark` runs it",
     "tests/test_bench_peers.py": "needs environments that `make bench-peers` sets up",
