@@ -33,13 +33,13 @@ NUMERICAL = (
 # Where processes and threads wait for each other.
 TIMED = (
     "tests/cli/test_processes.py", "tests/cli/test_kill.py", "tests/bench/test_grid.py",
-    "tests/checkpoint/test_crash.py", "tests/checkpoint/test_locks.py", "tests/ratio/test_blas.py",
+    "tests/checkpoint/test_crash.py", "tests/model/test_threads.py", "tests/ratio/test_blas.py",
     "tests/ratio/test_online_threads.py", "tests/deep/test_fine_tuning.py", "tests/deep/test_features.py",
     "tests/deep/test_reduction.py", "tests/service", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # The part of those that races: cheap enough to be run five times.
 RACING = (
-    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_locks.py",
+    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_crash.py",
     "tests/ratio/test_online_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
     "tests/service/test_workers.py", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
@@ -51,7 +51,7 @@ PRINTED = (
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
     "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
     "tests/cli/test_numbers.py", "tests/cli/test_predict.py", "tests/cli/test_reference_copies.py",
-    "tests/cli/test_suggestions.py", "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
+    "tests/cli/test_suggestions.py", "tests/checkpoint/test_folder.py", "tests/tabular", "tests/report",
     "tests/datasets/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip
 # Folders, and files of the folders `tests` and `tests/cli`, that are in no list, with the reason.

@@ -3,13 +3,11 @@
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from accous.report.page import render_page
-from tests.report.test_report import follow
+from tests.report.subjects import follow
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -20,13 +18,13 @@ DARK = "--blink-settings=preferredColorScheme=0"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Path:
+def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_page(follow(1.0)))
     return path
 
 
-def browse(page: Path, *options: str) -> str:
+def browse(page, *options):
     common = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--hide-scrollbars"]
     # No name is resolved: whatever the page tried to fetch would fail.
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
@@ -34,7 +32,7 @@ def browse(page: Path, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
-def pixels(path: Path) -> np.ndarray:
+def pixels(path):
     from matplotlib.image import imread
 
     return imread(path)[..., :3]
