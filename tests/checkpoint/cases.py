@@ -1,11 +1,13 @@
 """Models of every kind with the rows they see, and every number that resuming must not change."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.impute import SimpleImputer
@@ -35,13 +37,22 @@ LOSSES = ["logistic", "least_squares", "kl"]
 
 @dataclass
 class Case:
-    """A model, the rows it sees by round (the reference is round 0), its labels and what `load` needs besides."""
+    """A model, the rows it sees by round (the reference is round 0), and its labels."""
 
     model: Any
     rows: Any
     labels: Any = None
     sample_weight: Any = None
-    given: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def given(self):
+        """What `load` needs besides: the user's own objects, made afresh."""
+        ratio = getattr(self.model, "ratio", None) or self.model
+        parts = {
+            "estimator": getattr(self.model, "estimator", None),
+            "feature_map": getattr(ratio, "feature_map", None),
+        }
+        return {name: clone(part) for name, part in parts.items() if hasattr(part, "get_params")}
 
     def fit(self):
         """The fitted model."""
@@ -153,11 +164,9 @@ def make_ratio_cases():
         ),
         "fortran order": Case(OnlineDensityRatio(), in_fortran_order),
         "named columns": Case(OnlineDensityRatio(), named),
-        "foreign map": Case(OnlineDensityRatio(MinMaxScaler()), numbers, given={"feature_map": MinMaxScaler()}),
-        "foreign map by row": Case(
-            OnlineDensityRatio(StandardScaler()), named_by_row, given={"feature_map": StandardScaler()}
-        ),
-        "foreign map pandas": Case(OnlineDensityRatio(encoder()), mixed_pandas, given={"feature_map": encoder()}),
+        "foreign map": Case(OnlineDensityRatio(MinMaxScaler()), numbers),
+        "foreign map by row": Case(OnlineDensityRatio(StandardScaler()), named_by_row),
+        "foreign map pandas": Case(OnlineDensityRatio(encoder()), mixed_pandas),
         "wide ratio, long rows": Case(OnlineDensityRatio("standardize"), wide),
         "wide ratio": Case(OnlineDensityRatio(radius=0.2, min_interval=1), wide),
         "wide roots": Case(OnlineDensityRatio(ridge=1e-9), wide),
@@ -168,7 +177,7 @@ def make_ratio_cases():
         "single low rank": Case(SingleLearnerRatio(metric="low_rank", metric_rank=np.int64(3)), wide),
         "single wide": Case(SingleLearnerRatio(loss="least_squares"), wide),
         "single rbf": Case(SingleLearnerRatio("rbf"), numbers),
-        "single polars": Case(SingleLearnerRatio(encoder()), mixed_polars, given={"feature_map": encoder()}),
+        "single polars": Case(SingleLearnerRatio(encoder()), mixed_polars),
         "kliep": Case(KLIEP(), numbers),
         "kliep few centres": Case(KLIEP(max_centers=2, width="cv"), named),
         "kmm": Case(KMM(), numbers),
@@ -177,7 +186,7 @@ def make_ratio_cases():
         "logistic ratio": Case(LogisticRatio(), numbers),
         "rulsif rbf": Case(RULSIF("rbf", alpha=0.3), numbers),
         "ulsif": Case(ULSIF(), numbers),
-        "ulsif cv": Case(ULSIF(encoder(), width="cv", ridge="cv"), mixed_pandas, given={"feature_map": encoder()}),
+        "ulsif cv": Case(ULSIF(encoder(), width="cv", ridge="cv"), mixed_pandas),
         "no shift": Case(NoShift(), numbers),
         "no shift mixed": Case(NoShift(), mixed_pandas),
     }
@@ -198,12 +207,7 @@ def make_own_classifier_cases():
         "base weights": Case(AdaptiveClassifier(), in_fortran_order, two, 0.5 + np.arange(N_REFERENCE) % 3),
         "rbf": Case(AdaptiveClassifier(ratio=OnlineDensityRatio("rbf", loss="least_squares")), numbers, two),
         "seed": Case(AdaptiveClassifier(random_state=3), named_by_row, two),
-        "map": Case(
-            AdaptiveClassifier(ratio=OnlineDensityRatio(MinMaxScaler())),
-            numbers,
-            two,
-            given={"feature_map": MinMaxScaler()},
-        ),
+        "map": Case(AdaptiveClassifier(ratio=OnlineDensityRatio(MinMaxScaler())), numbers, two),
     }
 
 
@@ -214,34 +218,16 @@ def make_foreign_classifier_cases():
     texts = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
     words = labels_of(2, ["no", "yes"])
     return {
-        "forest": Case(AdaptiveClassifier(forest()), numbers, two, given={"estimator": forest()}),
-        "forest refit 4": Case(
-            AdaptiveClassifier(forest(), refit=4), named, labels_of(3, ["a", "b", "c"]), given={"estimator": forest()}
-        ),
-        "by row": Case(
-            AdaptiveClassifier(LogisticRegression(), refit="always"),
-            named_by_row,
-            labels_of(3),
-            given={"estimator": LogisticRegression()},
-        ),
+        "forest": Case(AdaptiveClassifier(forest()), numbers, two),
+        "forest refit 4": Case(AdaptiveClassifier(forest(), refit=4), named, labels_of(3, ["a", "b", "c"])),
+        "by row": Case(AdaptiveClassifier(LogisticRegression(), refit="always"), named_by_row, labels_of(3)),
         "single precision": Case(
-            AdaptiveClassifier(LogisticRegression()),
-            lambda *size: numbers(*size).astype(np.float32),
-            two,
-            given={"estimator": LogisticRegression()},
+            AdaptiveClassifier(LogisticRegression()), lambda *size: numbers(*size).astype(np.float32), two
         ),
-        "pandas": Case(both, mixed_pandas, words, given={"estimator": pipeline, "feature_map": encoder()}),
-        "polars": Case(
-            AdaptiveClassifier(pipeline, SingleLearnerRatio(encoder()), refit="always"),
-            mixed_polars,
-            two,
-            given={"estimator": pipeline, "feature_map": encoder()},
-        ),
+        "pandas": Case(both, mixed_pandas, words),
+        "polars": Case(AdaptiveClassifier(pipeline, SingleLearnerRatio(encoder()), refit="always"), mixed_polars, two),
         "object rows": Case(
-            AdaptiveClassifier(texts, OnlineDensityRatio(OneHotEncoder(handle_unknown="ignore"))),
-            objects,
-            two,
-            given={"estimator": texts, "feature_map": OneHotEncoder(handle_unknown="ignore")},
+            AdaptiveClassifier(texts, OnlineDensityRatio(OneHotEncoder(handle_unknown="ignore"))), objects, two
         ),
     }
 
@@ -253,7 +239,7 @@ def make_regressor_cases():
         "ridge": Case(AdaptiveRegressor(refit="always", loss="squared"), numbers, y),
         "ridge, weights": Case(AdaptiveRegressor(alpha=0.3), named, y.tolist(), 0.5 + np.arange(N_REFERENCE) % 3),
         "wide ridge": Case(AdaptiveRegressor(refit="always"), wide, y),
-        "regression trees": Case(AdaptiveRegressor(trees, loss="pinball(0.8)"), numbers, y, given={"estimator": trees}),
+        "regression trees": Case(AdaptiveRegressor(trees, loss="pinball(0.8)"), numbers, y),
     }
 
 
@@ -326,7 +312,8 @@ def history(case, model):
 
 def insights_of(case, model):
     """What the model tells of itself, digit for digit."""
-    told = {name: repr(getattr(model, name)) for name in ("risk_estimate_", "risk_", "trust_", "drift_events_")}
+    names = ("risk_estimate_", "risk_", "trust_", "drift_events_", "coverage_", "regimes_")
+    told = {name: repr(getattr(model, name)) for name in names}
     told["recent rows"] = repr(model.state_.recent.to_plain())
     predict = model.predict_set if hasattr(model, "predict_set") else model.predict_interval
     sets = predict(case.rows(1000, 20), alpha=0.2)

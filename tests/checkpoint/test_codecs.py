@@ -132,23 +132,8 @@ SCALARS = [np.float64(0.1), np.float32(0.1), np.float16(0.1), np.float64("nan"),
 SCALARS += [np.bool_(True), np.str_("text")]
 
 
-NUMBERS = [
-    0.1,
-    -0.0,
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    5e-324,
-    1e308,
-    2**80,
-    -1,
-    0,
-    True,
-    False,
-    None,
-    "",
-    "$",
-]
+NUMBERS = [0.1, -0.0, 5e-324, 1e308, 2**80, -1, 0, True, False, None, "", "$"]
+NUMBERS += [float(name) for name in ("inf", "-inf", "nan")]
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *SCALARS], ids=repr)

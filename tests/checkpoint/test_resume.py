@@ -4,8 +4,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import accous
@@ -174,11 +179,13 @@ def pool_numbers(ratio):
 
 def model_numbers(model):
     check, parts = model.state_.fallback.check, {}
-    if model.ratio_.pool_ is not None:
+    if getattr(model.ratio_, "pool_", None) is not None:
         parts |= pool_numbers(model.ratio_)
     parts |= {"weights": model.reference_weight_, "fitted": model.state_.fitted_weights}
-    parts |= {"coef": model.estimator_.coef_, "share": model.trust_.exponent, "strength": check.strength}
-    parts |= {"veto": (check.veto.n_rounds, check.veto.excess), "risk": model.risk_estimate_}
+    parts |= {"answers": model.predict_proba(reference()[0]), "strength": check.strength}
+    parts |= {"veto": (check.veto.n_rounds, check.veto.excess), "guard": model.rules_.guard.name}
+    for name in ("risk_", "trust_", "measured_", "coverage_", "drift_events_", "regimes_", "backtest_"):
+        parts[name] = repr(getattr(model, name))
     return {name: np.asarray(value) for name, value in parts.items()}
 
 
@@ -200,6 +207,7 @@ def assert_goes_on(model, folder, *, is_away=False, **given):
         if number % 16 == 0:
             assert_same_bits(numbers_of(loaded), numbers_of(model))
     assert_same_bits(numbers_of(loaded), numbers_of(model))
+    return loaded
 
 
 def played(model, n_rounds, *, is_away=False):
@@ -247,6 +255,46 @@ def test_a_pool_goes_on(model, n_rounds, n_slots, tmp_path):
     elif n_slots != "any":
         assert pool.slots.is_used.any() if n_slots == "some" else pool.slots.is_used.sum() == n_slots
     assert_goes_on(model, tmp_path, is_away=is_away)
+
+
+class AlwaysWorse(GaussianNB):
+    """Wrong with any weights but equal ones, so that its adaptation is vetoed."""
+
+    def fit(self, X, y, sample_weight=None):
+        is_right = sample_weight is None or np.ptp(sample_weight) == 0.0
+        return super().fit(X, y if is_right else 1 - y)
+
+
+TREES = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=6, min_samples_leaf=8, random_state=0)
+CLASSIFIERS = {
+    **{f"caution {caution}": AdaptiveClassifier(caution=caution) for caution in ("high", "normal", "low")},
+    "not standardized": AdaptiveClassifier(standardize=False, refit="always"),
+    "boosted trees": AdaptiveClassifier(make_pipeline(StandardScaler(), TREES), caution="low"),
+    "boosted trees, always": AdaptiveClassifier(TREES, refit="always", caution="low"),
+    "vetoed": AdaptiveClassifier(AlwaysWorse(), refit=1, caution="low"),
+    "one-step ratio": AdaptiveClassifier(ratio=ULSIF(random_state=0)),
+}
+CHANGES = {
+    "rounds": lambda model: model,
+    "late labels": lambda model: model.observe(*reference()).observe(reference()[0][:50], ["new"] * 50),
+    "extended": lambda model: model.extend(*(part[:50] for part in reference()), max_reference=220),
+}
+
+
+@pytest.mark.every_pair
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("is_turned", [False, True], ids=["same labels", "labels turn round"])
+@pytest.mark.parametrize("model", CLASSIFIERS.values(), ids=CLASSIFIERS)
+def test_a_classifier_goes_on_with_everything_it_says(model, is_turned, change, tmp_path):
+    X, y = reference()
+    model = clone(model).fit(X, np.where(is_turned & (np.arange(200) < 100), 1 - y, y), order=True)
+    for batch in batches(44):
+        model.adapt(batch)
+    change(model)
+    given = {} if model.estimator is None else {"estimator": clone(model.estimator)}
+    loaded = assert_goes_on(model, tmp_path, **given)
+    pd.testing.assert_frame_equal(loaded.history_, model.history_, check_exact=True)
+    assert len(list(tmp_path.glob("reference-*.npz"))) == 1
 
 
 CANDIDATES = {

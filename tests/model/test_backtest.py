@@ -407,7 +407,9 @@ def test_it_names_classes_that_came_later(tmp_path):
     assert backtest(AdaptiveClassifier(), X, labels).later_classes == ("2", "3")
     model = AdaptiveClassifier().fit(X, labels, order=True)
     accous.save(model, tmp_path)
-    assert accous.load(tmp_path).backtest_.later_classes == model.backtest_.later_classes == ("2", "3")
+    loaded = accous.load(tmp_path)
+    assert loaded.backtest_ == model.backtest_
+    assert loaded.backtest_.later_classes == ("2", "3")
     assert backtest(AdaptiveRegressor(), X, y + X[:, 0]).later_classes == ()
 
 
@@ -452,20 +454,6 @@ def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
     assert AdaptiveClassifier().fit(X[:99], y[:99]).unverified_ == ""
     assert AdaptiveClassifier().fit(X[:100], y[:100], order=True).unverified_ == ""
     assert model.fit(X, y, order=True).unverified_ == ""
-
-
-@pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["ours", "foreign"])
-def test_the_outcome_is_saved_bit_for_bit(estimator, tmp_path):
-    X, y = turned_round(200)
-    shuffled = np.random.default_rng(5).permutation(200)
-    model = AdaptiveClassifier(estimator).fit(X[shuffled], y[shuffled], order=shuffled)
-    play(model, drifting_batches(30, n_rows=10))
-    accous.save(model, tmp_path)
-    loaded = accous.load(tmp_path, **{} if estimator is None else {"estimator": estimator})
-    assert repr(loaded.backtest_) == repr(model.backtest_)
-    assert loaded.time_order_.tolist() == model.time_order_.tolist()
-    assert repr(loaded.risk_) == repr(model.risk_)
-    assert repr(loaded.trust_) == repr(model.trust_)
 
 
 @pytest.mark.parametrize(

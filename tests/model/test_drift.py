@@ -263,12 +263,6 @@ def test_events_name_the_rounds_that_the_inputs_came_back_to(model):
     assert event.return_in_words == f"back to what was seen in rounds {first} to {last}"
 
 
-def test_a_saved_model_remembers_the_same(model, tmp_path):
-    accous.save(model, tmp_path / "model")
-    assert accous.load(tmp_path / "model").regimes_ == model.regimes_
-    assert accous.load(tmp_path / "model").drift_events_ == model.drift_events_
-
-
 @pytest.fixture(scope="module")
 def model():
     return follow(8)

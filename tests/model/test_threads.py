@@ -1,7 +1,6 @@
 """Every reader sees one whole round: while another thread adapts, and after a call that failed."""
 
 import sys
-import threading
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -174,21 +173,6 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
             model.adapt(batch)
     assert seen <= set(of_rounds)
     assert len(seen) > 5
-
-
-@pytest.mark.usefixtures("eager_thread_switches")
-def test_the_risk_read_during_rounds_is_that_of_some_round():
-    batches = drifting_batches(40)
-    model = played(0, refit="always")
-    of_rounds = {model.risk_estimate_, *(model.adapt(batch).risk_estimate_ for batch in batches)}
-    model = played(0, refit="always")
-    seen = []
-    thread = threading.Thread(target=lambda: seen.extend(model.risk_estimate_ for _ in range(200)))
-    thread.start()
-    play(model, batches)
-    thread.join()
-    assert len(seen) == 200
-    assert set(seen) <= of_rounds
 
 
 def test_no_round_of_another_thread_comes_between_prediction_and_learning():

@@ -6,29 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.linear_model import Perceptron
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
 
-import accous
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.labels import Audit
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.streams import ConstantShift, GaussianStream, SquareShift
+from accous.streams import ConstantShift, GaussianStream
 from tests.budgets import rest_slow
-from tests.classifiers import (
-    PROBE,
-    LinearTilt,
-    customer_encoder,
-    customers,
-    drifting_batches,
-    labelled_rows,
-    play,
-    shown_state,
-)
+from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, shown_state
 
 KINDS = {
     "default": {},
@@ -101,28 +90,6 @@ def test_reading_diagnostics_changes_nothing(parameters):
         silent.adapt(batch)
     assert shown_state(told, PROBE) == shown_state(silent, PROBE)
     assert repr(read_diagnostics(told)) == repr(read_diagnostics(silent))
-
-
-@pytest.mark.parametrize("n_classes", [3, 5])
-def test_more_classes(n_classes):
-    model = model_of(n_classes=n_classes)
-    assert model.predict_set(PROBE).shape == (40, n_classes)
-    assert 0.0 < model.risk_.adapted < 1.0
-
-
-@pytest.mark.slow
-def test_frames_and_pipelines():
-    frame = customers(200, seed=0)
-    y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")
-    estimator = make_pipeline(customer_encoder(), LogisticRegression())
-    model = AdaptiveClassifier(estimator, OnlineDensityRatio(customer_encoder())).fit(frame, y)
-    for seed in range(48):
-        batch = customers(8, seed=seed)
-        model.adapt(batch.assign(income=4.0 * batch["income"]))
-    assert model.drift_attribution_.argmax() == 1
-    assert model.predict_set(frame[:5]).shape == (5, 2)
-    assert not model.audit(frame, y).concept_changed
-    assert {name for event in model.drift_events_ for name in event.features} <= {"age", "income", "city"}
 
 
 # --- what it says -------------------------------------------------------------------------------------------
@@ -218,24 +185,6 @@ def test_rows_and_labels_that_cannot_be_audited_and_estimators_without_sets():
         model.audit(PROBE[:2], [0, 7])
     with pytest.raises(ParameterError, match="predict_proba"):
         AdaptiveClassifier(Perceptron()).fit(*labelled_rows()).predict_set(PROBE)
-
-
-# --- saved and resumed --------------------------------------------------------------------------------------
-
-
-def test_all_of_it_is_saved_and_resumed(tmp_path):
-    stream = GaussianStream(SquareShift(period=150), n_rounds=200, batch_size=5, n_reference=2000, random_state=2)
-    (*batches,) = (batch.X for batch in stream)
-    model = play(AdaptiveClassifier().fit(*stream.reference()), batches[:170])
-    accous.save(model, tmp_path)
-    resumed = accous.load(tmp_path)
-    for batch in batches[170:]:
-        for name in ("trust_", "risk_", "drift_events_", "coverage_", "regimes_"):
-            assert repr(getattr(resumed, name)) == repr(getattr(model, name))
-        assert resumed.drift_attribution_.tobytes() == model.drift_attribution_.tobytes()
-        model.adapt(batch)
-        resumed.adapt(batch)
-    assert model.drift_events_
 
 
 def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks):

@@ -1,7 +1,6 @@
 """`history_`, alerts and the log: what happened in rounds, without computing anything that a round has not."""
 
 import logging
-import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-import accous
 from accous import ULSIF, AdaptiveClassifier, Alerts, NoShift
 from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.losses import effective_sample_size
@@ -118,21 +116,6 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
         assert len(log.blocks) == len(again.blocks)
         assert len(log.waiting) == len(again.waiting)
     assert log.rows({}).tobytes() == again.rows({}).tobytes()
-
-
-@pytest.mark.parametrize("reads", [False, True], ids=["unread", "read before saving"])
-def test_a_saved_model_resumes_with_the_same_history(tmp_path, reads):
-    batches = drifting_batches(180)
-    stays = play(AdaptiveClassifier().fit(*labelled_rows()), batches[:140])
-    if reads:
-        assert stays.risk_.adapted > 0.0
-    accous.save(stays, tmp_path / "model")
-    goes_on, copied = accous.load(tmp_path / "model"), pickle.loads(pickle.dumps(stays))
-    for model in (stays, goes_on, copied):
-        play(model, batches[140:])
-        assert model.history_.shape == (180, 9)
-        pd.testing.assert_frame_equal(model.history_, stays.history_, check_exact=True)
-    assert np.isfinite(stays.history_["estimated_error"].loc[140]) == reads
 
 
 def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():
