@@ -506,16 +506,22 @@ def expected():
         return dict(file) | dict(others)
 
 
+def go_on(model, batches, ask):
+    """What the model answers to each batch before it learns from it."""
+    found = []
+    for batch in batches:
+        found.append(ask(batch))
+        learn(model, batch)
+    return found
+
+
 def test_a_classifier_goes_on(expected):
     model = accous.load(SAVED / "classifier")
     assert model.n_rounds_ == 20
     assert model.state_.recent.last() is None
     assert model.standardize is False  # what that version did
     assert model.ratio_.pool == "none"
-    probabilities = []
-    for batch in expected["batches"]:
-        probabilities.append(model.predict_proba(batch))
-        model.adapt(batch)
+    probabilities = go_on(model, expected["batches"], model.predict_proba)
     np.testing.assert_allclose(probabilities[0], expected["classifier_probabilities"][0], **ABOUT_THE_SAME)
     np.testing.assert_allclose(model.ratio_.coef_, expected["classifier_theta"], **ABOUT_THE_SAME)
     # Other safeguards, same stream: the answers and weights stay close.
@@ -526,10 +532,7 @@ def test_a_classifier_goes_on(expected):
 
 def test_a_classifier_without_the_fallback_goes_on_as_it_did_then(expected):
     model = accous.load(SAVED / "classifier").set_params(fallback="none")
-    probabilities = []
-    for batch in expected["batches"]:
-        probabilities.append(model.predict_proba(batch))
-        model.adapt(batch)
+    probabilities = go_on(model, expected["batches"], model.predict_proba)
     np.testing.assert_allclose(probabilities, expected["paper_probabilities"], **ABOUT_THE_SAME)
     np.testing.assert_allclose(model.reference_weight_, expected["paper_weights"], **ABOUT_THE_SAME)
     np.testing.assert_allclose(model.estimator_.coef_, expected["paper_coef"], **ABOUT_THE_SAME)
@@ -539,10 +542,7 @@ def test_a_classifier_without_the_fallback_goes_on_as_it_did_then(expected):
 def test_a_ratio_goes_on(expected):
     ratio = accous.load(SAVED / "ratio")
     assert ratio.n_rounds_ == 20
-    ratios = []
-    for batch in expected["batches"]:
-        ratios.append(ratio.predict_ratio(batch))
-        ratio.partial_fit(batch)
+    ratios = go_on(ratio, expected["batches"], ratio.predict_ratio)
     np.testing.assert_allclose(ratios, expected["ratio_ratios"], **ABOUT_THE_SAME)
     np.testing.assert_allclose(ratio.coef_, expected["ratio_coef"], **ABOUT_THE_SAME)
     np.testing.assert_allclose(ratio.reference_ratio_, expected["ratio_reference"], **ABOUT_THE_SAME)

@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 import accous
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, backtest
 from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.labels import JudgedRows
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
 from accous.exceptions import DataError, ParameterError
 from accous.model.labels import rows_to_keep
@@ -188,6 +187,9 @@ def test_they_are_left_out_and_confirm_nothing(joined):
     found = model.observe(X, y, predicted=np.where(ROUNDS < 20, 1 - y, y), rounds=ROUNDS).measured_
     assert (found.n_labelled, found.error, found.is_outdated) == (230, 0.0, False)
     assert sum(map(len, model.state_.late_labels.kept)) == 230
+    labels = np.array([f"new {number // 150}" for number in range(400)], dtype=object)
+    found = model.observe(X, labels, predicted=y, rounds=ROUNDS).measured_
+    assert found.unseen_classes == {"new 1": 100, "new 2": 100}
 
 
 def test_a_row_that_was_predicted_since_counts_also_before_the_next_round():
@@ -202,19 +204,6 @@ def test_unknown_rounds_and_models_that_nothing_joined_leave_nothing_out(joined)
     new = AdaptiveClassifier().fit(*make_stream(1)[0])
     assert not new.is_before_joining(np.zeros(3)).any()
     assert not new.extend(X[:50], y[:50]).is_before_joining(np.zeros(3)).any()
-
-
-def test_a_part_keeps_the_names_of_its_own_rows():
-    rows = JudgedRows(
-        losses=np.ones(6),
-        losses_fixed=None,
-        errors_fixed=None,
-        is_unseen=np.arange(6) % 2 == 0,
-        unseen_names=("a", "b", "c"),
-        estimates=np.full((6, 3), 0.1),
-    )
-    part = rows.part(np.array([True, True, False, False, True, False]))
-    assert (len(part), part.unseen_names, part.is_unseen.tolist()) == (3, ("a", "c"), [True, False, True])
 
 
 # --- `extend`: labelled rows join the reference, old ones leave, and the rounds go on -----------------------

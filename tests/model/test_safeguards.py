@@ -12,31 +12,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.diagnostics.risk import NO_EVIDENCE
+from accous.model import safeguards as guards
 from accous.model.round import is_check_due
-from accous.model.safeguards import (
-    DOUBTED,
-    FIRST_STRENGTH,
-    FREE,
-    GAIN_STANDARD_ERRORS,
-    LARGEST_LOSS,
-    LARGEST_UNEXPLAINED,
-    LENIENT,
-    OFF,
-    QUIET_DRIFT,
-    STRENGTHS,
-    STRICT,
-    UNPROVEN,
-    VETO_STANDARD_ERRORS,
-    Check,
-    Fit,
-    Veto,
-    _choose,
-    choose_guard,
-    choose_strength,
-    is_choice_due,
-    next_veto,
-    shrink,
-)
 from accous.model.tasks import ClassTask
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow
@@ -56,22 +33,22 @@ def evidence(unexplained=0.0, drift=0.0, gain=0.0):
 @pytest.mark.parametrize(
     ("found", "normal", "high"),
     [
-        (None, LENIENT, UNPROVEN),
-        (evidence(), LENIENT, LENIENT),
-        (evidence(drift=QUIET_DRIFT - 0.001, gain=0.1), LENIENT, LENIENT),
-        (evidence(drift=QUIET_DRIFT), STRICT, STRICT),
-        (evidence(drift=0.5, gain=LARGEST_LOSS), STRICT, STRICT),
-        (evidence(drift=0.5, gain=LARGEST_LOSS + 0.0001), OFF, OFF),
-        (evidence(drift=0.5, gain=-0.1), STRICT, STRICT),
-        (evidence(unexplained=LARGEST_UNEXPLAINED), OFF, OFF),
-        (evidence(unexplained=LARGEST_UNEXPLAINED - 0.001), LENIENT, LENIENT),
-        (evidence(unexplained=LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), DOUBTED, DOUBTED),
+        (None, guards.LENIENT, guards.UNPROVEN),
+        (evidence(), guards.LENIENT, guards.LENIENT),
+        (evidence(drift=guards.QUIET_DRIFT - 0.001, gain=0.1), guards.LENIENT, guards.LENIENT),
+        (evidence(drift=guards.QUIET_DRIFT), guards.STRICT, guards.STRICT),
+        (evidence(drift=0.5, gain=guards.LARGEST_LOSS), guards.STRICT, guards.STRICT),
+        (evidence(drift=0.5, gain=guards.LARGEST_LOSS + 0.0001), guards.OFF, guards.OFF),
+        (evidence(drift=0.5, gain=-0.1), guards.STRICT, guards.STRICT),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED), guards.OFF, guards.OFF),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED - 0.001), guards.LENIENT, guards.LENIENT),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), guards.DOUBTED, guards.DOUBTED),
     ],
 )
 def test_the_choice(found, normal, high):
-    assert choose_guard(found, "low") is LENIENT
-    assert choose_guard(found, "normal") is normal
-    assert choose_guard(found, "high") is high
+    assert guards.choose_guard(found, "low") is guards.LENIENT
+    assert guards.choose_guard(found, "normal") is normal
+    assert guards.choose_guard(found, "high") is high
 
 
 differences = st.floats(-1.0, 1.0) | st.just(NAN)
@@ -82,16 +59,18 @@ errors = st.floats(0.0, 1.0) | st.just(NAN)
 
 @given(differences, errors)
 def test_guards_ask_for_evidence_against_or_in_favour(excess, standard_error):
-    is_clearly_worse = excess - VETO_STANDARD_ERRORS * standard_error > 0.0
-    is_clearly_better = excess + GAIN_STANDARD_ERRORS * standard_error < 0.0
-    assert not FREE.holds(excess, standard_error)
-    assert LENIENT.holds(excess, standard_error) == is_clearly_worse
-    assert STRICT.holds(excess, standard_error) == (not is_clearly_better)
-    assert OFF.holds(excess, standard_error)
-    assert next_veto(LENIENT, excess, standard_error, 3, 2).is_held == is_clearly_worse
+    is_clearly_worse = excess - guards.VETO_STANDARD_ERRORS * standard_error > 0.0
+    is_clearly_better = excess + guards.GAIN_STANDARD_ERRORS * standard_error < 0.0
+    assert not guards.FREE.holds(excess, standard_error)
+    assert guards.LENIENT.holds(excess, standard_error) == is_clearly_worse
+    assert guards.STRICT.holds(excess, standard_error) == (not is_clearly_better)
+    assert guards.OFF.holds(excess, standard_error)
+    assert guards.next_veto(guards.LENIENT, excess, standard_error, 3, 2).is_held == is_clearly_worse
 
 
-@pytest.mark.parametrize(("guard", "is_held"), [(FREE, False), (LENIENT, False), (STRICT, True), (OFF, True)])
+@pytest.mark.parametrize(
+    ("guard", "is_held"), [(guards.FREE, False), (guards.LENIENT, False), (guards.STRICT, True), (guards.OFF, True)]
+)
 def test_before_the_first_comparison_nothing_is_known(guard, is_held):
     assert guard.starts_held == guard.holds(NAN, NAN) == is_held
 
@@ -149,7 +128,7 @@ def test_with_the_guard_off_the_fixed_model_predicts_in_every_round():
 @pytest.mark.parametrize("parameters", [{"fallback": "none"}, {"ratio": NoShift()}], ids=["none", "no record"])
 def test_without_a_fallback_nothing_is_held_back(parameters):
     model = play(AdaptiveClassifier(caution="high", **parameters).fit(*labelled_rows()), drifting_batches(5))
-    assert model.rules_.guard is FREE
+    assert model.rules_.guard is guards.FREE
     assert not model.trust_.is_vetoed
 
 
@@ -159,12 +138,12 @@ def test_a_caution_set_after_fit_holds_from_the_next_round_on():
     assert not model.trust_.is_vetoed
     more = drifting_batches(3, seed=4)
     model.set_params(caution="high").adapt(more[0])
-    assert (model.rules_.guard, model.trust_.is_vetoed) == (UNPROVEN, True)
+    assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.UNPROVEN, True)
     assert model.estimator_ is model.fixed_.estimator
     model.set_params(caution="low").adapt(more[1])
-    assert (model.rules_.guard, model.trust_.is_vetoed) == (LENIENT, False)
+    assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.LENIENT, False)
     model.set_params(caution="high").adapt(more[2]).set_params(fallback="none").adapt(more[2])
-    assert (model.rules_.guard, model.trust_.is_vetoed) == (FREE, False)
+    assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.FREE, False)
 
 
 class AlwaysWorse(GaussianNB):
@@ -270,7 +249,7 @@ class Erm:
 
 
 def check_at(n_rounds, n_refits, weights):
-    return Check(Veto(True, 0.1, 0.01, n_rounds, n_refits), 12.0, weights)
+    return guards.Check(guards.Veto(True, 0.1, 0.01, n_rounds, n_refits), 12.0, weights)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +366,7 @@ def test_the_formula(seed, strength):
     weights *= base.sum() / weights.sum()
     n_effective = sum(weights) ** 2 / sum(w * w for w in weights)
     expected = [(n_effective * w + strength * b) / (n_effective + strength) for w, b in zip(weights, base, strict=True)]
-    shrunk = shrink(weights, base, strength)
+    shrunk = guards.shrink(weights, base, strength)
     np.testing.assert_allclose(shrunk, expected, rtol=1e-12)
     assert shrunk.sum() == pytest.approx(base.sum(), rel=1e-12)
 
@@ -402,7 +381,7 @@ class ScriptedErm:
         self.fitted = []
 
     def strength_of(self, weights):
-        return next(each for each in STRENGTHS if np.array_equal(weights, shrink(WEIGHTS, BASE, each)))
+        return next(each for each in guards.STRENGTHS if np.array_equal(weights, guards.shrink(WEIGHTS, BASE, each)))
 
     def fit(self, weights, previous):
         self.fitted.append(self.strength_of(weights))
@@ -418,8 +397,8 @@ class ScriptedErm:
 
 def choose(losses, current=12.0, this_round=90):
     erm = ScriptedErm(losses)
-    latest = Fit(f"fit with {current:g}", shrink(WEIGHTS, BASE, current), 7, 90)
-    strength, fit = choose_strength(
+    latest = guards.Fit(f"fit with {current:g}", guards.shrink(WEIGHTS, BASE, current), 7, 90)
+    strength, fit = guards.choose_strength(
         erm, ClassTask(np.array([0, 1]), LABELS), WEIGHTS, BASE, (current, latest), this_round
     )
     return strength, fit, erm
@@ -446,11 +425,11 @@ SPREAD = np.where(np.arange(N) % 4 == 0, 0.2, 0.0)
     ],
 )
 def test_the_largest_strength_within_one_standard_error_of_the_best_is_chosen(losses, chosen):
-    for current in STRENGTHS:
-        strength, fit, _ = choose(dict(zip(STRENGTHS, losses, strict=True)), current)
+    for current in guards.STRENGTHS:
+        strength, fit, _ = choose(dict(zip(guards.STRENGTHS, losses, strict=True)), current)
         assert strength == chosen
         assert fit.estimator == f"fit with {chosen:g}"
-        np.testing.assert_array_equal(fit.weights, shrink(WEIGHTS, BASE, chosen))
+        np.testing.assert_array_equal(fit.weights, guards.shrink(WEIGHTS, BASE, chosen))
 
 
 def test_one_standard_error_is_that_of_the_weighted_difference():
@@ -488,11 +467,11 @@ def test_the_strength_changes_only_with_a_check():
     model, history = after_jump(n_reference=100)
     assert len({strength for strength, _ in history}) > 1
     for this_round, ((before, _), (after, checked)) in enumerate(pairwise(history), start=2):
-        assert after in STRENGTHS
+        assert after in guards.STRENGTHS
         assert after == before or checked == this_round
-    assert is_choice_due(model.erm_, model.reference_weight_)
-    assert not is_choice_due(model.erm_, np.ones(400)), "with many effective rows there is nothing to choose"
-    assert is_choice_due(model.erm_, np.ones(399))
+    assert guards.is_choice_due(model.erm_, model.reference_weight_)
+    assert not guards.is_choice_due(model.erm_, np.ones(400)), "with many effective rows there is nothing to choose"
+    assert guards.is_choice_due(model.erm_, np.ones(399))
 
 
 @pytest.mark.parametrize(
@@ -500,8 +479,8 @@ def test_the_strength_changes_only_with_a_check():
 )
 def test_where_choosing_is_expensive_the_first_strength_stays(n_features, estimator):
     model, history = after_jump(n_features, estimator=estimator)
-    assert not is_choice_due(model.erm_, model.reference_weight_)
-    assert {strength for strength, _ in history} == {FIRST_STRENGTH}
+    assert not guards.is_choice_due(model.erm_, model.reference_weight_)
+    assert {strength for strength, _ in history} == {guards.FIRST_STRENGTH}
     assert model.n_refits_ > 0
 
 
@@ -512,6 +491,6 @@ def test_with_enough_effective_rows_a_larger_strength_has_to_be_clearly_better(g
     n_rows = 100
     noise = np.where(np.arange(n_rows) % 2 == 0, 0.1, -0.1)
     losses = [np.full(n_rows, 0.4), 0.4 + noise - gain * 0.1 / np.sqrt(n_rows), np.full(n_rows, 0.9)]
-    assert _choose(losses, np.ones(n_rows)) == chosen
+    assert guards._choose(losses, np.ones(n_rows)) == chosen
     few = slice(0, 50)
-    assert _choose([each[few] for each in losses], np.ones(50)) == (0 if gain < -1.45 else 1)
+    assert guards._choose([each[few] for each in losses], np.ones(50)) == (0 if gain < -1.45 else 1)

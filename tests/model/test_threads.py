@@ -154,16 +154,16 @@ def eager_thread_switches():
 @pytest.mark.parametrize("estimator", rest_slow([None, GaussianNB()]), ids=["ours", "foreign"])
 def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(estimator):
     batches = drifting_batches(60)
-    model = played(0, estimator=estimator, refit="always")
-    of_rounds = [model.predict_proba(PROBE).tobytes()]
-    of_rounds += [model.adapt(batch).predict_proba(PROBE).tobytes() for batch in batches]
+    twin, model = (played(0, estimator=estimator, refit="always") for _ in range(2))
+    of_rounds, risks, seen, seen_risks = [], [], set(), set()
+    for batch in (PROBE[:0], *batches):
+        of_rounds.append(twin.adapt(batch).predict_proba(PROBE).tobytes())
+        risks.append(twin.risk_estimate_)
     assert len(set(of_rounds)) > 50
-
-    model = played(0, estimator=estimator, refit="always")
-    seen = set()
 
     def ask():
         seen.add(model.predict_proba(PROBE).tobytes())
+        seen_risks.add(model.risk_estimate_)
         assert model.reference_weight_.shape == (120,)
 
     with asking(ask, n_threads=3) as wait_for_answers:
@@ -172,6 +172,7 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
                 wait_for_answers()
             model.adapt(batch)
     assert seen <= set(of_rounds)
+    assert seen_risks <= set(risks)
     assert len(seen) > 5
 
 
