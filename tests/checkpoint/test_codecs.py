@@ -193,8 +193,6 @@ NUMPY_DTYPES = [
 
 
 MASKED_DTYPES = ["Int64", "Int32", "Int16", "Int8", "UInt64", "UInt32", "UInt16", "UInt8", "Float64", "Float32"]
-
-
 DATES = pd.to_datetime(["2024-02-29 12:34:56.789", None, "1900-01-01"], format="ISO8601")
 
 
@@ -255,8 +253,6 @@ REFUSED_BY_PANDAS = {
 
 
 POLARS_NUMBERS = [f"{kind}{bits}" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)] + ["Float32", "Float64"]
-
-
 MOMENT = dt.datetime(2024, 2, 29, 12, 34, 56, 789)
 
 

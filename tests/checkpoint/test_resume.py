@@ -42,8 +42,6 @@ from tests.checkpoint.own_ratios import (
 )
 
 CASES = list(make_cases())
-
-
 OTHER_CASES = [name for name in CASES if name not in ONE_OF_EACH_KIND]
 
 

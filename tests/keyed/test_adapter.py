@@ -23,8 +23,6 @@ from tests.keyed.conftest import drifting, labelled
 
 
 N_ROWS = 403
-
-
 TIMES = np.arange(N_ROWS) * 0.5
 
 

@@ -17,8 +17,6 @@ pa = pytest.importorskip("pyarrow", reason=PYARROW)
 pytest.importorskip("pyarrow.compute", reason=PYARROW)
 pq = pytest.importorskip("pyarrow.parquet", reason=PYARROW)
 ds = pytest.importorskip("pyarrow.dataset", reason=PYARROW)
-
-
 N_ROWS = 300
 
 

@@ -254,8 +254,6 @@ def test_a_block_without_weight_is_no_evidence():
 
 
 SHUFFLED = np.random.default_rng(0).permutation(40)
-
-
 DAYS = pd.date_range("2023-11-28 10:00", periods=40, freq="37D")[SHUFFLED]
 
 

@@ -197,8 +197,6 @@ def test_a_folder_saved_before_has_no_coverage_yet():
 
 
 CENTRES = np.array([[0, 0, 0, 0], [1.5, 0, 0, 0], [0, 1.5, 0, 0], [0, 0, -1.5, 0]])
-
-
 ROUNDS_PER_VISIT = 96
 
 

@@ -44,8 +44,6 @@ EVERY_KIND = [
 
 # Our own regression and any other classifier; the checks of the other settings are slow tests.
 ONE_OF_EACH = [AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())]
-
-
 OTHER_SETTINGS = [model for model in EVERY_KIND if repr(model) not in set(map(repr, ONE_OF_EACH))]
 
 

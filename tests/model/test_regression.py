@@ -20,14 +20,8 @@ from accous.streams import ConstantShift, GaussianRegressionStream, SquareShift
 from tests.classifiers import LinearTilt, play, tilt
 
 RNG = np.random.default_rng(0)
-
-
 X = RNG.normal(size=(60, 3)) * (1.0, 5.0, 0.1)
-
-
 Y = X[:, 0] - 0.2 * X[:, 1] ** 2 + RNG.normal(size=60)
-
-
 BASE = RNG.uniform(0.5, 2.0, size=60)
 
 

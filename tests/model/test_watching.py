@@ -167,11 +167,7 @@ def test_the_compiled_count_is_the_plain_one(scale):
 
 
 RANDOM = np.random.default_rng(3)
-
-
 X = RANDOM.normal(size=(300, 3))
-
-
 Y = (X[:, 0] + RANDOM.normal(size=300) > 0).astype(int)
 
 

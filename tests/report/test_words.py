@@ -233,11 +233,7 @@ REGIME = Regime(
 
 
 OVER = DriftEvent(64, 0.3, ("age",), 32)
-
-
 MOVING = DriftEvent(576, 0.3, ("age",), None)
-
-
 NEW = DriftEvent(992, 0.02, ("age",), None, "outside")
 
 
