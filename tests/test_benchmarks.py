@@ -99,7 +99,8 @@ SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in sorted(pages.DOCS.rglob("*.md")) if "<!-- table " in page.read_text()],
+    # docs/results.md is filled by accous_bench, which tests it.
+    [page for page in sorted(pages.DOCS.rglob("*.md")) if "<!-- table " in page.read_text() and page.stem != "results"],
     ids=lambda p: p.stem,
 )
 def test_pages_show_what_is_kept(page):

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from accous.datasets.dataset import Source
+from accous.datasets.loaders import Source
 from accous.exceptions import DataError, MissingExtraError
 from accous_bench.images import (
     CIFAR_CLASSES,

@@ -230,7 +230,7 @@ def test_the_tables_of_the_results_page_are_those_of_the_committed_aggregates(tm
 
 def test_a_page_that_marks_an_unknown_table_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- table nothing -->\n<!-- end -->\n")
+    page.write_text("<!-- table nothing -->\n<!-- end of table -->\n")
     (tmp_path / "rows.jsonl").write_text(json.dumps(make_row("FIX", 0)) + "\n")
     with pytest.raises(DataError, match="marks a table nothing"):
         fill_page(page, [tmp_path / "rows.jsonl"])

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures, embeddings_of  # noqa: E402
-from accous.deep.pixels import Preparation, find_float_range  # noqa: E402
+from accous.deep.networks import Preparation, find_float_range  # noqa: E402
 from accous.deep.rows import ArrayRows, read_rows  # noqa: E402
 from accous.exceptions import DataError, ParameterError  # noqa: E402
 from tests.budgets import examples  # noqa: E402

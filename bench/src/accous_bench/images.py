@@ -20,11 +20,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.datasets.dataset import Source
-from accous.datasets.files import cache_folder, data_folders, keep_npz, read_npz
-from accous.datasets.public import Arrays
+from accous.datasets.loaders import Arrays, Source, cache_folder, data_folders, keep_npz, read_npz
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.extras import has_package, import_extra
+from accous.text import has_package, import_extra
 
 __all__ = [
     "ImagePair", "ImagePool", "ImageYears", "has_cifar_cinic", "load_cifar_cinic", "load_mnist_svhn", "load_yearbook",

@@ -13,10 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
 from accous.arrays import FloatArray, IntArray
-from accous.deep.precomputed import embeddings_of
-from accous.deep.reduction import fit_reduction
+from accous.deep.features import embeddings_of, fit_reduction
 from accous.exceptions import DataError, ParameterError
-from accous.extras import import_extra
 from accous.parameters import did_you_mean
 from accous.streams import (
     Batch,
@@ -31,6 +29,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
+from accous.text import import_extra
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
 
 __all__ = [

@@ -1,7 +1,7 @@
 """The report of a benchmark: one writer of tables, as Markdown and CSV, with the paper's numbers beside ours.
 
 ``python -m accous_bench.tables PAGE AGGREGATES...`` fills the tables of a page, each from ``<!-- table NAME -->``
-to ``<!-- end -->``, and draws the figures again that it shows as ``images/results-NAME.png``.
+to ``<!-- end of table -->``, and draws the figures again that it shows as ``images/results-NAME.png``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 DASH = "–"
 _LONGEST_REASON = 200
-_MARKED = re.compile(r"(<!-- table ([\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- table ([\w.-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 _PICTURE = re.compile(r"images/results-([\w.-]+)\.png")
 
 

@@ -46,12 +46,9 @@ from torch.nn.functional import cross_entropy
 
 from accous import deep
 from accous.arrays import FloatArray, IntArray
-from accous.deep.backbones import Backbone
-from accous.deep.cache import EmbeddingCache, open_cache
-from accous.deep.embedding import one_torch_thread
 from accous.deep.features import BackboneFeatures, Learned
-from accous.deep.progress import LateBar
-from accous.deep.rows import Rows
+from accous.deep.networks import Backbone, one_torch_thread
+from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import require_integer, require_number
 from accous.text import count

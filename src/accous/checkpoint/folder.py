@@ -398,7 +398,7 @@ def save_with(
     folder = Path(path)
     try:
         _prepare(folder, is_attached=attached is not None)
-        with model.turn():
+        with model.lock():
             # Together with the state: `extend` changes both.
             reference = _write_reference(model, folder)
             plain = state_to_plain(model)

@@ -17,9 +17,8 @@ import typer
 from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
-from accous.extras import import_extra
 from accous.table.options import LARGEST_SEED, FitOptions, between, one_of
-from accous.text import count
+from accous.text import count, import_extra
 
 if TYPE_CHECKING:
     import numpy as np

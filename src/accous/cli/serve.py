@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accous.cli.options import compile_with_notice, plain_permissions, remarks_console, require_folder
-from accous.extras import import_extra
 from accous.table.options import ModelFolder, NamedEstimator, Quiet, between
-from accous.text import count
+from accous.text import count, import_extra
 
 if TYPE_CHECKING:
     from accous.service.learner import OwnedModel

@@ -11,9 +11,8 @@ import typer
 from accous.cli.options import remarks_console, say
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
-from accous.extras import require_extra
 from accous.table.options import ModelFolder, Quiet
-from accous.text import count
+from accous.text import count, require_extra
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,8 +5,8 @@
 Dataset(wine: 178 rows, 13 features, 3 classes)
 """
 
-from accous.datasets.dataset import Dataset
 from accous.datasets.loaders import (
+    Dataset,
     list_datasets,
     load,
     load_acs_employment,
@@ -17,8 +17,8 @@ from accous.datasets.loaders import (
     load_gas_sensor,
     load_powersupply,
     load_wine,
+    split_in_two,
 )
-from accous.datasets.splits import split_in_two
 
 list = list_datasets
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from accous.exceptions import ParameterError
 from accous.text import LOGGER, count
-from accous.threads import TakesTurns
+from accous.threads import Lockable
 
 # --- Conditions that raise an alert: a small language, read and checked here; plain values in, plain values out
 
@@ -264,7 +264,7 @@ READINGS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class Alerts(TakesTurns):
+class Alerts(Lockable):
     """Calls you when a condition on a model becomes true.
 
     The conditions are those of ``accous inspect --fail-if``. Nothing is computed until you call `check`, and then only
@@ -322,7 +322,7 @@ class Alerts(TakesTurns):
         record = {field: READINGS[field](snapshot) for field in sorted(fields)}
         record["rounds"] = snapshot.state.n_rounds
         alerts = []
-        with self.turn():
+        with self.lock():
             for number, condition in enumerate(self.conditions):
                 holds = condition.check(record)
                 if holds:

@@ -22,7 +22,6 @@ from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, verify, verify_again
-from accous.model.input_errors import naming_values, warn_of_traps
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.predictors import (
     ErmRecipe,
@@ -54,17 +53,19 @@ from accous.model.tasks import (
     read_base_weights,
     read_class_task,
     read_targets,
+    warn_of_traps,
 )
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
-from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     LearnedAttributes,
     append_rows,
     count_rows,
+    naming_values,
     own_copy,
     read_frame,
     read_rows,
@@ -76,7 +77,7 @@ _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, TakesTurns):
+class AdaptiveEstimator(LearnedAttributes, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -153,7 +154,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -186,7 +187,8 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         y : None
             No round learns from labels: pass those to ``observe`` or ``extend``.
         """
-        _refuse_labels("adapt", y)
+        if y is not None:
+            raise _labels_refused("adapt")
         self._run(X_batch)
         return self
 
@@ -209,7 +211,8 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         array of shape (n_batch,)
             The prediction of each row.
         """
-        _refuse_labels("step", y)
+        if y is not None:
+            raise _labels_refused("step")
         predicted: NDArray[Any] = self._run(X_batch, predicts=True)
         return predicted
 
@@ -220,11 +223,16 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
             self._require_fitted("state_")
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
-        rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
+        is_own = self.estimator is None
+        rows = (
+            read_rows(self, X_batch, reset=False, min_rows=0)
+            if is_own
+            else self._read(X_batch, reset=False, min_rows=0)
+        )
+        predicted, n_rows = None, len(rows) if is_own else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
-        with self.turn(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
+        with self.lock(), nullcontext() if is_own else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
@@ -314,7 +322,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
             return self
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
-        with self.turn():
+        with self.lock():
             judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
             self.add_judged_rows(judged, rounds)
         return self
@@ -338,7 +346,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         rounds : array of shape (n_rows,), optional
             As for `observe`.
         """
-        with self.turn():
+        with self.lock():
             rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
@@ -352,7 +360,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
             The round.
         risk : RiskEstimate
         """
-        with self.turn():
+        with self.lock():
             rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
             self._replace_state(replace(self.state_, rounds=rounds))
 
@@ -414,7 +422,7 @@ class AdaptiveEstimator(LearnedAttributes, TakesTurns):
         if count_rows(rows) == 0:
             return self
         limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
-        with self.turn(), unchanged_on_failure(self), one_blas_thread():
+        with self.lock(), unchanged_on_failure(self), one_blas_thread():
             task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
             ratio = self.state_.ratio
@@ -816,12 +824,11 @@ def _take(rows: Any, kept: IntArray) -> Any:
     return own_copy(_safe_indexing(rows, kept), None)
 
 
-def _refuse_labels(method: str, y: Any) -> None:
-    if y is not None:
-        raise ParameterError(
-            f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-            "with extend(X, y)."
-        )
+def _labels_refused(method: str) -> ParameterError:
+    return ParameterError(
+        f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
+        "with extend(X, y)."
+    )
 
 
 def _estimator_has(method: str) -> Any:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.labels import JudgedRows, LateLabels, inside_of
 from accous.exceptions import DataError, ParameterError
-from accous.model.input_errors import naming_values
 from accous.model.round import AdaptationState, Joining, RoundRules, check_fit, share_in_use, weigh
 from accous.model.safeguards import Check, Fallback, Fit, next_veto, shrink
 from accous.model.snapshot import Snapshot
 from accous.model.tasks import LateTruths
 from accous.ratio.base import RatioEstimator, ratios_of_reference
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
-from accous.validation import count_rows
+from accous.validation import count_rows, naming_values
 
 # --- Labels that arrive late: what a model measures with them, without learning from them
 

@@ -385,7 +385,7 @@ def run_round(
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
     ratio = copy(before.ratio)
     read = rows if rules.shares_rows else ratio.read(X_batch)
-    batch_ratios = ratio.play(read)
+    batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
     tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows)
     weights = weigh(rules, ratios, before.weights)

@@ -25,8 +25,8 @@ from accous.diagnostics.drift import (
     start_log,
 )
 from accous.diagnostics.risk import RiskEstimate
-from accous.extras import import_extra
 from accous.ratio.base import RatioEstimator
+from accous.text import import_extra
 from accous.threads import one_blas_thread
 
 # --- The last rows of the stream, in an immutable structure that costs about a microsecond per round

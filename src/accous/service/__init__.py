@@ -14,7 +14,7 @@ How it works:
 - A timer takes a copy of the model and computes what people look at (`live.py`): requests get what it found last.
 """
 
-from accous.extras import require_extra
+from accous.text import require_extra
 
 for _package in ("polars", "uvicorn", "msgspec", "prometheus_client"):
     require_extra(_package, "accous serve")

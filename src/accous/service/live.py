@@ -239,13 +239,13 @@ class ReadingTimer:
 
     def _read_pending(self) -> None:
         """Read what the rounds have left to read, while the learner goes on."""
-        with self._table_model.turn():
+        with self._table_model.lock():
             pending = self._table_model.history.pending
         for each in pending:
             each.read()
 
     def _read(self, before: Reading | None) -> Reading:
-        with self._table_model.turn():
+        with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
         state = summarize_table_model(snapshot)["state"]

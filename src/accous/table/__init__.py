@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accous.extras import require_extra
+from accous.text import require_extra
 
 # --- Models on tables: preprocessing, classifier, history and position in the stream, saved in one folder
 

@@ -249,7 +249,7 @@ class _Following:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
-        played = self._table_model.play_round(
+        played = self._table_model.run_round(
             batch,
             rows.marks[start:stop],
             learns_first=self._job.options.learn_first,

@@ -82,7 +82,7 @@ from accous.table.rows import (
 from accous.table.runs import Job, LogPosition
 from accous.table.summary import summarize_table_model
 from accous.text import count
-from accous.threads import TakesTurns
+from accous.threads import Lockable
 
 if TYPE_CHECKING:
     pass
@@ -535,7 +535,7 @@ NO_COUNTS = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class PlayedRound:
+class RoundResult:
     """The result of one round.
 
     Attributes
@@ -583,7 +583,7 @@ Frame = TypeVar("Frame")
 
 
 @dataclass(kw_only=True, repr=False)
-class TableModel(TakesTurns):
+class TableModel(Lockable):
     """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -727,14 +727,14 @@ class TableModel(TakesTurns):
         rows = self._usable_rows(frame)
         X = rows.X
         times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
-        with self.turn():
+        with self.lock():
             n_before = self.history.totals()["n_rows"]
             if not len(X):
                 return self._as_frame(frame, self.predict_rows(X), n_before)
-            played = self.play_round(X, rows.marks, learns_first=learns_first, times=times)
+            played = self.run_round(X, rows.marks, learns_first=learns_first, times=times)
         return self._as_frame(frame, played, n_before)
 
-    def play_round(
+    def run_round(
         self,
         X: NDArray[np.float64],
         marks: Marks | None = None,
@@ -743,7 +743,7 @@ class TableModel(TakesTurns):
         count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
-    ) -> PlayedRound:
+    ) -> RoundResult:
         """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
 
         Parameters
@@ -754,13 +754,13 @@ class TableModel(TakesTurns):
             What the rows show in single columns.
         learns_first : bool, default=False
         count_errors : callable, optional
-            Takes the answers of the rows; returns the counts of `PlayedRound` for the history.
+            Takes the answers of the rows; returns the counts of `RoundResult` for the history.
         times : array of shape (n_rows,), optional
             When each row happened, in seconds since 1970; NaN where that is not known.
         needs_ratio : bool, default=True
             Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
         """
-        with self.turn():
+        with self.lock():
             before = self.model.state_
             kind = self.kind
             scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
@@ -778,7 +778,7 @@ class TableModel(TakesTurns):
                 snapshot=lambda: self._snapshot_of(self.model.snapshot(), History()),
                 note=self.model.note_risk,
             )
-            return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
+            return RoundResult(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round = self.watch.columns, self.model.n_rounds_
@@ -809,7 +809,7 @@ class TableModel(TakesTurns):
 
     def predict_rows(
         self, X: NDArray[np.float64], *, needs_ratio: bool = True, model: AdaptiveEstimator | None = None
-    ) -> PlayedRound:
+    ) -> RoundResult:
         """Predict encoded rows without learning from them; the round is the last one that was learned from.
 
         Parameters
@@ -823,11 +823,11 @@ class TableModel(TakesTurns):
         # All answers come from one round, also if another thread learns meanwhile.
         model, kind = copy(self.model) if model is None else model, self.kind
         if not len(X):
-            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
+            return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
-        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
+        return RoundResult(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
 
-    def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
+    def _as_frame(self, frame: Frame, played: RoundResult, n_before: int) -> Frame:
         n_rows = len(played.ratios)
         rounds = np.full(n_rows, played.number, dtype=np.int64)
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
@@ -864,7 +864,7 @@ class TableModel(TakesTurns):
         """
         table = to_polars(frame)
         labelled = labels_of_frame(table, y, self.label, self.kind)
-        with self.turn():
+        with self.lock():
             if predictions is None:
                 rows = labelled.rows
                 values = self.kind.values(labelled.labels[rows])
@@ -1009,7 +1009,7 @@ class TableModel(TakesTurns):
         RowsToJoin
             Which rows have joined, and which are in the reference already.
         """
-        with self.turn():
+        with self.lock():
             is_unknown = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
             found = rows_to_join(self.model, self.kind, X, labels, is_unknown)
             rows = np.flatnonzero(found.is_new)
@@ -1065,12 +1065,12 @@ class TableModel(TakesTurns):
 
         It stays as it is while rounds go on, and reading from it leaves no trace in the model.
         """
-        with self.turn():
+        with self.lock():
             return self.current().apart()
 
     def current(self) -> TableSnapshot:
         """Return the snapshot that the attributes read from: what they have read stays known until the next round."""
-        with self.turn():
+        with self.lock():
             known: TableSnapshot | None = vars(self).get("_snapshot")
             inner = self.model.current()
             if known is None or known.inner is not inner or known.watch is not self.watch:
@@ -1295,7 +1295,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
         costs as much as several rounds.
     """
-    with table_model.turn():
+    with table_model.lock():
         # `extend` changes the settings and the columns too.
         attached = {
             "format": _FORMAT,
@@ -1350,7 +1350,7 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
     settings = attached["settings"]
-    name = settings["estimator"]
+    name = settings.get("estimator", LINEAR)
     if is_own_code(name) or name == LINEAR:
         return None
     blocks = ColumnEncoder.from_json(attached["columns"]).blocks
@@ -1359,7 +1359,7 @@ def known_estimator(attached: dict[str, Any]) -> Any:
 
 def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
     """Return the estimator that a folder names, if the user names the same or none is needed."""
-    saved = attached["settings"]["estimator"]
+    saved = attached["settings"].get("estimator", LINEAR)
     if name is not None and name != saved:
         raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
     if not is_own_code(saved):
