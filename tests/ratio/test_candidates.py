@@ -13,7 +13,7 @@ from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDens
 from accous.core.pool import N_SHAPES
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
-from tests.core.pool.plain_pool import PlainFilters, plain_likelihoods, plain_pooled
+from tests.oracles import PlainFilters, plain_likelihoods, plain_pooled
 
 NORMAL = np.random.default_rng(0).normal(size=(200, 2))
 

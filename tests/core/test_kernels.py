@@ -1,4 +1,4 @@
-"""The compiled loops over rows against their plain twins: any shape, extreme scores, read-only arrays."""
+"""The compiled loops against their plain twins: any shape, extreme scores, hard matrices, read-only arrays."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accous.core.ensemble import MAX_NARROW_COLUMNS, MatrixReference, NarrowReference, prepare_reference
+from accous.core.ensemble import (
+    ADAPT_ML_PROD,
+    MAX_NARROW_COLUMNS,
+    CompiledRounds,
+    CompiledStack,
+    EnsembleSettings,
+    EnsembleState,
+    MatrixReference,
+    MetaState,
+    NarrowReference,
+    PaperRounds,
+    prepare_reference,
+)
 from accous.core.kernels_rows import (
     BLOCK,
     evaluate_ratios,
@@ -19,6 +31,7 @@ from accous.core.kernels_rows import (
     to_blocks,
     total_variation,
 )
+from accous.core.learners import NewtonStack, project_onto_ball
 from accous.core.losses import Logistic
 from accous.core.regression import (
     NarrowDesign,
@@ -30,16 +43,36 @@ from accous.core.regression import (
     make_narrow_design,
     make_problem,
 )
-from tests.builders import LOSSES, Array
-from tests.core.fast.kernel_cases import AROUND_BLOCKS, assert_close, narrow, row_counts, seeds, widths
+from tests.builders import LOSSES, Array, Setup
 from tests.needs import needs_compilation
+
+# --- kernel_cases ------------------------------------------------------------------------------------------------
+
+AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
+
+seeds = st.integers(0, 2**32 - 1)
+widths = st.integers(1, 21)
+row_counts = st.integers(1, 3 * BLOCK)
+
+
+def narrow(features: Array) -> NarrowReference:
+    return NarrowReference(features, to_blocks(features))
+
+
+def assert_close(found: Array, wanted: Array, tolerance: float = 1e-12) -> None:
+    """Equal up to a tolerance relative to the largest entry."""
+    assert np.all(np.isfinite(found))
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=tolerance * max(1.0, float(np.abs(wanted).max(initial=0))))
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------
 
 # --- blocks -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_rows", AROUND_BLOCKS)
 @pytest.mark.parametrize("d", [1, 5])
-def test_blocks_hold_the_rows_and_zeros(n_rows: int, d: int) -> None:
+def test_blocks_hold_the_rows_and_zeros(n_rows, d):
     rows = np.random.default_rng(0).normal(size=(n_rows, d))
     blocks = to_blocks(rows)
     assert blocks.shape == (math.ceil(n_rows / BLOCK), d, BLOCK)
@@ -59,7 +92,7 @@ def exponentials(scores: Array) -> Array:
     return ratios.reshape(-1)[: len(scores)]
 
 
-def test_the_exponential_is_exact_to_the_last_digits() -> None:
+def test_the_exponential_is_exact_to_the_last_digits():
     rng = np.random.default_rng(0)
     scores = np.concatenate(
         (np.linspace(-700.0, 700.0, 20_001), rng.normal(size=20_000), 10.0 ** -np.arange(0.0, 300.0))
@@ -69,7 +102,7 @@ def test_the_exponential_is_exact_to_the_last_digits() -> None:
 
 
 @pytest.mark.parametrize("score", [-709.0, -710.0, -1e5, -1e308, 708.0, 709.0, 746.0, 1e5, 1e308])
-def test_the_exponential_of_extreme_scores_is_finite_and_positive(score: float) -> None:
+def test_the_exponential_of_extreme_scores_is_finite_and_positive(score):
     (value,) = exponentials(np.array([score]))
     assert 0.0 < value < np.inf
     assert value > 1e307 if score < 0 else value < 1e-307
@@ -83,7 +116,7 @@ def test_the_exponential_of_extreme_scores_is_finite_and_positive(score: float) 
 @example(seed=0, n_rows=BLOCK, d=13, n_coefs=12, n_batch=1)
 @example(seed=0, n_rows=BLOCK + 1, d=4, n_coefs=11, n_batch=31)
 @example(seed=0, n_rows=3 * BLOCK - 1, d=8, n_coefs=5, n_batch=32)
-def test_gradients_equal_their_twin(seed: int, n_rows: int, d: int, n_coefs: int, n_batch: int) -> None:
+def test_gradients_equal_their_twin(seed, n_rows, d, n_coefs, n_batch):
     rng = np.random.default_rng(seed)
     features, batch = rng.normal(size=(n_rows, d)), rng.normal(size=(n_batch, d))
     coefs, coef = rng.normal(size=(n_coefs, d)), rng.normal(size=d)
@@ -93,7 +126,7 @@ def test_gradients_equal_their_twin(seed: int, n_rows: int, d: int, n_coefs: int
 
 @pytest.mark.parametrize("size", [37.0, 700.0, 1e5, 1e150])
 @pytest.mark.parametrize("n_batch", [1, 40])
-def test_gradients_of_extreme_scores_equal_their_twin(size: float, n_batch: int) -> None:
+def test_gradients_of_extreme_scores_equal_their_twin(size, n_batch):
     rng = np.random.default_rng(1)
     features, batch = rng.choice([-1.0, 1.0], size=(BLOCK + 7, 3)), rng.choice([-1.0, 1.0], size=(n_batch, 3))
     coefs = size * rng.choice([-1.0, 0.5, 1.0], size=(4, 3))
@@ -102,14 +135,14 @@ def test_gradients_of_extreme_scores_equal_their_twin(size: float, n_batch: int)
 
 
 @pytest.mark.parametrize("n_rows", AROUND_BLOCKS)
-def test_at_zero_equal_rows_of_reference_and_batch_cancel_exactly(n_rows: int) -> None:
+def test_at_zero_equal_rows_of_reference_and_batch_cancel_exactly(n_rows):
     rows = np.random.default_rng(2).normal(size=(n_rows, 5))
     gradients = narrow(rows).gradients(np.zeros((3, 5)), np.zeros(5), rows)
     np.testing.assert_array_equal(gradients, 0.0)
 
 
 @given(seed=seeds, n_rows=row_counts, d=widths, max_ratio=st.floats(1.1, 1e6))
-def test_ratios_equal_their_twin(seed: int, n_rows: int, d: int, max_ratio: float) -> None:
+def test_ratios_equal_their_twin(seed, n_rows, d, max_ratio):
     rng = np.random.default_rng(seed)
     features, coef = rng.normal(size=(n_rows, d)), 5.0 * rng.normal(size=d)
     found = narrow(features).ratios(coef, max_ratio)
@@ -120,7 +153,7 @@ def test_ratios_equal_their_twin(seed: int, n_rows: int, d: int, max_ratio: floa
 
 @given(seed=seeds, n_rows=row_counts, d=widths)
 @example(seed=0, n_rows=BLOCK + 1, d=13)
-def test_covariances_with_the_score_equal_their_twin(seed: int, n_rows: int, d: int) -> None:
+def test_covariances_with_the_score_equal_their_twin(seed, n_rows, d):
     rng = np.random.default_rng(seed)
     features, coef = rng.normal(1.0, size=(n_rows, d)), rng.normal(size=d)
     wanted = (features - features.mean(axis=0)).T @ (features @ coef) / n_rows
@@ -130,7 +163,7 @@ def test_covariances_with_the_score_equal_their_twin(seed: int, n_rows: int, d: 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("d", [1, MAX_NARROW_COLUMNS, MAX_NARROW_COLUMNS + 1])
-def test_the_switch_takes_the_logistic_loss_on_few_columns(loss: str, d: int) -> None:
+def test_the_switch_takes_the_logistic_loss_on_few_columns(loss, d):
     prepared = prepare_reference(np.ones((2, d)), LOSSES[loss])
     assert isinstance(prepared, NarrowReference) == (loss == "logistic" and d <= MAX_NARROW_COLUMNS)
 
@@ -148,7 +181,7 @@ def narrow_problem(rng: np.random.Generator, n_rows: int, d: int, C: float) -> t
 @given(seed=seeds, n_rows=row_counts, d=widths, C=st.sampled_from([1e-2, 1.0, 100.0]), distance=st.floats(0.0, 2.0))
 @example(seed=0, n_rows=1, d=1, C=1.0, distance=1.0)
 @example(seed=0, n_rows=BLOCK + 1, d=12, C=1.0, distance=0.1)
-def test_the_refit_reaches_the_optimum_of_its_twin(seed: int, n_rows: int, d: int, C: float, distance: float) -> None:
+def test_the_refit_reaches_the_optimum_of_its_twin(seed, n_rows, d, C, distance):
     rng = np.random.default_rng(seed)
     problem, design, weights = narrow_problem(rng, n_rows, d, C)
     start = distance * rng.normal(size=(1, d + 1))
@@ -161,19 +194,14 @@ def test_the_refit_reaches_the_optimum_of_its_twin(seed: int, n_rows: int, d: in
     assert values[0] - values[1] <= 1e-13 * (scaled.sum() + abs(values[1]))
 
 
-def test_the_refit_seldom_gives_up() -> None:
+def test_the_refit_seldom_gives_up_and_then_leaves_the_start():
     rng = np.random.default_rng(3)
     for _ in range(100):
         _, design, weights = narrow_problem(rng, 300, 5, 1.0)
         assert design.fit(rng.normal(size=(1, 6)), weights, 1.0)
-
-
-def test_where_the_refit_gives_up_the_start_is_left() -> None:
-    _, design, weights = narrow_problem(np.random.default_rng(4), 50, 3, 1.0)
-    start = np.full((1, 4), 1e9)
-    coefs = start.copy()
+    coefs = np.full((1, 6), 1e9)
     assert not design.fit(coefs, weights, 1.0)
-    np.testing.assert_array_equal(coefs, start)
+    np.testing.assert_array_equal(coefs, 1e9)
 
 
 # --- fits without a row -------------------------------------------------------------------------------------------
@@ -181,7 +209,7 @@ def test_where_the_refit_gives_up_the_start_is_left() -> None:
 
 @given(seed=seeds, n_rows=st.integers(60, 3 * BLOCK), d=widths, C=st.sampled_from([1e-2, 1.0, 100.0]))
 @example(seed=0, n_rows=BLOCK + 1, d=12, C=1.0)
-def test_scores_without_a_row_equal_their_twin(seed: int, n_rows: int, d: int, C: float) -> None:
+def test_scores_without_a_row_equal_their_twin(seed, n_rows, d, C):
     rng = np.random.default_rng(seed)
     problem, design, weights = narrow_problem(rng, n_rows, d, C)
     weights[rng.random(n_rows) < 0.1] = 0.0
@@ -192,7 +220,7 @@ def test_scores_without_a_row_equal_their_twin(seed: int, n_rows: int, d: int, C
     np.testing.assert_allclose(found, wanted[:, 0], rtol=1e-8, atol=1e-10)
 
 
-def test_scores_without_a_row_are_left_to_numpy_where_the_hessian_is_nearly_singular() -> None:
+def test_scores_without_a_row_are_left_to_numpy_where_the_hessian_is_nearly_singular():
     column = 1e9 * np.random.default_rng(4).normal(size=50)
     problem = make_problem(np.stack((column, column), axis=1), (column > 0.0).astype(np.int64), 2, C=1.0)
     coefs, weights = np.array([[1e-9, 0.0, 0.0]]), np.ones(50)
@@ -205,19 +233,12 @@ def test_scores_without_a_row_are_left_to_numpy_where_the_hessian_is_nearly_sing
 
 
 @given(seed=seeds, n_rows=st.integers(0, 40), d=widths, has_intercept=st.booleans(), is_bounded=st.booleans())
-def test_features_equal_their_twin(seed: int, n_rows: int, d: int, has_intercept: bool, is_bounded: bool) -> None:
-    rng = np.random.default_rng(seed)
-    rows, mean, scale, bound, divisor = (
-        rng.normal(size=(n_rows, d)),
-        rng.normal(size=d),
-        rng.uniform(0.5, 2.0, d),
-        2.0,
-        3.0,
-    )
-    features = np.empty((n_rows, d + has_intercept))
+def test_features_equal_their_twin(seed, n_rows, d, has_intercept, is_bounded):
+    rng, bound, divisor = np.random.default_rng(seed), 2.0, 3.0
+    rows, mean, scale = rng.normal(size=(n_rows, d)), rng.normal(size=d), rng.uniform(0.5, 2.0, d)
+    features, ones = np.empty((n_rows, d + has_intercept)), np.ones((n_rows, 1))
     n_long = make_features(rows, mean, scale, 2.5, bound, 1e-12, divisor, is_bounded, features, np.zeros(len(rows)))
     mapped = np.clip((rows - mean) / scale, -2.5, 2.5)
-    ones = np.ones((n_rows, 1))
     wanted = np.hstack((mapped, ones)) if has_intercept and is_bounded else mapped
     norms = np.linalg.norm(wanted, axis=1, keepdims=True)
     wanted = wanted / np.maximum(1.0, norms / bound) / divisor
@@ -236,7 +257,7 @@ def gradient_arguments() -> list[Array | float]:
 
 
 @needs_compilation
-def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
+def test_read_only_inputs_are_taken_and_nothing_is_compiled_again():
     arguments = gradient_arguments()
     sum_gradients(*arguments)
     wanted = arguments[-1].copy()
@@ -249,7 +270,7 @@ def test_read_only_inputs_are_taken_and_nothing_is_compiled_again() -> None:
 
 @needs_compilation
 @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), np.asfortranarray, lambda a: a[:, ::-1]])
-def test_arrays_of_another_kind_are_refused_not_compiled_for(change: object) -> None:
+def test_arrays_of_another_kind_are_refused_not_compiled_for(change):
     arguments = gradient_arguments()
     arguments[2] = change(arguments[2])
     with pytest.raises(TypeError, match="No matching definition"):
@@ -260,7 +281,7 @@ def test_arrays_of_another_kind_are_refused_not_compiled_for(change: object) -> 
 
 
 @pytest.mark.parametrize("max_ratio", [100.0, 1e300])
-def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio: float) -> None:
+def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio):
     rng = np.random.default_rng(0)
     features, batch, coefs = rng.normal(size=(40, 3)), rng.normal(size=(7, 3)), 9.0 * rng.normal(size=(4, 3))
     coefs[0] = 0.0
@@ -272,7 +293,7 @@ def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio: fl
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
-def test_the_distance_of_weights_is_the_plain_one(scale: float) -> None:
+def test_the_distance_of_weights_is_the_plain_one(scale):
     rng = np.random.default_rng(0)
     for n_rows in (1, 7, 1000):
         weights, others = scale * rng.exponential(size=n_rows), rng.exponential(size=n_rows)
@@ -282,7 +303,153 @@ def test_the_distance_of_weights_is_the_plain_one(scale: float) -> None:
 
 
 @needs_compilation
-def test_other_threads_run_during_long_kernels_only() -> None:
+def test_other_threads_run_during_long_kernels_only():
     for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (normalise_weights, False)):
         each.compile()
         assert bool(each.__call__.targetoptions["nogil"]) is is_long
+
+
+# --- kernels_learners --------------------------------------------------------------------------------------------
+
+# --- the round of the learners ------------------------------------------------------------------------------------
+
+
+def random_stack(rng: np.random.Generator, n_learners: int, d: int, ridge: float) -> NewtonStack:
+    """Learners of different age."""
+    stack = NewtonStack.start(n_learners, 0.1 * rng.normal(size=d), ridge)
+    for k in range(6):
+        stack = stack.step(rng.normal(size=(n_learners, d)) * (np.arange(n_learners) >= k)[:, None], 0.5, 1e30)
+    return stack
+
+
+def state_of(coef: Array, learners: NewtonStack, meta: MetaState, *, largest_margin: float) -> EnsembleState:
+    """A state in the middle of a stream."""
+    numbers = {"n_rounds": 9, "lengths": np.arange(len(learners)), "weights": meta.rates}
+    return EnsembleState(**numbers, coef=coef, learners=learners, meta=meta, largest_margin=largest_margin)
+
+
+def move_both(
+    state: EnsembleState, settings: EnsembleSettings, gradients: Array, step_size: float
+) -> list[EnsembleState]:
+    """The state after the steps of a round, compiled and plain."""
+    reference = narrow(np.ones((1, gradients.shape[1])))
+    compiled = CompiledStack(*state.learners.arrays)
+    return [
+        rounds(settings, reference, lambda *_: None)._move(replace(state, learners=learners), gradients, step_size)
+        for rounds, learners in ((CompiledRounds, compiled), (PaperRounds, state.learners))
+    ]
+
+
+def assert_same_state(found: EnsembleState, wanted: EnsembleState, tolerance: float) -> None:
+    for part in ("coefs", "matrices", "inverse_roots"):
+        assert_close(getattr(found.learners, part), getattr(wanted.learners, part), tolerance)
+    for part in ("log_potentials", "rates", "squares"):
+        assert_close(getattr(found.meta, part), getattr(wanted.meta, part), tolerance)
+    assert_close(found.coef, wanted.coef, tolerance)
+    assert_close(found.weights, wanted.weights, tolerance)
+    np.testing.assert_allclose(found.largest_margin, wanted.largest_margin, rtol=1e-12)
+    assert found.n_rounds == wanted.n_rounds
+
+
+@given(
+    seed=seeds,
+    n_learners=st.integers(1, 13),
+    d=widths,
+    radius=st.sampled_from([0.2, 2.0, 1e6]),
+    meta_range=st.sampled_from(["paper", "running"]),
+    ridge=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_a_round_of_the_learners_equals_its_twin(seed, n_learners, d, radius, meta_range, ridge):
+    rng = np.random.default_rng(seed)
+    settings = Setup(radius=radius, meta_range=meta_range, ridge=ridge).settings(d)
+    learners = random_stack(rng, n_learners, d, ridge)
+    meta = MetaState(rng.normal(size=n_learners), rng.uniform(0.1, 0.5, n_learners), rng.exponential(size=n_learners))
+    state = state_of(learners.coefs.mean(axis=0), learners, meta, largest_margin=0.01)
+    gradients = rng.normal(size=(n_learners + 1, d))
+    moved = move_both(state, settings, gradients, 1.5)
+    assert_same_state(*moved, tolerance=1e-11 if radius < 1e6 else 1e-12)
+    assert np.linalg.norm(moved[0].learners.coefs, axis=1).max() <= radius * (1.0 + 1e-12)
+
+
+def test_margins_that_are_rounding_count_as_zero():
+    settings = Setup(meta_range="running").settings(3)
+    learners, meta = NewtonStack.start(4, np.ones(3), 1.0), ADAPT_ML_PROD.start(4, 10)
+    state = state_of(learners.coefs[0] + 1e-16, learners, meta, largest_margin=0.0)
+    moved = move_both(state, settings, np.ones((5, 3)), 1.0)
+    np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
+    assert_same_state(*moved, tolerance=1e-15)
+
+
+# --- projection ---------------------------------------------------------------------------------------------------
+
+
+def project_compiled(points: Array, matrices: Array, inverse_roots: Array, radius: float) -> Array:
+    """The compiled projection: a step along no gradient leaves the points where they are, outside the ball."""
+    stack = CompiledStack(points, matrices, inverse_roots)
+    return stack.step(np.zeros_like(points), 1.0, radius).coefs
+
+
+def random_matrix(rng: np.random.Generator, d: int, condition: float) -> tuple[Array, Array]:
+    """A matrix A and a W with W W^T = A^-1, both from one eigenbasis.
+
+    Inverting A instead would lose as many digits as its condition number has, and the inverse of a badly conditioned A
+    is positive definite on one processor and not on another.
+    """
+    basis, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    eigenvalues = np.geomspace(1.0, condition, d)
+    matrix = (basis * eigenvalues) @ basis.T
+    return (matrix + matrix.T) / 2.0, basis / np.sqrt(eigenvalues)
+
+
+def random_matrices(rng: np.random.Generator, count: int, d: int, condition: float) -> tuple[Array, Array]:
+    matrices, inverse_roots = zip(*(random_matrix(rng, d, condition) for _ in range(count)), strict=True)
+    return np.stack(matrices), np.stack(inverse_roots)
+
+
+def residual(theta: Array, point: Array, matrix: Array) -> float:
+    """||A (nu - theta) - mu theta|| / ||A nu|| for the best mu, which is returned by no kernel."""
+    A = matrix.astype(np.longdouble)
+    pull = A @ (point - theta.astype(np.longdouble))
+    mu = (theta @ pull) / (theta @ theta)
+    assert mu > -1e-12 * np.linalg.norm(matrix, 2)
+    return float(np.sqrt(np.sum((pull - mu * theta) ** 2)) / np.linalg.norm(matrix @ point))
+
+
+@pytest.mark.every_pair
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 13, 64])
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("distance", [1.0 + 1e-9, 1.01, 10.0, 1e8])
+def test_projections_meet_both_conditions(d, condition, distance):
+    rng = np.random.default_rng(d)
+    points = rng.normal(size=(5, d))
+    points *= 2.0 * distance / np.linalg.norm(points, axis=1, keepdims=True)
+    points[0] *= 0.5 / distance
+    matrices, inverse_roots = random_matrices(rng, 5, d, condition)
+    found = project_compiled(points, matrices, inverse_roots, 2.0)
+    np.testing.assert_array_equal(found[0], points[0])
+    np.testing.assert_allclose(np.linalg.norm(found[1:], axis=1), 2.0, rtol=1e-12)
+    for theta, point, matrix in zip(found[1:], points[1:], matrices[1:], strict=True):
+        assert residual(theta, point, matrix) <= 1e-12
+    # How well the point itself is determined depends on the matrix.
+    wanted, _ = project_onto_ball(points, matrices, 2.0)
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=2e-13 * max(10.0, condition))
+
+
+@pytest.mark.parametrize("condition", [1e9, 1e12])
+@pytest.mark.parametrize("distance", [1.01, 1e3])
+def test_badly_conditioned_matrices_are_left_to_the_eigendecomposition(condition, distance):
+    rng = np.random.default_rng(0)
+    hard, hard_root = random_matrix(rng, 6, condition)
+    points = rng.normal(size=(2, 6))
+    points *= distance / np.linalg.norm(points, axis=1, keepdims=True)
+    found = project_compiled(points, np.stack([hard, np.eye(6)]), np.stack([hard_root, np.eye(6)]), 1.0)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-7)
+    np.testing.assert_allclose(found[1], points[1] / distance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [1e70, 1e130, 1e300])
+def test_points_at_astronomic_distance_land_on_the_ball(distance):
+    eigenvalues = np.array([1.0, 10.0, 100.0])
+    matrix, inverse_root = np.diag(eigenvalues), np.diag(1.0 / np.sqrt(eigenvalues))
+    found = project_compiled(np.array([[distance, -distance, 0.0]]), matrix[None], inverse_root[None], 1.0)
+    np.testing.assert_allclose(np.linalg.norm(found), 1.0, rtol=1e-12)
