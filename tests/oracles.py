@@ -401,6 +401,33 @@ def sketched_step_of_rank(rank: int) -> Any:
     return step
 
 
+# --- least squares: uLSIF and RuLSIF --------------------------------------------------------------------------
+
+
+def slow_coefs(reference: Array, batch: Array, ridge: float, alpha: float) -> Array:
+    """(H + lambda I)^-1 h, row by row; negative coefficients are still there."""
+    n_basis = reference.shape[1]
+    H, h = np.zeros((n_basis, n_basis)), np.zeros(n_basis)
+    for psi in reference:
+        H += (1.0 - alpha) * np.outer(psi, psi) / len(reference)
+    for psi in batch:
+        H += alpha * np.outer(psi, psi) / len(batch)
+        h += psi / len(batch)
+    return np.asarray(np.linalg.solve(H + ridge * np.eye(n_basis), h))
+
+
+def slow_leave_one_out(reference: Array, batch: Array, ridge: float, alpha: float) -> float:
+    """Refit without each row in turn, and ask what the row itself loses."""
+    total = 0.0
+    for i, psi in enumerate(reference):
+        coefs = np.maximum(slow_coefs(np.delete(reference, i, axis=0), batch, ridge, alpha), 0.0)
+        total += 0.5 * (1.0 - alpha) * (psi @ coefs) ** 2 / len(reference)
+    for j, psi in enumerate(batch):
+        coefs = np.maximum(slow_coefs(reference, np.delete(batch, j, axis=0), ridge, alpha), 0.0)
+        total += (0.5 * alpha * (psi @ coefs) ** 2 - psi @ coefs) / len(batch)
+    return float(total)
+
+
 # --- the pool: explicit loops, and exact fractions where the kernels use logarithms -----------------------------
 
 SHAPES = [(0.0, 1.0), (0.5, None), (1.0, None), *((tau, cut) for tau in (1.0, 2.0, 4.0) for cut in (3.0, 10.0, 30.0))]

@@ -28,7 +28,7 @@ from accous.core.ratio_problems import (
 )
 from tests.budgets import examples, rest_slow
 from tests.builders import Array
-from tests.oracles import logistic_gradient, logistic_loss
+from tests.oracles import logistic_gradient, logistic_loss, slow_coefs, slow_leave_one_out
 
 LARGEST_UNSHIFTED = 30.0
 MANY_STEPS = 100
@@ -365,30 +365,6 @@ def kernels(n_rows: int, n_basis: int, seed: int) -> Array:
     values = np.random.default_rng(seed).random((n_rows, n_basis)) ** 2
     values.flags.writeable = False
     return values
-
-
-def slow_coefs(reference: Array, batch: Array, ridge: float, alpha: float) -> Array:
-    """(H + lambda I)^-1 h, row by row; negative coefficients are still there."""
-    n_basis = reference.shape[1]
-    H, h = np.zeros((n_basis, n_basis)), np.zeros(n_basis)
-    for psi in reference:
-        H += (1.0 - alpha) * np.outer(psi, psi) / len(reference)
-    for psi in batch:
-        H += alpha * np.outer(psi, psi) / len(batch)
-        h += psi / len(batch)
-    return np.asarray(np.linalg.solve(H + ridge * np.eye(n_basis), h))
-
-
-def slow_leave_one_out(reference: Array, batch: Array, ridge: float, alpha: float) -> float:
-    """Refit without each row in turn, and ask what the row itself loses."""
-    total = 0.0
-    for i, psi in enumerate(reference):
-        coefs = np.maximum(slow_coefs(np.delete(reference, i, axis=0), batch, ridge, alpha), 0.0)
-        total += 0.5 * (1.0 - alpha) * (psi @ coefs) ** 2 / len(reference)
-    for j, psi in enumerate(batch):
-        coefs = np.maximum(slow_coefs(reference, np.delete(batch, j, axis=0), ridge, alpha), 0.0)
-        total += (0.5 * alpha * (psi @ coefs) ** 2 - psi @ coefs) / len(batch)
-    return float(total)
 
 
 @pytest.mark.every_pair

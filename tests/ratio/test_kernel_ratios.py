@@ -16,7 +16,7 @@ from accous import KLIEP, RULSIF, ULSIF
 from accous.exceptions import ParameterError
 from accous.ratio.one_step import CV_RIDGES, CV_WIDTHS
 from tests.budgets import examples, rest_slow
-from tests.core.solvers.test_least_squares_ratio import slow_coefs, slow_leave_one_out
+from tests.oracles import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (
     Array,
     each_kernel_sum,
