@@ -10,13 +10,14 @@ import pytest
 
 from accous import OnlineDensityRatio
 from tests.ratio.online_cases import (
+    TWO,
     Array,
+    RegimeStream,
     drifting_batches,
     each_loss,
     normal_rows,
     shown_state,
 )
-from tests.ratio.regime_streams import TWO, RegimeStream
 from tests.waiting import asking
 
 

@@ -10,7 +10,7 @@ import pytest
 from accous import OnlineDensityRatio
 from accous.core.pool import N_SHAPES
 from accous.streams import GaussianStream, SquareShift
-from tests.ratio.regime_streams import SIX, THREE, TWO, RegimeStream, slot_of
+from tests.ratio.online_cases import SIX, THREE, TWO, RegimeStream, slot_of
 
 A_FEW_ROUNDS = 6
 
