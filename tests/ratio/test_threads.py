@@ -1,10 +1,13 @@
-"""One BLAS thread inside a round: the setting is restored, and the bits do not depend on the number of cores."""
+"""One BLAS thread inside a round, the same bits every time, and readers in other threads."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,8 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from accous import OnlineDensityRatio, SingleLearnerRatio
 from accous.threads import one_blas_thread
 from tests.needs import TWO_BLAS_THREADS
-from tests.waiting import PATIENCE
+from tests.ratio.online_cases import TWO, RegimeStream, drifting_batches, each_loss, normal_rows, shown_state
+from tests.waiting import PATIENCE, asking
 
 N_BEFORE = 2
 
@@ -32,7 +36,7 @@ def let_any_thread_set() -> None:
         pass
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def two_threads_before() -> Iterator[None]:
     limits = threadpool_limits(N_BEFORE, user_api="blas")
     let_any_thread_set()
@@ -41,6 +45,9 @@ def two_threads_before() -> Iterator[None]:
     yield
     limits.restore_original_limits()
     let_any_thread_set()
+
+
+two_threads = pytest.mark.usefixtures("two_threads_before")
 
 
 def in_other_thread(function: Callable[[], Any]) -> Any:
@@ -56,40 +63,31 @@ def threads_inside() -> set[int]:
         return blas_threads()
 
 
-# --- the limit and its end ----------------------------------------------------------------------------------
-
-
-def test_inside_there_is_one_thread_and_outside_the_setting_is_back() -> None:
-    with one_blas_thread():
-        assert blas_threads() == {1}
-    assert blas_threads() == {N_BEFORE}
-
-
-def test_only_the_outermost_of_nested_uses_restores() -> None:
-    with one_blas_thread():
-        with one_blas_thread():
-            assert blas_threads() == {1}
-        assert blas_threads() == {1}
-    assert blas_threads() == {N_BEFORE}
-
-
 class PassingError(Exception):
     """Raised on purpose."""
 
 
-def test_an_exception_that_passes_restores() -> None:
-    with pytest.raises(PassingError), one_blas_thread():
-        raise PassingError
+# --- the limit and its end --------------------------------------------------------------------------------------
+
+
+@two_threads
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_inside_there_is_one_thread_and_the_outermost_restores_the_setting(depth, fails):
+    with suppress(PassingError), ExitStack() as stack:
+        for _ in range(depth):
+            stack.enter_context(one_blas_thread())
+        assert blas_threads() == {1}
+        with one_blas_thread():
+            pass
+        assert blas_threads() == {1}
+        if fails:
+            raise PassingError
     assert blas_threads() == {N_BEFORE}
 
 
-def test_an_exception_that_passes_two_levels_restores() -> None:
-    with pytest.raises(PassingError), one_blas_thread(), one_blas_thread():
-        raise PassingError
-    assert blas_threads() == {N_BEFORE}
-
-
-def test_a_setting_changed_between_two_uses_is_kept() -> None:
+@two_threads
+def test_a_setting_changed_between_two_uses_is_kept():
     with one_blas_thread():
         pass
     with threadpool_limits(1, user_api="blas"):
@@ -99,7 +97,8 @@ def test_a_setting_changed_between_two_uses_is_kept() -> None:
     assert blas_threads() == {N_BEFORE}
 
 
-def test_of_two_overlapping_threads_the_last_one_out_restores() -> None:
+@two_threads
+def test_of_two_overlapping_threads_the_last_one_out_restores():
     is_second_inside, may_second_leave = threading.Event(), threading.Event()
 
     def enter_and_wait() -> None:
@@ -118,7 +117,8 @@ def test_of_two_overlapping_threads_the_last_one_out_restores() -> None:
     assert blas_threads() == {N_BEFORE}
 
 
-def test_one_thread_after_the_other_is_limited() -> None:
+@two_threads
+def test_one_thread_after_the_other_is_limited():
     """Also while the first one lives on, as the main thread does when a worker plays the rounds."""
     assert threads_inside() == {1}
     assert in_other_thread(threads_inside) == {1}
@@ -126,7 +126,8 @@ def test_one_thread_after_the_other_is_limited() -> None:
     assert blas_threads() == {N_BEFORE}
 
 
-def test_afterwards_other_threads_can_set_their_own_limit() -> None:
+@two_threads
+def test_afterwards_other_threads_can_set_their_own_limit():
     def limited() -> set[int]:
         with threadpool_limits(1, user_api="blas"):
             return blas_threads()
@@ -135,7 +136,8 @@ def test_afterwards_other_threads_can_set_their_own_limit() -> None:
     assert in_other_thread(limited) == {1}
 
 
-def test_many_threads_at_once_restore_and_never_see_more_than_one_thread() -> None:
+@two_threads
+def test_many_threads_at_once_restore_and_never_see_more_than_one_thread():
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     seen: set[int] = set()
 
@@ -157,7 +159,7 @@ def test_many_threads_at_once_restore_and_never_see_more_than_one_thread() -> No
     assert blas_threads() == {N_BEFORE}
 
 
-# --- in the estimators --------------------------------------------------------------------------------------
+# --- in the estimators ------------------------------------------------------------------------------------------
 
 
 class ThreadRecorder(TransformerMixin, BaseEstimator):
@@ -177,8 +179,9 @@ class ThreadRecorder(TransformerMixin, BaseEstimator):
         return X
 
 
+@two_threads
 @pytest.mark.parametrize("estimator_class", [OnlineDensityRatio, SingleLearnerRatio])
-def test_fit_and_rounds_run_on_one_thread_and_restore(estimator_class: Any) -> None:
+def test_fit_and_rounds_run_on_one_thread_and_restore_also_if_they_fail(estimator_class):
     ThreadRecorder.seen.clear()
     X = np.random.default_rng(0).normal(size=(20, 3))
     estimator = estimator_class(ThreadRecorder()).fit(X).partial_fit(X)
@@ -189,11 +192,6 @@ def test_fit_and_rounds_run_on_one_thread_and_restore(estimator_class: Any) -> N
     estimator.predict_ratio(X)
     _ = estimator.reference_ratio_
     assert blas_threads() == {N_BEFORE}
-
-
-def test_a_round_that_fails_restores() -> None:
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    estimator = OnlineDensityRatio(ThreadRecorder()).fit(X)
     with pytest.raises(PassingError):
         estimator.partial_fit(X + 1000.0)
     assert blas_threads() == {N_BEFORE}
@@ -222,7 +220,8 @@ def run_with_threads(feature_map: str, n_rounds: int, n_threads: int) -> tuple[i
     return int(threads), learned
 
 
-def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed() -> None:
+@two_threads
+def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed():
     learned = []
     for n_threads in (1, N_BEFORE):
         with threadpool_limits(n_threads, user_api="blas"):
@@ -237,7 +236,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("feature_map", "n_rounds"), [("standardize", 36), ("standardize", 300), ("rbf", 50)])
-def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map: str, n_rounds: int) -> None:
+def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map, n_rounds):
     (threads_of_one, of_one), (threads_of_two, of_two) = (
         run_with_threads(feature_map, n_rounds, n_threads) for n_threads in (1, 2)
     )
@@ -245,3 +244,67 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map: str, n_rou
         pytest.skip(TWO_BLAS_THREADS)
     assert threads_of_one == 1
     assert of_one == of_two
+
+
+# --- readers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feature_map", ["identity", "standardize", "rbf"])
+@each_loss
+def test_the_same_seed_gives_the_same_bits(loss, feature_map):
+    states = []
+    for _ in range(2):
+        estimator = OnlineDensityRatio(feature_map, loss=loss, random_state=0).fit(normal_rows(150))
+        for batch in drifting_batches([1, 6], n_rounds=40):
+            estimator.partial_fit(batch)
+        states.append(shown_state(estimator))
+    assert states[0] == states[1]
+
+
+def test_asking_changes_nothing():
+    estimator = OnlineDensityRatio("rbf", random_state=0).fit(normal_rows(30))
+    for batch in drifting_batches([3], n_rounds=10):
+        estimator.partial_fit(batch)
+    before = pickle.dumps(estimator)
+    far_away = normal_rows(20) * 1e6
+    for _ in range(3):
+        estimator.predict_ratio(far_away)
+        estimator.score_loss(far_away)
+        shown_state(estimator)
+    assert pickle.dumps(estimator) == before
+
+
+@pytest.fixture
+def eager_thread_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_thread_switches")
+@pytest.mark.parametrize("n_before", [0, 96])
+def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(n_before):
+    """The pooled ratio has mean 1 over the reference only if theta, means, proportions and slots belong together."""
+    playing = RegimeStream(TWO, n_reference=150)
+    reference = playing.reference()
+    estimator = OnlineDensityRatio().fit(reference)
+    playing.play(estimator, [(0, n_before), (1, n_before)] if n_before else [])
+    assert (estimator.pool_.slots.n_merged > 1).sum() == (2 if n_before else 0)
+    batches, again = [playing.batch(number // 40 % 2) for number in range(160)], copy(estimator)
+    answers = [again.partial_fit(batch).predict_ratio(reference) for batch in batches]
+    expected, seen = np.array([estimator.predict_ratio(reference), *answers]), []
+    with asking(
+        lambda: seen.extend((estimator.predict_ratio(reference), estimator.reference_ratio_)), n_threads=4
+    ) as wait_for_answers:
+        for number, batch in enumerate(batches):
+            if number % 16 == 0:
+                wait_for_answers()
+            estimator.partial_fit(batch)
+    rounds_seen = set()
+    for answer in seen:
+        assert answer.mean() == pytest.approx(1.0, abs=1e-9)
+        distances = np.abs(expected - answer).max(axis=1)
+        assert distances.min() < 1e-9
+        rounds_seen.add(int(distances.argmin()))
+    assert len(rounds_seen) > 5
