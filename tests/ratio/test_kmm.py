@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 
 from accous import KMM
 from accous.diagnostics.losses import effective_sample_size
@@ -61,7 +61,7 @@ def by_scipy(matrix: Array, pull: Array, upper: float, mass_tolerance: float) ->
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
 @pytest.mark.parametrize("ridge", [0, 0.5, "auto"])
 @pytest.mark.parametrize(("n_batch", "loc"), [(1, 0.0), (6, 1.0), (40, 3.0)])
-def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any, mass_tolerance: float) -> None:
+def test_small_problems_have_scipys_answer(n_batch, loc, ridge, mass_tolerance):
     reference, batch = normal_rows(25), normal_rows(n_batch, seed=1, loc=loc)
     settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "max_ratio": 4.0}
     estimator = fitted(reference, batch, tol=1e-9, **settings)
@@ -88,8 +88,8 @@ def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any,
     ridge=st.sampled_from(["auto", 0.3, 30.0]),
 )
 def test_the_constraints_and_the_optimality_conditions_hold(
-    seed: int, n_batch: int, n_columns: int, loc: float, mass_tolerance: float, max_ratio: float, ridge: Any
-) -> None:
+    seed, n_batch, n_columns, loc, mass_tolerance, max_ratio, ridge
+):
     reference, batch = normal_rows(50, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
     limits = {"mass_tolerance": mass_tolerance, "max_ratio": max_ratio}
     estimator = fitted(reference, batch, ridge=ridge, **limits)
@@ -101,17 +101,14 @@ def test_the_constraints_and_the_optimality_conditions_hold(
     gradient = matrix @ weights - pull
     tolerance = 1e-6 * len(reference) + 1e-8
     is_inside = 1.0 - mass_tolerance + 1e-9 < weights.mean() < 1.0 + mass_tolerance - 1e-9
-    if is_inside:
+    assert violation(gradient, weights, max_ratio) <= tolerance
+    if is_inside:  # then the multiplier of the mass is 0
         assert np.abs(gradient[(weights > 0.0) & (weights < max_ratio)]).max(initial=0.0) <= tolerance
-        assert gradient[weights == 0.0].min(initial=0.0) >= -tolerance
-        assert gradient[weights == max_ratio].max(initial=0.0) <= tolerance
-    else:
-        assert violation(gradient, weights, max_ratio) <= tolerance
 
 
 @pytest.mark.parametrize("max_ratio", [1.5, 10.0, 1000.0])
 @pytest.mark.parametrize("n_columns", [1, 2, 8])
-def test_the_problem_of_the_literature_is_solved(n_columns: int, max_ratio: float) -> None:
+def test_the_problem_of_the_literature_is_solved(n_columns, max_ratio):
     reference = normal_rows(120, n_columns)
     for seed, (n_batch, loc) in enumerate(((1, 0.0), (20, 1.0), (50, 4.0))):
         batch = normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
@@ -124,7 +121,7 @@ def test_the_problem_of_the_literature_is_solved(n_columns: int, max_ratio: floa
         assert violation(matrix @ weights - pull, weights, max_ratio) <= 1e-6 * 120 + 1e-8
 
 
-def test_a_smaller_tolerance_is_kept_too() -> None:
+def test_a_smaller_tolerance_is_kept_too():
     reference, batch = normal_rows(60), normal_rows(15, seed=1, loc=0.7)
     for tol in (1e-3, 1e-6, 1e-10):
         estimator = fitted(reference, batch, tol=tol)
@@ -133,7 +130,7 @@ def test_a_smaller_tolerance_is_kept_too() -> None:
         assert violation(matrix @ weights - pull, weights, 100.0) <= tol * 60 + 1e-10
 
 
-def test_kernel_means_match_under_loose_constraints() -> None:
+def test_kernel_means_match_under_loose_constraints():
     reference, batch = normal_rows(150, 1), normal_rows(400, 1, seed=1, loc=0.5)
     probe = np.linspace(-2.0, 2.0, 9)[:, None]
     estimator = fitted(reference, batch, ridge=1e-3, mass_tolerance=0.2, max_ratio=1000.0)
@@ -147,33 +144,25 @@ def test_kernel_means_match_under_loose_constraints() -> None:
 # --- parameters that resolve themselves -----------------------------------------------------------------------
 
 
-def test_the_automatic_ridge_is_reference_rows_per_batch_row() -> None:
+def test_the_automatic_ridge_is_reference_rows_per_batch_row():
     reference = normal_rows(60)
     for n_batch in (1, 7, 120):
         assert fitted(reference, normal_rows(n_batch, seed=1)).ridge_ == pytest.approx(60 / n_batch)
 
 
-def test_the_default_width_goes_by_the_median_distance() -> None:
-    reference = normal_rows(70, 3)
-    expected = math.sqrt(np.median(pdist(reference, "sqeuclidean")) / 2.0)
-    assert KMM("identity").fit(reference).width_ == pytest.approx(expected, rel=1e-9)
-    assert fitted(reference, reference[:4]).width_ == pytest.approx(expected, rel=1e-9)
-    assert fitted(reference, reference[:4], width=0.3).width_ == 0.3
-
-
-def test_the_default_ridge_spares_rows_that_the_literatures_problem_throws_away() -> None:
+def test_the_default_ridge_spares_rows_that_the_literatures_problem_throws_away():
     reference, batch = normal_rows(400), normal_rows(5, seed=1)
     assert effective_sample_size(fitted(reference, batch).reference_ratio_) > 200.0
     assert effective_sample_size(fitted(reference, batch, ridge=0).reference_ratio_) < 80.0
 
 
-def test_copies_of_the_batch_change_nothing_but_the_automatic_ridge() -> None:
+def test_copies_of_the_batch_change_nothing_but_the_automatic_ridge():
     reference, batch = normal_rows(60), normal_rows(8, seed=1, loc=0.7)
     once, thrice = (fitted(reference, rows, ridge=5.0, tol=1e-10) for rows in (batch, np.tile(batch, (3, 1))))
     np.testing.assert_allclose(thrice.reference_ratio_, once.reference_ratio_, rtol=0.0, atol=1e-8)
 
 
-def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows() -> None:
+def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows():
     reference = normal_rows(40)
     estimator = KMM("identity", width="cv", ridge=2.0, tol=1e-9).fit(reference)
     widths = [factor * KMM("identity").fit(reference).width_ for factor in CV_WIDTHS]
@@ -194,7 +183,7 @@ def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows() -> None:
         assert losses[chosen] <= min(losses) + 1e-6
 
 
-def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next() -> None:
+def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next():
     reference, last = normal_rows(60), normal_rows(20, seed=5, loc=0.5)
     settings = {"feature_map": "identity", "width": "cv", "ridge": 2.0, "tol": 1e-9}
     replaced = KMM(**settings).fit(reference).partial_fit(0.01 * normal_rows(20, seed=1) + 1.0).partial_fit(last)
@@ -203,7 +192,7 @@ def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next() -> None:
     np.testing.assert_allclose(replaced.reference_ratio_, alone.reference_ratio_, rtol=0.0, atol=1e-6)
 
 
-def test_without_a_ridge_nothing_can_be_cross_validated() -> None:
+def test_without_a_ridge_nothing_can_be_cross_validated():
     with pytest.raises(ParameterError, match="width='cv' needs a ridge"):
         KMM(ridge=0, width="cv").fit(normal_rows(20))
 
@@ -214,9 +203,7 @@ def test_without_a_ridge_nothing_can_be_cross_validated() -> None:
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("max_ratio", [1.2, 100.0])
 @pytest.mark.parametrize(("n_batch", "tol"), [(1, 1e-6), (30, 1e-6), (300, 1e-9)])
-def test_the_continuation_agrees_with_the_weights(
-    n_batch: int, tol: float, max_ratio: float, mass_tolerance: float
-) -> None:
+def test_the_continuation_agrees_with_the_weights(n_batch, tol, max_ratio, mass_tolerance):
     reference, batch = normal_rows(90), normal_rows(n_batch, seed=1, loc=0.8)
     estimator = fitted(reference, batch, tol=tol, max_ratio=max_ratio, mass_tolerance=mass_tolerance)
     # An optimality condition violated by tol N_0, divided by the ridge N_0 / N_t.
@@ -224,7 +211,7 @@ def test_the_continuation_agrees_with_the_weights(
     np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=accuracy)
 
 
-def test_the_continuation_is_the_weight_that_one_more_row_would_get() -> None:
+def test_the_continuation_is_the_weight_that_one_more_row_would_get():
     # A row more among many hardly moves the others; its own weight comes out of a problem that contains it.
     reference, batch = normal_rows(400, 1), normal_rows(50, 1, seed=1, loc=0.7)
     estimator = fitted(reference, batch, width=1.0, ridge=10.0, tol=1e-9)
@@ -234,14 +221,14 @@ def test_the_continuation_is_the_weight_that_one_more_row_would_get() -> None:
         assert estimator.predict_ratio(row)[0] == pytest.approx(with_it.reference_ratio_[-1], abs=0.05)
 
 
-def test_many_rows_are_predicted_in_parts() -> None:
+def test_many_rows_are_predicted_in_parts():
     estimator = fitted(normal_rows(50), normal_rows(9, seed=1, loc=0.5))
     probe = normal_rows(2500, seed=2)
     by_hundreds = np.concatenate([estimator.predict_ratio(part) for part in np.split(probe, 25)])
     np.testing.assert_allclose(estimator.predict_ratio(probe), by_hundreds, rtol=1e-9, atol=1e-12)
 
 
-def test_without_a_ridge_only_the_reference_has_weights() -> None:
+def test_without_a_ridge_only_the_reference_has_weights():
     estimator = KMM(ridge=0).fit(normal_rows(30))
     assert estimator.predict_ratio(normal_rows(3)).tolist() == [1.0] * 3
     estimator.partial_fit(normal_rows(5, seed=1))
@@ -269,33 +256,27 @@ def factored(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
 @pytest.mark.parametrize(("n_batch", "n_columns"), [(1, 1), (10, 3), (200, 2)])
-def test_with_all_rows_as_centres_nystroem_is_exact(
-    factored: Any, n_batch: int, n_columns: int, mass_tolerance: float
-) -> None:
+def test_with_all_rows_as_centres_nystroem_is_exact(factored, n_batch, n_columns, mass_tolerance):
     reference, batch = normal_rows(80, n_columns), normal_rows(n_batch, n_columns, seed=1, loc=0.7)
     settings = {"mass_tolerance": mass_tolerance, "tol": 1e-9, "max_centers": 80}
-    exact, through_factor = (make(reference, batch, **settings) for make in (fitted, factored))
-    probe = normal_rows(40, n_columns, seed=2)
+    exact, other = (make(reference, batch, **settings) for make in (fitted, factored))
+    probe, close = normal_rows(40, n_columns, seed=2), {"rtol": 0.0, "atol": 1e-4}
     # Eigenvalues below 1e-10 of the largest are left out.
-    np.testing.assert_allclose(through_factor.reference_ratio_, exact.reference_ratio_, rtol=0.0, atol=1e-4)
-    np.testing.assert_allclose(through_factor.predict_ratio(probe), exact.predict_ratio(probe), rtol=0.0, atol=1e-4)
-    np.testing.assert_allclose(
-        through_factor.predict_ratio(reference), through_factor.reference_ratio_, rtol=0.0, atol=1e-4
-    )
+    np.testing.assert_allclose(other.reference_ratio_, exact.reference_ratio_, **close)
+    np.testing.assert_allclose(other.predict_ratio(probe), exact.predict_ratio(probe), **close)
+    np.testing.assert_allclose(other.predict_ratio(reference), other.reference_ratio_, **close)
 
 
-def test_with_fewer_centres_nystroem_is_near(factored: Any) -> None:
+def test_with_fewer_centres_nystroem_is_near(factored):
     reference, batch = normal_rows(400), normal_rows(60, seed=1, loc=0.7)
     exact = fitted(reference, batch).reference_ratio_
-    errors = [
-        np.abs(factored(reference, batch, max_centers=n_centers).reference_ratio_ - exact).mean()
-        for n_centers in (3, 20, 100)
-    ]
-    assert errors[2] < 0.01 < errors[0]
+    found = [factored(reference, batch, max_centers=n_centers).reference_ratio_ for n_centers in (3, 20, 100)]
+    errors = [np.abs(each - exact).mean() for each in found]
     assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.01 < errors[0]
 
 
-def test_without_a_ridge_nystroem_keeps_the_constraints(factored: Any) -> None:
+def test_without_a_ridge_nystroem_keeps_the_constraints(factored):
     reference, batch = normal_rows(150), normal_rows(20, seed=1, loc=0.7)
     weights = factored(reference, batch, ridge=0, max_centers=40, max_ratio=50.0).reference_ratio_
     assert weights.mean() == pytest.approx(1.0, abs=1e-9)
@@ -303,7 +284,7 @@ def test_without_a_ridge_nystroem_keeps_the_constraints(factored: Any) -> None:
     assert weights @ reference[:, 0] / weights.sum() > 0.3
 
 
-def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
+def test_above_two_thousand_rows_the_ratio_is_still_found():
     reference, batch = normal_rows(2500), normal_rows(500, seed=1, loc=[0.6, 0.6])
     estimator = KMM(random_state=0).fit(reference).partial_fit(batch)
     assert estimator.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
@@ -311,10 +292,8 @@ def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
     is_central = np.abs(reference).max(axis=1) < 2.0
     assert np.corrcoef(estimator.reference_ratio_[is_central], expected[is_central])[0, 1] > 0.9
     np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=2e-3)
-    dense = KMM(random_state=0).fit(reference[:2000]).partial_fit(batch)
-    np.testing.assert_allclose(
-        dense.predict_ratio(reference[is_central]), estimator.reference_ratio_[is_central], rtol=0.0, atol=0.5
-    )
+    dense = KMM(random_state=0).fit(reference[:2000]).partial_fit(batch).predict_ratio(reference[is_central])
+    np.testing.assert_allclose(dense, estimator.reference_ratio_[is_central], rtol=0.0, atol=0.5)
 
 
 # --- starting from the last answer ----------------------------------------------------------------------------
@@ -322,7 +301,7 @@ def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
 
 @pytest.mark.parametrize("ridge", ["auto", 1.0])
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.2])
-def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance: float, ridge: Any) -> None:
+def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance, ridge):
     reference = normal_rows(150)
     settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "tol": 1e-9, "max_ratio": 5.0}
     warm = KMM("identity", random_state=0, **settings).fit(reference)
@@ -334,20 +313,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance: float, ridge: A
         np.testing.assert_allclose(warm.predict_ratio(batch), cold.predict_ratio(batch), rtol=0.0, atol=1e-5)
 
 
-def test_without_a_ridge_a_warm_start_is_as_good_as_a_cold_one() -> None:
-    reference = normal_rows(100)
-    warm = KMM("identity", ridge=0, random_state=0, tol=1e-8).fit(reference)
-    for t in range(4):
-        batch = normal_rows(10, seed=t + 1, loc=[math.cos(t), math.sin(t)])
-        cold = fitted(reference, batch, ridge=0, tol=1e-8).reference_ratio_
-        found = warm.partial_fit(batch).reference_ratio_
-        matrix, pull = system(warm, reference, batch)
-        values = [0.5 * w @ matrix @ w - pull @ w for w in (found, cold)]
-        # Both within the tolerance of the same minimum.
-        assert values[0] == pytest.approx(values[1], abs=1e-4)
-
-
-def test_the_literatures_tolerance_depends_on_the_reference() -> None:
+def test_the_literatures_tolerance_depends_on_the_reference():
     rng = np.random.default_rng(0)
     reference, batch = rng.normal(size=(100, 2)), rng.normal(loc=1.0, size=(3, 2))
     given, named = (

@@ -81,7 +81,7 @@ def play_and_check(
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_five_thousand_rounds_stay_healthy(stream: Callable[[int, Array], Array]) -> None:
+def test_five_thousand_rounds_stay_healthy(stream):
     play_and_check(OnlineDensityRatio(), stream)
 
 
@@ -96,12 +96,12 @@ def test_five_thousand_rounds_stay_healthy(stream: Callable[[int, Array], Array]
     ],
     ids=str,
 )
-def test_other_settings_stay_healthy_when_the_stream_jumps(changes: dict[str, Any]) -> None:
+def test_other_settings_stay_healthy_when_the_stream_jumps(changes):
     play_and_check(OnlineDensityRatio(**changes), jumping, n_rounds=1_100)
 
 
 @pytest.mark.parametrize("loss", rest_slow(["logistic", "least_squares", "kl"]))
-def test_the_single_learner_stays_healthy_when_the_stream_jumps(loss: str) -> None:
+def test_the_single_learner_stays_healthy_when_the_stream_jumps(loss):
     estimator = SingleLearnerRatio(loss=loss).fit(reference())
     for t, draw in enumerate(noise(), start=1):
         estimator.partial_fit(jumping(t, draw))
@@ -110,7 +110,7 @@ def test_the_single_learner_stays_healthy_when_the_stream_jumps(loss: str) -> No
     assert_healthy(learner.matrices, learner.inverse_roots, drift=1e-9)
 
 
-def test_after_a_long_rest_the_ensemble_still_moves() -> None:
+def test_after_a_long_rest_the_ensemble_still_moves():
     estimator = OnlineDensityRatio().fit(reference())
     draws = noise(3_300)
     for t, draw in enumerate(draws):
@@ -141,7 +141,7 @@ def traced_growth(estimator: OnlineDensityRatio, n_rounds: int) -> int:
 
 
 @pytest.mark.slow
-def test_memory_is_flat_between_two_powers_of_two() -> None:
+def test_memory_is_flat_between_two_powers_of_two():
     estimator = OnlineDensityRatio().fit(reference())
     for draw in noise(2_060):
         estimator.partial_fit(draw)
@@ -161,7 +161,7 @@ def peak_memory() -> int:
 
 
 @pytest.mark.slow
-def test_one_million_rounds() -> None:
+def test_one_million_rounds():
     n_rounds = 1_000_000
     estimator = OnlineDensityRatio().fit(reference())
     rng = np.random.default_rng(2)
