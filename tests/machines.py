@@ -26,7 +26,7 @@ NOT_FINISHED = "not finished in {:,.0f} seconds: stopped"
 # Where numbers come out of BLAS, LAPACK, vectorised loops and sums.
 NUMERICAL = (
     "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio/test_kmm.py",
-    "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_candidates.py",
+    "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_pool.py",
     "tests/test_properties.py", "tests/classifier/test_adaptation_risk.py", "tests/classifier/test_boosted_erm.py",
     "tests/classifier/test_erm.py", "tests/classifier/test_regression.py", "tests/tabular/test_choosing.py",
     "tests/test_docs.py",
@@ -34,14 +34,14 @@ NUMERICAL = (
 # Where processes and threads wait for each other.
 TIMED = (
     "tests/cli/test_processes.py", "tests/cli/test_kill.py", "tests/bench/test_grid.py",
-    "tests/checkpoint/test_crash.py", "tests/checkpoint/test_locks.py", "tests/ratio/test_blas.py",
-    "tests/ratio/test_online_threads.py", "tests/deep/test_fine_tuning.py", "tests/deep/test_features.py",
+    "tests/checkpoint/test_crash.py", "tests/checkpoint/test_locks.py", "tests/ratio/test_threads.py",
+    "tests/deep/test_fine_tuning.py", "tests/deep/test_features.py",
     "tests/deep/test_reduction.py", "tests/service", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # The part of those that races: cheap enough to be run five times.
 RACING = (
     "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_locks.py",
-    "tests/ratio/test_online_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
+    "tests/ratio/test_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
     "tests/service/test_workers.py", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # Where texts are printed, and files found and written.

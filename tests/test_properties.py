@@ -58,31 +58,21 @@ def play(setup: Setup, reference: Array, batches: list[Array]) -> Iterator[Ensem
 
 
 @given(stream=streams(), setup=setups())
-def test_every_theta_lies_in_the_ball(stream: Stream, setup: Setup) -> None:
+def test_every_theta_lies_in_the_ball_and_theirs_is_the_mean_by_weights_that_are_a_distribution(stream, setup):
+    neutral = neutral_coef(setup.loss, stream[0].shape[1])
     for state in play(setup, *stream):
         thetas = np.vstack((state.learners.coefs, state.coef))
         assert np.linalg.norm(thetas, axis=1).max() <= setup.radius * (1.0 + 1e-12)
-
-
-@given(stream=streams(), setup=setups())
-def test_weights_are_a_distribution(stream: Stream, setup: Setup) -> None:
-    for state in play(setup, *stream):
         assert state.weights.shape == state.lengths.shape == (len(state.learners),)
         assert np.all(state.weights >= 0.0)
         if len(state.weights):
             np.testing.assert_allclose(state.weights.sum(), 1.0, rtol=1e-14)
-
-
-@given(stream=streams(), setup=setups())
-def test_theta_is_the_weighted_mean_of_the_learners(stream: Stream, setup: Setup) -> None:
-    neutral = neutral_coef(setup.loss, stream[0].shape[1])
-    for state in play(setup, *stream):
         mean = (state.weights[:, None] * state.learners.coefs).sum(axis=0) if len(state.weights) else neutral
         np.testing.assert_allclose(state.coef, mean, rtol=1e-13, atol=1e-13 * setup.radius)
 
 
 @given(stream=streams(max_rounds=17), setup=setups())
-def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream: Stream, setup: Setup) -> None:
+def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream, setup):
     for t, state in enumerate(play(setup, *stream), start=1):
         powers = [2**k for k in range(10) if setup.min_interval <= 2**k <= t + 1]
         assert state.n_rounds == t
@@ -91,7 +81,7 @@ def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream: Stre
 
 
 @given(stream=streams(max_rounds=6, digits=3), setup=setups(), seed=st.integers(0, 1000))
-def test_order_of_the_reference_rows_does_not_matter(stream: Stream, setup: Setup, seed: int) -> None:
+def test_order_of_the_reference_rows_does_not_matter(stream, setup, seed):
     reference, batches = stream
     shuffled = np.random.default_rng(seed).permutation(reference)
     # Longer steps multiply rounding errors from round to round.
@@ -103,9 +93,7 @@ def test_order_of_the_reference_rows_does_not_matter(stream: Stream, setup: Setu
 
 
 @given(reference=rows(3, 5), setup=setups(), n_rounds=st.integers(1, 16))
-def test_logistic_theta_stays_zero_on_batches_equal_to_the_reference(
-    reference: Array, setup: Setup, n_rounds: int
-) -> None:
+def test_logistic_theta_stays_zero_on_batches_equal_to_the_reference(reference, setup, n_rounds):
     for state in play(replace(setup, loss="logistic"), reference, [reference] * n_rounds):
         np.testing.assert_array_equal(state.coef, 0.0)
         np.testing.assert_array_equal(state.learners.coefs, 0.0)
