@@ -59,21 +59,21 @@ each_estimator = pytest.mark.parametrize(
 each_frame = pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 
 
-def rows(n_rows: int, seed: int, loc: float = 0.0) -> Array:
+def rows(n_rows, seed, loc=0.0):
     return np.random.default_rng(seed).normal(loc, size=(n_rows, 3))
 
 
-def columns(X: Array) -> dict[str, Array]:
+def columns(X):
     return dict(zip(NAMES, X.T, strict=True))
 
 
-def play(estimator: Any, n_rounds: int, first_seed: int = 100) -> Any:
+def play(estimator, n_rounds, first_seed=100):
     for seed in range(first_seed, first_seed + n_rounds):
         estimator.partial_fit(rows(3, seed, loc=0.5))
     return estimator
 
 
-def assert_same_bits(first: Any, second: Any) -> None:
+def assert_same_bits(first, second):
     """Both have the same attributes, and those that can be read as arrays have the same bytes."""
     assert first.n_rounds_ == second.n_rounds_
     assert first.reference_ratio_.tobytes() == second.reference_ratio_.tobytes()
@@ -201,7 +201,7 @@ def test_columns_that_the_reference_does_not_have_are_left_out(estimator, make_f
     assert plain.reference_ratio_.tolist() == other.reference_ratio_.tolist()
 
 
-def play_on_frames(estimator: Any, make_frame: MakeFrame) -> Any:
+def play_on_frames(estimator, make_frame):
     estimator.fit(make_frame(columns(rows(20, 0))))
     for seed in range(6):
         estimator.partial_fit(make_frame(columns(rows(2, seed))))

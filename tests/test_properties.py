@@ -1,6 +1,5 @@
 """What must hold for every reference and every stream of batches within the bounds."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
 from tests.rounds import play_round, start_ensemble
 
 Stream = tuple[Array, list[Array]]
 
 
-def rows(n_features: int, max_rows: int, *, digits: int | None = None) -> st.SearchStrategy[Array]:
+def rows(n_features, max_rows, *, digits=None):
     """Feature rows of norm at most 1 that end in the intercept; `digits` limits how small an entry can be."""
     elements = st.floats(-1.0, 1.0) if digits is None else st.integers(-(10**digits), 10**digits)
     shape = st.tuples(st.integers(1, max_rows), st.just(n_features))
@@ -25,7 +23,7 @@ def rows(n_features: int, max_rows: int, *, digits: int | None = None) -> st.Sea
 
 
 @st.composite
-def streams(draw: st.DrawFn, max_rounds: int = 8, digits: int | None = None) -> Stream:
+def streams(draw, max_rounds=8, digits=None):
     """A small reference and a few batches."""
     n_features = draw(st.integers(2, 4))
     reference = draw(rows(n_features, 5, digits=digits))
@@ -34,7 +32,7 @@ def streams(draw: st.DrawFn, max_rounds: int = 8, digits: int | None = None) -> 
 
 
 @st.composite
-def setups(draw: st.DrawFn) -> Setup:
+def setups(draw):
     """Any choice; the ball is wide enough for the neutral theta."""
     return Setup(
         loss=draw(st.sampled_from(sorted(LOSSES))),
@@ -48,7 +46,7 @@ def setups(draw: st.DrawFn) -> Setup:
     )
 
 
-def play(setup: Setup, reference: Array, batches: list[Array]) -> Iterator[EnsembleState]:
+def play(setup, reference, batches):
     """The state after each round."""
     chosen = setup.settings(reference.shape[1])
     state = start_ensemble(chosen)

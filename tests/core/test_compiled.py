@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,20 +50,20 @@ print(digest.hexdigest())
 """
 
 
-def copy_of_the_package(folder: Path) -> Path:
+def copy_of_the_package(folder):
     """The package without any cache beside its files; returns the folder to import it from."""
     shutil.copytree(PACKAGE, folder / "accous", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
+def run():
     """What a process prints that had loaded numba and nothing of the package, where every warning is an error."""
     common = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     common["PYTHONDONTWRITEBYTECODE"] = "1"
     with ForkServer("import numpy, numba", environment=common) as server:
 
-        def run_there(code: str, folder: Path, home: Path, **variables: str) -> str:
+        def run_there(code, folder, home, **variables: str):
             environment = {**common, "HOME": str(home), **variables}
             found = server.run(code, kind="code", cwd=folder, env=environment)
             assert found.stderr == ""
@@ -72,7 +72,7 @@ def run() -> Iterator[Run]:
         yield run_there
 
 
-def cached(folder: Path) -> list[Path]:
+def cached(folder):
     return sorted(folder.rglob("*.nbi"))
 
 
@@ -118,7 +118,7 @@ print(make_features._call is before != make_features._compile_and_call)
     assert forks.run(code, kind="code").stdout == "True\n"
 
 
-def run_with_cache(cache: Path) -> str:
+def run_with_cache(cache):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "NUMBA_DISABLE_JIT": "0"}
     return subprocess.check_output([sys.executable, "-c", HASH_OF_A_RUN], env=environment, text=True)
 

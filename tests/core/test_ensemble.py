@@ -1,7 +1,7 @@
 """The ensemble: its cover, the meta-learner, and rounds of every kind against the slow version."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from itertools import groupby, product
 
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from accous.arrays import from_plain, to_plain
 from accous.core.ensemble import (
@@ -21,9 +20,6 @@ from accous.core.ensemble import (
     WIDE_FROM,
     AnyStack,
     CompiledStack,
-    EnsembleSettings,
-    EnsembleState,
-    MetaState,
     active_lengths,
     count_intervals,
     count_starting,
@@ -35,8 +31,8 @@ from accous.core.ensemble import (
 from accous.core.learners import DiagonalStack, Sketch, WideStack
 from tests import oracles
 from tests.budgets import rest_slow
-from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
-from tests.oracles import PaperAccous, cover, diagonal_step, sketched_step_of_rank
+from tests.builders import LOSSES, Setup, feature_rows, neutral_coef
+from tests.oracles import cover, diagonal_step, sketched_step_of_rank
 from tests.rounds import play_round, reference_ratios, start_ensemble
 
 N_COVERED = 600
@@ -104,7 +100,7 @@ def test_rounds_far_beyond_any_stream_have_one_length_per_power_of_two():
 # --- the meta-learner -------------------------------------------------------------------------------------------
 
 
-def plain_weights(margins: Array, n_intervals: int) -> tuple[Array, Array, Array]:
+def plain_weights(margins, n_intervals):
     """v, eps and p after the given rounds (rows), by the paper's formulas in plain floats."""
     v = [1.0 / n_intervals] * margins.shape[1]
     eps = [min(0.5, math.sqrt(math.log(n_intervals)))] * margins.shape[1]
@@ -119,7 +115,7 @@ def plain_weights(margins: Array, n_intervals: int) -> tuple[Array, Array, Array
     return np.array(v), np.array(eps), products / products.sum()
 
 
-def play_margins(margins: Array, n_intervals: int) -> MetaState:
+def play_margins(margins, n_intervals):
     """The state after rounds with the given margins (rows)."""
     meta = ADAPT_ML_PROD.start(margins.shape[1], n_intervals)
     for row in margins:
@@ -217,21 +213,19 @@ def test_since_and_after_replace_the_youngest_learners():
 # --- rounds against the slow version ----------------------------------------------------------------------------
 
 
-def make_setup(loss: str, start: str = "zero", meta_range: str = "paper", **choices: object) -> Setup:
+def make_setup(loss, start="zero", meta_range="paper", **choices: object):
     radius, step_size = BALLS[loss]
     setup = Setup(loss=loss, start=start, meta_range=meta_range, radius=radius, step_size=step_size)
     return replace(setup, **choices)
 
 
-def draw_batches(rng: np.random.Generator, n_rounds: int, sizes: list[int]) -> Iterator[Array]:
+def draw_batches(rng, n_rounds, sizes):
     """Batches whose mean swings to and fro."""
     for t in range(n_rounds):
         yield feature_rows(rng, int(rng.choice(sizes)), N_FEATURES, shift=2.0 * np.sin(t / 7.0))
 
 
-def play_both(
-    setup: Setup, n_rounds: int = N_ROUNDS, sizes: str = "changing"
-) -> Iterator[tuple[EnsembleState, PaperAccous]]:
+def play_both(setup, n_rounds=N_ROUNDS, sizes="changing"):
     """The two versions after each round."""
     rng = np.random.default_rng(0)
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
@@ -243,7 +237,7 @@ def play_both(
         yield state, oracle
 
 
-def play(setup: Setup, n_rounds: int) -> EnsembleState:
+def play(setup, n_rounds):
     """The fast version alone, after some rounds."""
     rng = np.random.default_rng(0)
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
@@ -253,7 +247,7 @@ def play(setup: Setup, n_rounds: int) -> EnsembleState:
     return state
 
 
-def assert_same(state: EnsembleState, oracle: PaperAccous) -> None:
+def assert_same(state, oracle):
     assert state.n_rounds == oracle.round
     np.testing.assert_array_equal(state.lengths, oracle.lengths)
     np.testing.assert_allclose(state.coef, oracle.theta, rtol=0.0, atol=1e-9)
@@ -261,11 +255,11 @@ def assert_same(state: EnsembleState, oracle: PaperAccous) -> None:
     np.testing.assert_allclose(state.learners.coefs, oracle.learner_thetas, rtol=0.0, atol=1e-9)
 
 
-def is_on_surface(state: EnsembleState, radius: float) -> NDArray[np.bool_]:
+def is_on_surface(state, radius):
     return np.linalg.norm(state.learners.coefs, axis=1) > radius * (1.0 - 1e-9)
 
 
-def arrays_of(state: EnsembleState) -> list[Array]:
+def arrays_of(state):
     """Every array of a state."""
     parts = (state, state.learners, state.meta)
     values = [getattr(part, field.name) for part in parts for field in fields(part)]
@@ -439,11 +433,11 @@ def test_step_size_may_change_from_round_to_round():
 # --- the choice of a metric -------------------------------------------------------------------------------------
 
 
-def make_settings(setup: Setup, d: int, metric: str, rank: int = RANK) -> EnsembleSettings:
+def make_settings(setup, d, metric, rank=RANK):
     return replace(setup.settings(d), metric=metric, rank=rank)
 
 
-def play_metric(settings: EnsembleSettings, step_size: float, n_rounds: int) -> list[EnsembleState]:
+def play_metric(settings, step_size, n_rounds):
     """The state after each round."""
     rng = np.random.default_rng(0)
     d = len(settings.neutral)
@@ -483,7 +477,7 @@ def test_low_rank_is_the_whole_matrix_for_learners_of_few_rounds(d):
     np.testing.assert_allclose(last_states[1].coef, last_states[0].coef, rtol=0.0, atol=1e-9)
 
 
-def sizes_of(state: EnsembleState) -> list[int]:
+def sizes_of(state):
     """Numbers in each learner's matrix."""
     learners = state.learners
     if isinstance(learners, DiagonalStack):
@@ -512,7 +506,7 @@ def test_memory_stays_within_the_documented_bound(metric):
 # --- the pass over a wide reference that rounds share -----------------------------------------------------------
 
 
-def play_wide(loss: str, n_rounds: int, metric: str = FULL) -> tuple[EnsembleState, EnsembleSettings, Array]:
+def play_wide(loss, n_rounds, metric=FULL):
     setup = make_setup(loss, "handover", "running", min_interval=2)
     settings = make_settings(setup, N_WIDE, metric)
     states = play_metric(settings, setup.step_size, n_rounds)
@@ -520,11 +514,11 @@ def play_wide(loss: str, n_rounds: int, metric: str = FULL) -> tuple[EnsembleSta
     return (states[-1] if states else start_ensemble(settings)), settings, reference
 
 
-def ratios(state: EnsembleState, settings: EnsembleSettings, reference: Array) -> Array:
+def ratios(state, settings, reference):
     return reference_ratios(state, settings, prepare_reference(reference, settings.loss), MAX_RATIO)
 
 
-def bits(state: EnsembleState) -> list[bytes]:
+def bits(state):
     matrices = [metric.dense() for metric in state.learners.metrics] if isinstance(state.learners, WideStack) else []
     return [array.tobytes() for array in (state.coef, state.weights, state.learners.coefs, *matrices)]
 

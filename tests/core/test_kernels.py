@@ -13,7 +13,6 @@ from accous.core.ensemble import (
     MAX_NARROW_COLUMNS,
     CompiledRounds,
     CompiledStack,
-    EnsembleSettings,
     EnsembleState,
     MatrixReference,
     MetaState,
@@ -34,7 +33,6 @@ from accous.core.kernels_rows import (
 from accous.core.learners import NewtonStack, project_onto_ball
 from accous.core.losses import Logistic
 from accous.core.regression import (
-    NarrowDesign,
     _objective,
     _penalty,
     _solve_by_newton,
@@ -43,7 +41,7 @@ from accous.core.regression import (
     make_narrow_design,
     make_problem,
 )
-from tests.builders import LOSSES, Array, Setup
+from tests.builders import LOSSES, Setup
 from tests.needs import needs_compilation
 
 # --- kernel_cases ------------------------------------------------------------------------------------------------
@@ -55,11 +53,11 @@ widths = st.integers(1, 21)
 row_counts = st.integers(1, 3 * BLOCK)
 
 
-def narrow(features: Array) -> NarrowReference:
+def narrow(features):
     return NarrowReference(features, to_blocks(features))
 
 
-def assert_close(found: Array, wanted: Array, tolerance: float = 1e-12) -> None:
+def assert_close(found, wanted, tolerance=1e-12):
     """Equal up to a tolerance relative to the largest entry."""
     assert np.all(np.isfinite(found))
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=tolerance * max(1.0, float(np.abs(wanted).max(initial=0))))
@@ -85,7 +83,7 @@ def test_blocks_hold_the_rows_and_zeros(n_rows, d):
 # --- the exponential ----------------------------------------------------------------------------------------------
 
 
-def exponentials(scores: Array) -> Array:
+def exponentials(scores):
     """e^-score by the kernel."""
     ratios = np.empty((math.ceil(len(scores) / BLOCK), BLOCK))
     evaluate_ratios(to_blocks(scores[:, None]), np.ones(1), np.inf, ratios)
@@ -171,7 +169,7 @@ def test_the_switch_takes_the_logistic_loss_on_few_columns(loss, d):
 # --- the refit ----------------------------------------------------------------------------------------------------
 
 
-def narrow_problem(rng: np.random.Generator, n_rows: int, d: int, C: float) -> tuple[object, NarrowDesign, Array]:
+def narrow_problem(rng, n_rows, d, C):
     X, weights = rng.normal(size=(n_rows, d)), rng.exponential(size=n_rows)
     labels = (X[:, 0] + rng.logistic(size=n_rows) > 0.0).astype(np.int64)
     problem = make_problem(X, labels, 2, C)
@@ -250,7 +248,7 @@ def test_features_equal_their_twin(seed, n_rows, d, has_intercept, is_bounded):
 # --- one signature ------------------------------------------------------------------------------------------------
 
 
-def gradient_arguments() -> list[Array | float]:
+def gradient_arguments():
     rng = np.random.default_rng(5)
     inputs = [to_blocks(rng.normal(size=(10, 2))), rng.normal(size=(1, 2)), rng.normal(size=(3, 2)), rng.normal(size=2)]
     return [*inputs, 1.0, 1.0, np.empty((4, 2)), np.empty((2, BLOCK)), np.empty((4, 2))]
@@ -314,7 +312,7 @@ def test_other_threads_run_during_long_kernels_only():
 # --- the round of the learners ------------------------------------------------------------------------------------
 
 
-def random_stack(rng: np.random.Generator, n_learners: int, d: int, ridge: float) -> NewtonStack:
+def random_stack(rng, n_learners, d, ridge):
     """Learners of different age."""
     stack = NewtonStack.start(n_learners, 0.1 * rng.normal(size=d), ridge)
     for k in range(6):
@@ -322,15 +320,13 @@ def random_stack(rng: np.random.Generator, n_learners: int, d: int, ridge: float
     return stack
 
 
-def state_of(coef: Array, learners: NewtonStack, meta: MetaState, *, largest_margin: float) -> EnsembleState:
+def state_of(coef, learners, meta, *, largest_margin):
     """A state in the middle of a stream."""
     numbers = {"n_rounds": 9, "lengths": np.arange(len(learners)), "weights": meta.rates}
     return EnsembleState(**numbers, coef=coef, learners=learners, meta=meta, largest_margin=largest_margin)
 
 
-def move_both(
-    state: EnsembleState, settings: EnsembleSettings, gradients: Array, step_size: float
-) -> list[EnsembleState]:
+def move_both(state, settings, gradients, step_size):
     """The state after the steps of a round, compiled and plain."""
     reference = narrow(np.ones((1, gradients.shape[1])))
     compiled = CompiledStack(*state.learners.arrays)
@@ -340,7 +336,7 @@ def move_both(
     ]
 
 
-def assert_same_state(found: EnsembleState, wanted: EnsembleState, tolerance: float) -> None:
+def assert_same_state(found, wanted, tolerance):
     for part in ("coefs", "matrices", "inverse_roots"):
         assert_close(getattr(found.learners, part), getattr(wanted.learners, part), tolerance)
     for part in ("log_potentials", "rates", "squares"):
@@ -383,13 +379,13 @@ def test_margins_that_are_rounding_count_as_zero():
 # --- projection ---------------------------------------------------------------------------------------------------
 
 
-def project_compiled(points: Array, matrices: Array, inverse_roots: Array, radius: float) -> Array:
+def project_compiled(points, matrices, inverse_roots, radius):
     """The compiled projection: a step along no gradient leaves the points where they are, outside the ball."""
     stack = CompiledStack(points, matrices, inverse_roots)
     return stack.step(np.zeros_like(points), 1.0, radius).coefs
 
 
-def random_matrix(rng: np.random.Generator, d: int, condition: float) -> tuple[Array, Array]:
+def random_matrix(rng, d, condition):
     """A matrix A and a W with W W^T = A^-1, both from one eigenbasis.
 
     Inverting A instead would lose as many digits as its condition number has, and the inverse of a badly conditioned A
@@ -401,12 +397,12 @@ def random_matrix(rng: np.random.Generator, d: int, condition: float) -> tuple[A
     return (matrix + matrix.T) / 2.0, basis / np.sqrt(eigenvalues)
 
 
-def random_matrices(rng: np.random.Generator, count: int, d: int, condition: float) -> tuple[Array, Array]:
+def random_matrices(rng, count, d, condition):
     matrices, inverse_roots = zip(*(random_matrix(rng, d, condition) for _ in range(count)), strict=True)
     return np.stack(matrices), np.stack(inverse_roots)
 
 
-def residual(theta: Array, point: Array, matrix: Array) -> float:
+def residual(theta, point, matrix):
     """||A (nu - theta) - mu theta|| / ||A nu|| for the best mu, which is returned by no kernel."""
     A = matrix.astype(np.longdouble)
     pull = A @ (point - theta.astype(np.longdouble))

@@ -24,7 +24,7 @@ from accous.core.learners import (
 )
 from tests import oracles
 from tests.budgets import examples, rest_slow
-from tests.oracles import Array, PlainSketch, diagonal_step, sketched_step_of_rank
+from tests.oracles import PlainSketch, diagonal_step, sketched_step_of_rank
 
 NO_BALL = 1e30
 BLOCK = 1024
@@ -462,7 +462,7 @@ def test_empty_stack_stays_empty():
 # --- projection by the cheaper matrices -------------------------------------------------------------------------
 
 
-def root_of(matrix: Array) -> Metric:
+def root_of(matrix):
     """A metric whose root holds all of the matrix."""
     ridge = float(np.linalg.eigvalsh(matrix)[0])
     return Metric(ridge, np.asfortranarray(cholesky(matrix)), np.empty((0, len(matrix))), np.empty((0, 0)))

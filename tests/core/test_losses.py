@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.core.losses import KullbackLeibler, Loss
+from accous.core.losses import KullbackLeibler
 from tests import oracles
-from tests.builders import KL_FLOOR, LOSSES, Array, feature_rows, neutral_coef
+from tests.builders import KL_FLOOR, LOSSES, feature_rows, neutral_coef
 
 LARGEST = float(np.finfo(np.float64).max)
 SMALLEST = 5e-324
@@ -28,19 +28,19 @@ weights = st.floats(0.0, 1.0)
 seeds = st.integers(0, 2**32 - 1)
 
 
-def at(loss: Loss, method: str, score: float) -> float:
+def at(loss, method, score):
     """One scalar function of the loss at one score."""
     return float(getattr(loss, method)(np.array([score]))[0])
 
 
-def points_in_ball(rng: np.random.Generator, n_points: int, n_features: int, radius: float) -> Array:
+def points_in_ball(rng, n_points, n_features, radius):
     """Random points of the ball, some of them on its surface."""
     points = rng.normal(size=(n_points, n_features))
     sizes = radius * np.minimum(1.0, rng.uniform(0.0, 1.5, size=(n_points, 1)))
     return points * sizes / np.linalg.norm(points, axis=1, keepdims=True)
 
 
-def draw_problem(seed: int, radius: float, n_features: int = 4) -> tuple[Array, Array, Array]:
+def draw_problem(seed, radius, n_features=4):
     """Thetas in the ball, reference rows and batch rows of norm at most 1."""
     rng = np.random.default_rng(seed)
     coefs = points_in_ball(rng, 6, n_features, radius)

@@ -1,7 +1,6 @@
 """The pool: filters and slots against their equations, its bound, and rounds next to an estimator."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.arrays import FloatArray
 from accous.core.ensemble import MatrixReference
 from accous.core.kernels_pool import pool_reference, pool_rows
 from accous.core.losses import LOSSES
@@ -25,10 +23,7 @@ from accous.core.pool import (
     UNCUT,
     Filters,
     Look,
-    PoolState,
     RatioPool,
-    Slots,
-    Tempered,
     cautious_prior,
     distance,
     mixed_shapes,
@@ -74,7 +69,7 @@ seeds = st.integers(0, 2**32 - 1)
 # --- the equations ----------------------------------------------------------------------------------------------
 
 
-def draw_ratios(kind: str, shape: Any, rng: np.random.Generator) -> Any:
+def draw_ratios(kind, shape, rng):
     ratios = np.exp(rng.normal(scale=1.5, size=shape))
     is_special = rng.random(shape) < 0.3
     if kind == "zeros":
@@ -84,7 +79,7 @@ def draw_ratios(kind: str, shape: Any, rng: np.random.Generator) -> Any:
     return np.ones(shape) if kind == "ones" else ratios
 
 
-def draw_filters(is_used: Any, rng: np.random.Generator, n_given: int = 0) -> tuple[Filters, PlainFilters, Any]:
+def draw_filters(is_used, rng, n_given=0):
     prior = prior_of(np.array(is_used, dtype=bool), n_given)
     weights = rng.dirichlet(np.ones(5))
     posteriors = rng.dirichlet(np.ones(len(prior)), size=3) * (prior > 0.0)
@@ -94,7 +89,7 @@ def draw_filters(is_used: Any, rng: np.random.Generator, n_given: int = 0) -> tu
     return Filters(weights, posteriors, counts, np.array(plain.proportions(prior))), plain, prior
 
 
-def draw_slots(is_used: Any, kind: str, n_batch: int, rng: np.random.Generator) -> tuple[Any, Any]:
+def draw_slots(is_used, kind, n_batch, rng):
     """Ratios of a batch at the theta of each slot, and factors: zeros in a free slot."""
     factors = rng.dirichlet(np.ones(N_SHAPES), size=len(is_used)) * np.array(is_used, dtype=float)[:, None]
     return draw_ratios(kind, (len(is_used), n_batch), rng), factors / rng.uniform(0.5, 2.0)
@@ -191,7 +186,7 @@ def test_what_was_passed_in_is_not_written_into():
 # --- what holds for filters, whatever the ratios are ------------------------------------------------------------
 
 
-def after(filters: Filters, prior: Any, ratios: Any, means: Any = None) -> tuple[Filters, float]:
+def after(filters, prior, ratios, means=None):
     shapes = CUTS, np.ones(N_SHAPES) if means is None else means
     no_ratios = np.zeros((0, len(ratios)))
     return filters.after_batch(prior, ratios, shapes, (no_ratios, NO_SLOTS), no_ratios)
@@ -320,7 +315,7 @@ def test_a_switch_is_followed_within_a_few_rounds_even_after_a_long_time():
     assert filters.proportions[0] < 0.1
 
 
-def best_sequence(losses: FloatArray, share: float) -> float:
+def best_sequence(losses, share):
     """Loss of the best sequence of candidates, with what the bound charges for it, by dynamic programming."""
     costs = losses[0] - np.log(PRIOR)
     for of_round in losses[1:]:
@@ -353,31 +348,31 @@ def test_the_pool_is_bounded_by_the_best_switching_sequence(share, seed):
 # --- slots: what is put, merged, forgotten, and when regimes were visited ---------------------------------------
 
 
-def ratio_on(first: int, last: int) -> Any:
+def ratio_on(first, last):
     """A ratio of mean 1 on some of ten rows."""
     ratios = np.zeros(10)
     ratios[first:last] = 10.0 / (last - first)
     return ratios
 
 
-def shares(number: int) -> Any:
+def shares(number):
     return np.eye(N_SHAPES)[number]
 
 
-def filled(n_slots: int, n_used: int) -> Slots:
+def filled(n_slots, n_used):
     slots = start_slots(n_slots, 2)
     for slot in range(n_used):
         slots = slots.put(slot, np.full(2, float(slot)), shares(1), is_same=False)
     return slots
 
 
-def look_at(ratios: Any, before: Any, of_shapes: float = 1.0) -> Look:
+def look_at(ratios, before, of_shapes=1.0):
     proportions = np.zeros(N_SHAPES + 2)
     proportions[[0, 2, N_SHAPES]] = 0.0, of_shapes, 1.0 - of_shapes
     return mean_look(proportions, ratios=ratios, before=before)
 
 
-def mean_look(proportions: Any, n_rounds: int = 16, n_rows: int = 80, ratios: Any = ONES, before: Any = ONES) -> Look:
+def mean_look(proportions, n_rounds=16, n_rows=80, ratios=ONES, before=ONES):
     """Means over a look."""
     means = {"coef": np.zeros(2), "ratios": ratios, "proportions": proportions, "log_likelihood": 0.0}
     return Look(n_rounds=n_rounds, n_rows=n_rows, before=before, **means)
@@ -552,27 +547,27 @@ def test_visits_of_short_looks_in_a_row_are_one():
 # --- rounds next to an estimator whose theta is known -----------------------------------------------------------
 
 
-def draw_rows(rng: np.random.Generator, n_rows: int, loc: float = 0.0) -> Any:
+def draw_rows(rng, n_rows, loc=0.0):
     return np.column_stack((rng.normal((loc, 0.0), size=(n_rows, 2)), np.ones(n_rows)))
 
 
 class Playing:
     """A pool on sixty draw_rows, and rounds whose theta the test chooses."""
 
-    def __init__(self, n_slots: int = 4, seed: int = 0) -> None:
+    def __init__(self, n_slots=4, seed=0):
         self.rng = np.random.default_rng(seed)
         self.reference = MatrixReference(draw_rows(self.rng, 60), LOSS)
         self.pool = RatioPool(self.reference, 100.0, n_slots)
         self.state = self.pool.start(np.zeros(3))
 
-    def play(self, coef: Any, loc: float, n_rounds: int = 1, n_batch: int = 3) -> PoolState:
+    def play(self, coef, loc, n_rounds=1, n_batch=3):
         for _ in range(n_rounds):
             judgement = self.pool.judge(self.state, draw_rows(self.rng, n_batch, loc))
             self.state = self.pool.settle(self.state, judgement, coef, self.reference.ratios(coef, UNCUT))
         return self.state
 
 
-def assert_same_state(one: Any, other: Any) -> None:
+def assert_same_state(one, other):
     """All numbers of two states are the same bits."""
     for name in type(one).__slots__:
         mine, theirs = getattr(one, name), getattr(other, name)
@@ -736,7 +731,7 @@ def test_a_look_ends_when_the_regime_does_and_the_round_begins_the_next_look():
 # --- a ratio without a pool is held back by three shapes: 1, its square root and itself -------------------------
 
 
-def play_tempered(sign: float, loc: float, n_rounds: int, seed: int = 0) -> tuple[Tempered, Any, Any]:
+def play_tempered(sign, loc, n_rounds, seed=0):
     """Rounds with the ratio exp(sign x), scaled to mean 1, on a stream around a place."""
     rng, tempered, in_use = np.random.default_rng(seed), start_tempered(), np.ones(41)
     scale = np.exp(sign * TEMPERED_REFERENCE).mean()

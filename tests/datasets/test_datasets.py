@@ -20,7 +20,7 @@ FROM_FILES = [name for name in SOURCES if name not in BUNDLED]
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def offline(monkeypatch, tmp_path):
     """No data folder, an empty cache, and a network that answers nothing; gives the cache."""
     monkeypatch.delenv("ACCOUS_DATA", raising=False)
     monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "cache"))
@@ -51,7 +51,7 @@ def test_files_hold_what_is_declared(name):
         assert column.shape == dataset.y.shape
 
 
-def assert_as_declared(dataset: datasets.Dataset) -> None:
+def assert_as_declared(dataset):
     source = dataset.source
     assert dataset.X.shape == (source.n_rows, source.n_features)
     assert dataset.X.dtype == np.float64
@@ -170,13 +170,13 @@ def test_power_supply_lines():
 # --- splitting in two --------------------------------------------------------------------------------------------
 
 
-def curved(n_rows: int = 600) -> tuple[np.ndarray, np.ndarray]:
+def curved(n_rows=600):
     """Labels that follow the second column where the first is positive, the third elsewhere."""
     X = np.random.default_rng(0).normal(size=(n_rows, 4))
     return X, (np.where(X[:, 0] > 0, X[:, 1], X[:, 2]) > 0).astype(np.int64)
 
 
-def error_across(X: np.ndarray, y: np.ndarray, is_second: np.ndarray) -> float:
+def error_across(X, y, is_second):
     models = [LogisticRegression().fit(X[side], y[side]) for side in (is_second, ~is_second)]
     return max(1 - models[0].score(X[~is_second], y[~is_second]), 1 - models[1].score(X[is_second], y[is_second]))
 

@@ -24,7 +24,7 @@ from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours, dri
 # --- coverage ----------------------------------------------------------------------------------------------------
 
 
-def normal(seed: int, n_rows: int, n_columns: int, mean: float = 0.0):
+def normal(seed, n_rows, n_columns, mean=0.0):
     return np.random.default_rng(seed).normal(mean, size=(n_rows, n_columns))
 
 

@@ -8,12 +8,10 @@ import polars as pl
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.arrays import FloatArray, from_plain, to_plain
+from accous.arrays import from_plain, to_plain
 from accous.diagnostics.drift import (
     MAX_EVENTS,
     ROUNDS_BETWEEN_LOOKS,
-    DriftEvent,
-    DriftLog,
     ReferenceColumns,
     SeasonWatch,
     linear_parts,
@@ -28,17 +26,17 @@ from accous.diagnostics.drift import (
 ROWS = np.stack((np.linspace(-2.0, 2.0, 41), np.ones(41)), axis=1)
 
 
-def weigh(theta: FloatArray) -> FloatArray:
+def weigh(theta):
     return np.exp(-ROWS @ theta)
 
 
-def looked(log: DriftLog, thetas: FloatArray, first: int = 1) -> DriftLog:
+def looked(log, thetas, first=1):
     for number, theta in enumerate(thetas, start=first):
         log = log.look(number * ROUNDS_BETWEEN_LOOKS, theta, weigh, lambda change: ("x0",) if change[0] else ())
     return log
 
 
-def steps(*sizes: float, n_looks: int = 30) -> FloatArray:
+def steps(*sizes: float, n_looks=30):
     return np.array([[size, 0.0] for size in sizes for _ in range(n_looks)])
 
 
@@ -131,11 +129,11 @@ DAY = 86_400.0
 ROUNDS_PER_DAY = 480
 
 
-def shifts_of(model: AdaptiveClassifier) -> list[DriftEvent]:
+def shifts_of(model):
     return [event for event in model.drift_events_ if event.kind == "shift"]
 
 
-def follow(shift_day: float, *, n_days: int = 8, shift: float = 2.5, seed: int = 0) -> tuple[list[float], list[float]]:
+def follow(shift_day, *, n_days=8, shift=2.5, seed=0):
     """The days of the changes that were drift and of those that were seasonal; column 0 swings, column 2 shifts."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(800, 3))

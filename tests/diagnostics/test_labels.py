@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.arrays import FloatArray, from_plain, to_plain
+from accous.arrays import from_plain, to_plain
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.labels import (
     LABEL_HALF_LIFE,
@@ -36,7 +36,7 @@ from accous.diagnostics.labels import (
     measure,
     measure_latest,
 )
-from accous.diagnostics.losses import ABSOLUTE, SQUARED, NumberLoss
+from accous.diagnostics.losses import ABSOLUTE, SQUARED
 from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.risk import NO_EVIDENCE, wilson_interval
 from accous.diagnostics.trust import Answer, answer_predictions
@@ -498,7 +498,7 @@ def test_a_model_without_a_table_compares_stretch_by_stretch(shares, disagree):
 # --- audits: level and power where everything is known ----------------------------------------------------------
 
 
-def audit_classes(seed: int, *, rate: float = 0.15, n_rows: int = 150) -> Audit:
+def audit_classes(seed, *, rate=0.15, n_rows=150):
     """Errors that are more frequent to the right, on rows that lie there."""
     rng = np.random.default_rng(seed)
     X, late = rng.normal(size=(800, 2)), rng.normal((1.0, 0.0), size=(n_rows, 2))
@@ -508,14 +508,12 @@ def audit_classes(seed: int, *, rate: float = 0.15, n_rows: int = 150) -> Audit:
     return audit_errors(late_errors, late, errors, X, np.ones(800))
 
 
-def residuals(rng: np.random.Generator, x: FloatArray, bias: float = 0.0, scale: float = 1.0) -> FloatArray:
+def residuals(rng, x, bias=0.0, scale=1.0):
     """Residuals of a model that is wrong in its slope and noisier to the right."""
     return bias + 0.3 * x[:, 0] + scale * np.exp(0.2 * x[:, 0]) * rng.normal(size=len(x))
 
 
-def audit_numbers(
-    seed: int, *, bias: float = 0.0, scale: float = 1.0, n_rows: int = 150, loss: NumberLoss = SQUARED
-) -> Audit:
+def audit_numbers(seed, *, bias=0.0, scale=1.0, n_rows=150, loss=SQUARED):
     rng = np.random.default_rng(seed)
     X, late = rng.normal(size=(800, 2)), rng.normal((1.0, 0.0), size=(n_rows, 2))
     with one_blas_thread():

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.arrays import FloatArray
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.losses import SQUARED
 from accous.diagnostics.messages import LossScale
@@ -135,7 +134,7 @@ def test_a_risk_says_whether_it_is_known(changes, is_known):
 
 
 @st.composite
-def looks(draw: Any) -> Look:
+def looks(draw):
     start, names = draw(st.integers(0, 5000)), ("fixed", "adapted")
     losses = {f"{part}_{name}": draw(shares) for part in ("error", "estimate") for name in names}
     widths = {f"half_width_{name}": draw(half_widths) for name in names}
@@ -143,7 +142,7 @@ def looks(draw: Any) -> Look:
     return Look(n_reference=draw(st.integers(40, 4000)), **losses, **widths, **place)
 
 
-def slow_residuals(pairs: list[tuple[float, float, float, int]], n_reference: int) -> Residuals:
+def slow_residuals(pairs, n_reference):
     """Truth, estimate, half-width and number of rows of each look, one after the other."""
     n_looks = len(pairs)
     truth = sum(pair[0] for pair in pairs) / n_looks
@@ -181,7 +180,7 @@ def test_the_evidence_is_that_of_the_slow_version(found, n_reference):
     assert evidence.gain == pytest.approx(fmean(look.error_adapted - look.error_fixed for look in found))
 
 
-def one_look(**changes: Any) -> Look:
+def one_look(**changes: Any):
     losses = {"error_fixed": 0.2, "error_adapted": 0.18, "estimate_fixed": 0.1, "estimate_adapted": 0.1}
     widths = {"half_width_fixed": 0.02, "half_width_adapted": 0.02}
     return replace(Look(n_reference=400, start=400, stop=500, drift=0.4, **losses, **widths), **changes)
@@ -213,7 +212,7 @@ residuals = st.builds(Residuals, mean=shares, shift=shares, spread=shares, sprea
 
 
 @st.composite
-def intervals(draw: Any) -> tuple[float, float, float]:
+def intervals(draw):
     low, estimate, high = sorted(draw(st.tuples(shares, shares, shares)))
     return estimate, low, high
 
@@ -222,7 +221,7 @@ def intervals(draw: Any) -> tuple[float, float, float]:
 def test_the_result_contains_the_interval_and_what_is_not_known_counts_as_none(
     interval, found, drift, seen_drift, disagreement
 ):
-    def wide(drift: float, disagreement: float) -> tuple[float, float, float]:
+    def wide(drift, disagreement):
         return widen(interval, found, drift=drift, seen_drift=seen_drift, disagreement=disagreement)
 
     estimate, low, high = wide(drift, disagreement)
@@ -284,7 +283,7 @@ def test_the_shift_moves_the_upper_end_alone():
 # --- prediction sets and intervals ------------------------------------------------------------------------------
 
 
-def slow_limit(scores: FloatArray, weights: FloatArray, row_weight: float, alpha: float) -> float:
+def slow_limit(scores, weights, row_weight, alpha):
     for limit in sorted(scores):
         if weights[scores <= limit].sum() >= (1.0 - alpha) * (weights.sum() + row_weight) * (1.0 - 1e-12):
             return float(limit)
@@ -329,7 +328,7 @@ def test_a_row_that_outweighs_the_reference_gets_every_class_and_every_number():
     assert high.tolist() == [np.inf, 0.0]
 
 
-def coverage(alpha: float, *, is_weighted: bool = True, n_seeds: int = 25) -> float:
+def coverage(alpha, *, is_weighted=True, n_seeds=25):
     """Share of rows inside 90 % intervals around a weighted ridge regression."""
     shares = []
     for seed in range(n_seeds):

@@ -30,7 +30,6 @@ from accous.diagnostics.trust import (
     VERDICTS,
     Answer,
     Checks,
-    Trust,
     WeightEvidence,
     answer_adaptation,
     answer_inputs,
@@ -90,12 +89,12 @@ def test_rows_that_came_before_others_joined_are_not_called_covered():
 # --- adaptation -------------------------------------------------------------------------------------------------
 
 
-def adaptation(**changes: Any) -> Answer:
+def adaptation(**changes: Any):
     settings = {"excess": (-0.03, 0.01), "exponent": 1.0, "is_held": False, "guard": "The guard says so."}
     return answer_adaptation(**settings | {"evidence": HELPED, "measured": None} | changes)
 
 
-def unexplained(by: float) -> Evidence:
+def unexplained(by):
     return replace(HELPED, fixed=replace(HELPED.fixed, unexplained=by))
 
 
@@ -148,12 +147,12 @@ def test_adaptation(changes, answer):
 # --- predictions ------------------------------------------------------------------------------------------------
 
 
-def predictions(interval: tuple[float, float, float] = (0.1, 0.05, 0.15), **changes: Any) -> Answer:
+def predictions(interval=(0.1, 0.05, 0.15), **changes: Any):
     settings = {"coverage": WITHIN, "inputs": "yes", "evidence": HELPED, "measured": None}
     return answer_predictions(interval, **settings | changes)
 
 
-def shifted(by: float) -> Evidence:
+def shifted(by):
     return replace(HELPED, fixed=replace(HELPED.fixed, shift=by))
 
 
@@ -310,7 +309,7 @@ MISSED = replace(HELPED, fixed=replace(HELPED.fixed, shift=0.09))
 ALL_YES = Checks(coverage=WITHIN, evidence=HELPED)
 
 
-def verdict_of(checks: Checks = ALL_YES, **changes: Any) -> Trust:
+def verdict_of(checks=ALL_YES, **changes: Any):
     weights = WeightEvidence(**vars(GOOD) | {name: changes.pop(name) for name in vars(GOOD).keys() & changes.keys()})
     given = {"share_out_of_bound": 0.01, "exponent": 1.0, "is_vetoed": False, "excess": (-0.03, 0.01)} | changes
     return judge(weights, interval=(0.1, 0.05, 0.15), guard="It says so.", checks=checks, **given)

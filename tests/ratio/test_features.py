@@ -21,7 +21,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.ratio.base import default_feature_bound
 from accous.ratio.features import FeatureMap, Identity, fit_features, fit_map
 from tests.budgets import rest_slow
-from tests.ratio.online_cases import Array, features_by_hand, with_one
+from tests.ratio.online_cases import features_by_hand, with_one
 
 LOSSES = ["logistic", "least_squares", "kl"]
 MAPS = ["auto", "identity", "standardize", "rbf"]
@@ -29,12 +29,12 @@ each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_map = pytest.mark.parametrize("feature_map", MAPS)
 
 
-def skewed_rows(n_rows: int, seed: int = 0) -> Array:
+def skewed_rows(n_rows, seed=0):
     """Columns of different centre and spread."""
     return np.random.default_rng(seed).normal([0.0, 5.0, -300.0], [1.0, 0.01, 40.0], size=(n_rows, 3))
 
 
-def play(estimator: Any, n_rounds: int = 10, scale: float = 1.0) -> Any:
+def play(estimator, n_rounds=10, scale=1.0):
     for seed in range(n_rounds):
         estimator.partial_fit(skewed_rows(4, seed=100 + seed) * scale)
     return estimator
@@ -128,7 +128,7 @@ def test_no_row_is_longer_than_the_bound(feature_map, exponent, is_scaled):
         assert np.linalg.norm(rows, axis=1).max() <= (1.0 if is_scaled else features.bound) * (1.0 + 1e-12)
 
 
-def plain_features(**changes: Any) -> FeatureMap:
+def plain_features(**changes: Any):
     settings = {"has_intercept": False, "is_intercept_bounded": False, "bound": 3.0, "is_scaled": False}
     return FeatureMap(row_map=Identity(), n_columns=2, **(settings | changes))
 
@@ -204,17 +204,17 @@ class Recording(TransformerMixin, BaseEstimator):
 
     seen: list[type] = []  # noqa: RUF012
 
-    def fit(self, X: Any, y: Any = None) -> "Recording":
+    def fit(self, X, y=None):
         self.seen.append(type(X))
         self.fitted_ = True
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X):
         self.seen.append(type(X))
         return np.ones((len(X), 2))
 
 
-def mixed_frame(n_rows: int, seed: int) -> pd.DataFrame:
+def mixed_frame(n_rows, seed):
     """Categories, missing values and an integer column."""
     rng = np.random.default_rng(seed)
     age = rng.normal(40.0, 10.0, size=n_rows)
@@ -223,7 +223,7 @@ def mixed_frame(n_rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "city": city, "visits": rng.poisson(3, size=n_rows)})
 
 
-def mixed_transformer() -> ColumnTransformer:
+def mixed_transformer():
     return ColumnTransformer(
         [
             ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["age", "visits"]),
@@ -273,15 +273,15 @@ def test_what_a_transformer_returns_may_be_a_frame_or_sparse(transformer):
     np.testing.assert_allclose(other.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
 
 
-def with_nan_where_negative(X: Array) -> Array:
+def with_nan_where_negative(X):
     return np.where(X < -250.0, np.nan, X)
 
 
-def as_wide_as_long(X: Array) -> Array:
+def as_wide_as_long(X):
     return np.ones((len(X), len(X)))
 
 
-def with_negative(X: Array) -> Array:
+def with_negative(X):
     X = X[:4].copy()
     X[3, 1] = -251.0
     return X

@@ -38,11 +38,11 @@ each_map = pytest.mark.parametrize("feature_map", MAPS)
 each_frame = pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 
 
-def normal_rows(n_rows: int, seed: int = 0) -> Array:
+def normal_rows(n_rows, seed=0):
     return np.random.default_rng(seed).normal(size=(n_rows, 3))
 
 
-def assert_sane(estimator: Any, X: Any) -> None:
+def assert_sane(estimator, X):
     """Everything learned is finite, theta lies in its ball, ratios lie in [0, max_ratio]."""
     assert np.all(np.isfinite(estimator.coef_))
     assert np.linalg.norm(estimator.coef_) <= estimator.radius_ * (1.0 + 1e-9)
@@ -52,7 +52,7 @@ def assert_sane(estimator: Any, X: Any) -> None:
     assert np.isfinite(estimator.score_loss(X))
 
 
-def used(estimator: Any, make_input: MakeInput = np.asarray, n_rounds: int = 9) -> Any:
+def used(estimator, make_input=np.asarray, n_rounds=9):
     """The estimator after a fit and a few rounds."""
     estimator.fit(make_input(normal_rows(20)))
     for seed in range(n_rounds):
@@ -60,7 +60,7 @@ def used(estimator: Any, make_input: MakeInput = np.asarray, n_rounds: int = 9) 
     return estimator
 
 
-def assert_refused(estimator: Any, X: Any, message: str) -> None:
+def assert_refused(estimator, X, message):
     """By every door, and without a change."""
     before = pickle.dumps(estimator)
     for method in (estimator.partial_fit, estimator.predict_ratio, estimator.score_loss):
@@ -69,7 +69,7 @@ def assert_refused(estimator: Any, X: Any, message: str) -> None:
     assert pickle.dumps(estimator) == before
 
 
-def column_dict(**changes: Any) -> dict[str, Any]:
+def column_dict(**changes: Any):
     """Four rows as columns of numbers, some replaced."""
     return dict(zip(NAMES, normal_rows(4).T, strict=True)) | changes
 
@@ -374,7 +374,7 @@ def test_a_small_part_that_stays_away_loses_its_ratio_and_the_rest_keeps_its_own
 # --- large references: a sample for the gradients, and single precision for wide features -----------------------
 
 
-def played(ratio: Any, reference: np.ndarray = REFERENCE, batches: list[np.ndarray] = BATCHES) -> Any:
+def played(ratio, reference=REFERENCE, batches=BATCHES):
     ratio.fit(reference)
     for batch in batches:
         ratio.partial_fit(batch)

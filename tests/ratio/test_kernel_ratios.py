@@ -18,7 +18,6 @@ from tests.budgets import examples, rest_slow
 from tests.oracles import slow_coefs, slow_leave_one_out
 from tests.ratio.one_step_cases import (
     KERNEL_SUMS,
-    Array,
     each_kernel_sum,
     gaussian_ratio,
     make,
@@ -28,11 +27,11 @@ from tests.ratio.one_step_cases import (
 )
 
 
-def kernels(rows: Array, centers: Array, width: float) -> Array:
+def kernels(rows, centers, width):
     return np.asarray(np.exp(-cdist(rows, centers, "sqeuclidean") / (2.0 * width**2)))
 
 
-def as_rows(rows: Array) -> set[tuple[float, ...]]:
+def as_rows(rows):
     return {tuple(row) for row in rows.round(9).tolist()}
 
 
@@ -161,7 +160,7 @@ def test_a_ridge_too_small_for_rows_that_are_alike_is_named(settings):
 # --- KLIEP ------------------------------------------------------------------------------------------------------
 
 
-def log_likelihood(estimator: KLIEP, batch: Array) -> float:
+def log_likelihood(estimator, batch):
     return float(np.log(estimator.predict_ratio(batch)).mean())
 
 

@@ -16,31 +16,31 @@ from accous.exceptions import ParameterError
 from accous.ratio import one_step as kernel_matrix
 from accous.ratio.one_step import CV_WIDTHS
 from tests.budgets import examples
-from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
+from tests.ratio.one_step_cases import gaussian_ratio, normal_rows
 
 
-def kernels(rows: Array, centers: Array, width: float) -> Array:
+def kernels(rows, centers, width):
     return np.asarray(np.exp(-cdist(rows, centers, "sqeuclidean") / (2.0 * width**2)))
 
 
-def system(estimator: KMM, reference: Array, batch: Array) -> tuple[Array, Array]:
+def system(estimator, reference, batch):
     """K + lambda I and kappa, by the documented formulas."""
     matrix = kernels(reference, reference, estimator.width_) + estimator.ridge_ * np.eye(len(reference))
     return matrix, len(reference) * kernels(reference, batch, estimator.width_).mean(axis=1)
 
 
-def fitted(reference: Array, batch: Array, **settings: Any) -> KMM:
+def fitted(reference, batch, **settings: Any):
     return KMM(**({"feature_map": "identity", "random_state": 0} | settings)).fit(reference).partial_fit(batch)
 
 
-def violation(gradient: Array, weights: Array, upper: float) -> float:
+def violation(gradient, weights, upper):
     """By how much the gradient fails to be one number between the bounds, more at 0 and less at B."""
     can_grow, can_shrink = weights < upper * (1.0 - 1e-9), weights > upper * 1e-9
     largest, smallest = gradient[can_shrink].max(initial=-np.inf), gradient[can_grow].min(initial=np.inf)
     return float(max(0.0, 0.5 * (largest - smallest)))
 
 
-def by_scipy(matrix: Array, pull: Array, upper: float, mass_tolerance: float) -> Array:
+def by_scipy(matrix, pull, upper, mass_tolerance):
     size = len(pull)
     mass = LinearConstraint(np.ones((1, size)), size * (1.0 - mass_tolerance), size * (1.0 + mass_tolerance))
     found = minimize(
@@ -68,7 +68,7 @@ def test_small_problems_have_scipys_answer(n_batch, loc, ridge, mass_tolerance):
     matrix, pull = system(estimator, reference, batch)
     expected = by_scipy(matrix, pull, 4.0, mass_tolerance)
 
-    def objective(w: Array) -> float:
+    def objective(w):
         return float(0.5 * w @ matrix @ w - pull @ w)
 
     found = estimator.reference_ratio_
@@ -242,10 +242,10 @@ def test_without_a_ridge_only_the_reference_has_weights():
 
 
 @pytest.fixture
-def factored(monkeypatch: pytest.MonkeyPatch) -> Any:
+def factored(monkeypatch):
     """A KMM that takes the way of large references."""
 
-    def fit_factored(reference: Array, batch: Array, **settings: Any) -> KMM:
+    def fit_factored(reference, batch, **settings: Any):
         monkeypatch.setattr(kernel_matrix, "_MAX_DENSE_ROWS", 1)
         estimator = fitted(reference, batch, **settings)
         monkeypatch.undo()

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from tests.oracles import PaperAccous, SlowSingleLearner
 from tests.ratio.online_cases import (
     MAX_RATIO,
     ORACLE_LOSSES,
-    Array,
     assert_agrees,
     brought_back,
     drifting_batches,
@@ -38,7 +36,7 @@ each_linear = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearner
 # --- the paper, after every round -------------------------------------------------------------------------------
 
 
-def play_both(settings: dict[str, Any], n_rounds: int, sizes: Any = (2,), **more: Any) -> Iterator[Any]:
+def play_both(settings, n_rounds, sizes=(2,), **more: Any):
     """Estimator, oracle and batch after every round; rows longer than the bound are brought back."""
     reference, bound = normal_rows(15), settings["feature_bound"]
     estimator = OnlineDensityRatio(**settings, **more).fit(reference)
@@ -158,7 +156,7 @@ BAD_FITS = {
 }
 
 
-def played(model: Any, n_features: int = 3, n_rounds: int = 20) -> Any:
+def played(model, n_features=3, n_rounds=20):
     model.fit(normal_rows(30, n_features))
     for batch in drifting_batches([3, 1], n_rounds, n_features):
         model.partial_fit(batch)
@@ -270,7 +268,7 @@ def test_the_ratio_is_cut_at_max_ratio(pool, loss):
 # --- the ratio means what it says -------------------------------------------------------------------------------
 
 
-def shifted_normal_estimate(estimator: Any, seed: int) -> tuple[float, float]:
+def shifted_normal_estimate(estimator, seed):
     """Correlation of the estimated with the true log ratio of N(mu, I) to N(0, I), and mean reference ratio."""
     rng = np.random.default_rng(seed)
     mu = np.array([0.5, 0.0, -0.25])
@@ -302,7 +300,7 @@ def test_the_defaults_give_the_direction_and_size_of_the_ratio(loss, make):
     assert np.all((mean_ratios > 0.33) & (mean_ratios < 3.0)), mean_ratios
 
 
-def ratio_errors(estimator: Any, n_rounds: int, jump: int) -> Array:
+def ratio_errors(estimator, n_rounds, jump):
     """mean |r - r*| on the reference after each round of N(mu, I) -> N(-mu, I)."""
     rng = np.random.default_rng(0)
     reference, mu = rng.normal(size=(300, 2)), np.array([0.8, 0.0])
@@ -462,7 +460,7 @@ def test_its_keywords_are_those_of_the_ensemble_as_far_as_they_apply():
 # --- the metric -------------------------------------------------------------------------------------------------
 
 
-def stack_of(model: Any) -> Any:
+def stack_of(model):
     return model.state_.learner if isinstance(model, SingleLearnerRatio) else model.state_.learners
 
 

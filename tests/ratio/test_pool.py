@@ -1,7 +1,6 @@
 """The pool of OnlineDensityRatio: regimes remembered, candidates of the user's own, and how it is held back."""
 
 import pickle
-from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -24,12 +23,12 @@ NORMAL = np.random.default_rng(0).normal(size=(200, 2))
 
 
 def assert_recognised(
-    means: Sequence[Sequence[float]],
-    schedule: Sequence[tuple[int, int]],
-    memory: int = 4,
-    within: int = A_FEW_ROUNDS,
+    means,
+    schedule,
+    memory=4,
+    within=A_FEW_ROUNDS,
     **stream: float,
-) -> OnlineDensityRatio:
+):
     """Every regime has one slot, and on every return that slot has more than half of the pool within a few rounds."""
     playing = RegimeStream(means, **stream)
     ratio = OnlineDensityRatio(memory=memory).fit(playing.reference())
@@ -88,7 +87,7 @@ def test_a_weekly_cycle_of_days_nights_and_weekends(day, night, weekend):
     assert np.mean([n is not None and n <= A_FEW_ROUNDS for n in rounds]) > 0.8, rounds
 
 
-def error_after_returns(memory: int, seed: int) -> float:
+def error_after_returns(memory, seed):
     """Mean |r - r*| on the reference in the first 25 rounds of each return of a part of the stream."""
     stream = GaussianStream(
         SquareShift(period=100), n_features=6, n_reference=300, n_rounds=800, batch_size=1, random_state=seed
@@ -183,11 +182,11 @@ def test_a_large_batch_is_not_part_of_a_pickle():
 # --- held back where the stream leaves the reference ------------------------------------------------------------
 
 
-def rows(rng: np.random.Generator, loc: float, n_rows: int, n_columns: int) -> Any:
+def rows(rng, loc, n_rows, n_columns):
     return rng.normal(size=(n_rows, n_columns)) + loc * np.eye(n_columns)[0]
 
 
-def holds_after(ratio: OnlineDensityRatio, rng: np.random.Generator, loc: float, n_rounds: int) -> Any:
+def holds_after(ratio, rng, loc, n_rounds):
     """How far the pool is held back after each round."""
     holds = []
     for _ in range(n_rounds):
@@ -241,16 +240,16 @@ def test_however_far_it_is_held_predictions_for_the_reference_are_its_ratios(los
 # --- ratios of the user's own -----------------------------------------------------------------------------------
 
 
-def tilted(X: Any) -> Any:
+def tilted(X):
     """A ratio that is not scaled to mean 1."""
     return 3.0 * np.exp(X[:, 0])
 
 
-def batches(n_rounds: int, place: float = 1.0, n_rows: int = 3, seed: int = 1) -> Any:
+def batches(n_rounds, place=1.0, n_rows=3, seed=1):
     return np.random.default_rng(seed).normal((place, 0.0), size=(n_rounds, n_rows, 2))
 
 
-def played(candidates: Any, n_rounds: int = 40, **parameters: Any) -> OnlineDensityRatio:
+def played(candidates, n_rounds=40, **parameters: Any):
     ratio = OnlineDensityRatio(candidates=candidates, **parameters).fit(NORMAL)
     for batch in batches(n_rounds):
         ratio.partial_fit(batch)

@@ -5,14 +5,12 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
@@ -25,19 +23,19 @@ from tests.waiting import PATIENCE, asking
 N_BEFORE = 2
 
 
-def blas_threads() -> set[int]:
+def blas_threads():
     """The thread counts of the BLAS libraries in this process."""
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-def let_any_thread_set() -> None:
+def let_any_thread_set():
     """Give up this thread's control of OpenBLAS: threadpoolctl lets only one thread at a time set it."""
     with threadpool_limits(None):
         pass
 
 
 @pytest.fixture
-def two_threads_before() -> Iterator[None]:
+def two_threads_before():
     limits = threadpool_limits(N_BEFORE, user_api="blas")
     let_any_thread_set()
     if blas_threads() != {N_BEFORE}:
@@ -50,7 +48,7 @@ def two_threads_before() -> Iterator[None]:
 two_threads = pytest.mark.usefixtures("two_threads_before")
 
 
-def in_other_thread(function: Callable[[], Any]) -> Any:
+def in_other_thread(function):
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
@@ -58,7 +56,7 @@ def in_other_thread(function: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def threads_inside() -> set[int]:
+def threads_inside():
     with one_blas_thread():
         return blas_threads()
 
@@ -101,7 +99,7 @@ def test_a_setting_changed_between_two_uses_is_kept():
 def test_of_two_overlapping_threads_the_last_one_out_restores():
     is_second_inside, may_second_leave = threading.Event(), threading.Event()
 
-    def enter_and_wait() -> None:
+    def enter_and_wait():
         with one_blas_thread():
             is_second_inside.set()
             may_second_leave.wait(timeout=PATIENCE)
@@ -128,7 +126,7 @@ def test_one_thread_after_the_other_is_limited():
 
 @two_threads
 def test_afterwards_other_threads_can_set_their_own_limit():
-    def limited() -> set[int]:
+    def limited():
         with threadpool_limits(1, user_api="blas"):
             return blas_threads()
 
@@ -141,7 +139,7 @@ def test_many_threads_at_once_restore_and_never_see_more_than_one_thread():
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     seen: set[int] = set()
 
-    def enter_often() -> None:
+    def enter_often():
         for _ in range(300):
             try:
                 with one_blas_thread():
@@ -167,12 +165,12 @@ class ThreadRecorder(TransformerMixin, BaseEstimator):
 
     seen: list[set[int]] = []  # noqa: RUF012
 
-    def fit(self, X: Any, y: Any = None) -> "ThreadRecorder":
+    def fit(self, X, y=None):
         self.seen.append(blas_threads())
         self.fitted_ = True
         return self
 
-    def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, X):
         self.seen.append(blas_threads())
         if X[0, 0] > 100.0:
             raise PassingError
@@ -211,7 +209,7 @@ print(max(threads), estimator.coef_.tobytes().hex(), estimator.learner_weights_.
 """
 
 
-def run_with_threads(feature_map: str, n_rounds: int, n_threads: int) -> tuple[int, list[str]]:
+def run_with_threads(feature_map, n_rounds, n_threads):
     """Threads BLAS had, and the bits learned, in a fresh interpreter."""
     command = [sys.executable, "-c", LONG_RUN.format(feature_map=feature_map, n_rounds=n_rounds)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(n_threads)}
@@ -275,7 +273,7 @@ def test_asking_changes_nothing():
 
 
 @pytest.fixture
-def eager_thread_switches() -> Iterator[None]:
+def eager_thread_switches():
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

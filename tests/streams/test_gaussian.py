@@ -430,7 +430,7 @@ def test_the_risk_of_other_models_is_measured_on_a_large_sample(kind):
         assert risk == stream.risk(model, alpha)
 
 
-def errors_in_first_part(bend: float) -> tuple[float, float]:
+def errors_in_first_part(bend):
     """Squared error in D' of a regression on the reference, and of one with the true ratio; mean of five seeds."""
     fixed, weighted = [], []
     for seed in range(5):

@@ -132,13 +132,13 @@ POOL_A = np.column_stack((np.zeros(300), np.arange(300.0))), np.arange(300) % 2
 POOL_B = np.column_stack((np.ones(500), np.arange(500.0))), np.arange(500) % 3
 
 
-def stream(**changes: Any) -> MixtureStream:
+def stream(**changes: Any):
     settings = {"n_rounds": 40, "batch_size": 5, "n_reference": 100} | changes
     shift = settings.pop("shift", SquareShift(period=10))
     return MixtureStream(POOL_A, POOL_B, shift, **settings)
 
 
-def rows_of(batches: MixtureStream) -> np.ndarray:
+def rows_of(batches):
     return np.concatenate([batch.X for batch in batches])
 
 
@@ -192,7 +192,7 @@ def test_true_ratio_is_by_what_the_parts_weight_has_changed():
 
 
 class SaysOne:
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X):
         return np.ones(len(X))
 
 
@@ -263,7 +263,7 @@ Y = np.arange(20) % 2
 MONTHS = np.repeat([3, 1, 2, 1], [6, 5, 5, 4])
 
 
-def starts(stream: OrderedStream) -> list[int]:
+def starts(stream):
     return [int(batch.X[0, 0]) for batch in stream]
 
 
