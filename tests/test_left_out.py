@@ -71,7 +71,7 @@ def test_a_run_ends_with_one_line_for_each_thing_that_is_missing(tmp_path: Path,
 
 def test_files_that_cannot_be_imported_without_torch_are_counted(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_TORCH)
-    found = last_lines("src/accous/deep/pixels.py", "src/accous/deep/embedding.py", paths=(tmp_path,))
+    found = last_lines("src/accous/deep/networks.py", "src/accous/deep/networks.py", paths=(tmp_path,))
     assert "2 files were left out (needs PyTorch): pip install 'accous[deep]'" in found
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
-from tests.rounds import play_round, start_ensemble
+from tests.rounds import run_round, start_ensemble
 
 Stream = tuple[Array, list[Array]]
 
@@ -51,7 +51,7 @@ def play(setup, reference, batches):
     chosen = setup.settings(reference.shape[1])
     state = start_ensemble(chosen)
     for batch in batches:
-        state = play_round(state, chosen, reference, batch, setup.step_size)
+        state = run_round(state, chosen, reference, batch, setup.step_size)
         yield state
 
 

@@ -147,7 +147,7 @@ def readers() -> dict[str, tuple[Any, Callable[[Any], object]]]:
 def test_readers_do_not_wait_while_another_thread_learns(name: str) -> None:
     model, read = readers()[name]
     answers: list[object] = []
-    with model.turn():
+    with model.lock():
         thread = threading.Thread(target=lambda: answers.append(read(model)), daemon=True)
         thread.start()
         thread.join(PATIENCE)
@@ -192,26 +192,26 @@ def by_joblib(model: Any) -> Any:
 @pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
 def test_copies_have_no_lock_and_make_their_own(name: str, duplicate: Callable[[Any], Any]) -> None:
     model, _ = readers()[name]
-    with model.turn():
+    with model.lock():
         assert LOCK_NAME in vars(model)
         other = duplicate(model)
         assert LOCK_NAME not in vars(other)
-        assert other.turn() is not model.turn()
-        assert other.turn() is other.turn()
+        assert other.lock() is not model.lock()
+        assert other.lock() is other.lock()
 
 
 def test_pickles_before_and_after_a_turn_are_the_same() -> None:
     model = fitted_classifier()
     del vars(model)[LOCK_NAME]
     before = pickle.dumps(model)
-    with model.turn():
+    with model.lock():
         assert pickle.dumps(model) == before
 
 
 @pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
 def test_a_saved_model_learns_on_after_it_is_loaded(name: str, tmp_path: Any) -> None:
     model, _ = readers()[name]
-    with model.turn():
+    with model.lock():
         if name == "table":
             model.settings = {"reference": "", "ratio": "accous", "accuracy": None}
         accous.save(model, tmp_path / "saved")
@@ -232,9 +232,9 @@ def test_parameters_and_text_do_not_show_the_lock() -> None:
 
 def test_a_failed_fit_leaves_the_lock_free() -> None:
     model = fitted_classifier()
-    lock = model.turn()
+    lock = model.lock()
     with pytest.raises(accous.AccousError):
         model.fit(np.full((3, 3), np.nan), [0, 1, 0])
-    assert model.turn() is lock
+    assert model.lock() is lock
     call_from_threads(model.adapt)
     assert model.n_rounds_ == N_THREADS * N_CALLS

@@ -30,7 +30,7 @@ def kill_at_operations(root: Path, step: int) -> None:
     """Save in child processes that kill themselves at every file operation, or at every second, third, ... one."""
     case, model = start(root)
     before = numbers_of(case, model)
-    after = numbers_of(case, case.play(model, 5, 1))
+    after = numbers_of(case, case.run(model, 5, 1))
     number = 0
     while wait_for(fork(partial(save_and_die, model, root, number))) == -signal.SIGKILL:
         found = numbers_of(case, accous.load(root))
@@ -57,13 +57,13 @@ def kill_at_random_times(root: Path, n_kills: int) -> None:
         os.close(reader)
         assert accous.load(root).n_rounds_ > n_before
     loaded = accous.load(root)
-    assert_same_bits(numbers_of(case, loaded), numbers_of(case, case.play(model, 5, loaded.n_rounds_ - 4)))
+    assert_same_bits(numbers_of(case, loaded), numbers_of(case, case.run(model, 5, loaded.n_rounds_ - 4)))
 
 
 def start(folder: Path) -> tuple[Case, Any]:
     """A model that was saved after four rounds."""
     case = make_cases()["logistic standardize"]
-    model = case.play(case.fit(), 1, 4)
+    model = case.run(case.fit(), 1, 4)
     accous.save(model, folder)
     return case, model
 
@@ -76,7 +76,7 @@ def save_and_die(model: Any, folder: Path, number: int) -> None:
 def save_without_end(case: Case, folder: Path, writer: int) -> None:
     model = accous.load(folder)
     while True:
-        accous.save(case.play(model, model.n_rounds_ + 1, 1), folder)
+        accous.save(case.run(model, model.n_rounds_ + 1, 1), folder)
         os.write(writer, b".")
 
 

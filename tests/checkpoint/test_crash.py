@@ -35,10 +35,10 @@ def crash_in_save(model: Any, folder: Path, number: int, when: str) -> bool:
 @pytest.mark.parametrize("name", rest_slow(["single kl", "four classes"]))
 def test_the_state_before_survives_a_crash_at_any_operation(name: str, when: str, tmp_path: Path) -> None:
     case = make_cases()[name]
-    model = case.play(case.fit(), 1, 4)
+    model = case.run(case.fit(), 1, 4)
     accous.save(model, tmp_path)
     before = numbers_of(case, model)
-    after = numbers_of(case, case.play(model, 5, 1))
+    after = numbers_of(case, case.run(model, 5, 1))
     outcomes, number, checked = [], 0, set()
     while crash_in_save(model, tmp_path, number, when):
         loaded = accous.load(tmp_path)
@@ -59,7 +59,7 @@ def test_the_state_before_survives_a_crash_at_any_operation(name: str, when: str
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_another_model_replaces_the_saved_one_whole_or_not_at_all(when: str, tmp_path: Path) -> None:
     case, other = (make_cases()[name] for name in ["single kl", "no shift"])
-    model, newcomer = case.play(case.fit(), 1, 3), other.play(other.fit(), 1, 2)
+    model, newcomer = case.run(case.fit(), 1, 3), other.run(other.fit(), 1, 2)
     number = 0
     accous.save(model, tmp_path)
     while crash_in_save(newcomer, tmp_path, number, when):
@@ -96,7 +96,7 @@ def test_an_exception_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pyte
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr("os.fsync", lambda _: crash())
     with pytest.raises(Crash):
-        accous.save(case.play(model, 1, 1), tmp_path)
+        accous.save(case.run(model, 1, 1), tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -34,7 +34,7 @@ def test_another_process_goes_on_with_the_same_bits(names: list[str], tmp_path: 
     uninterrupted = {}
     for name in names:
         case = make_cases()[name]
-        model = case.play(case.fit(), 1, N_BEFORE)
+        model = case.run(case.fit(), 1, N_BEFORE)
         accous.save(model, tmp_path / name / "model")
         uninterrupted[name] = history(case, model)
     run_in_another_process(forks, "resume_all", tmp_path)
@@ -48,7 +48,7 @@ def test_another_process_goes_on_with_the_same_bits(names: list[str], tmp_path: 
 @pytest.mark.parametrize("name", rest_slow([*ONE_OF_EACH_KIND, *OTHER_CASES], len(ONE_OF_EACH_KIND)))
 def test_a_loaded_model_has_the_parameters_and_attributes_of_the_saved_one(name: str, tmp_path: Path) -> None:
     case = make_cases()[name]
-    model = case.play(case.fit(), 1, 5)
+    model = case.run(case.fit(), 1, 5)
     accous.save(model, tmp_path)
     loaded = accous.load(tmp_path, **case.given)
     assert type(loaded) is type(model)
@@ -82,13 +82,13 @@ def test_saving_and_loading_in_every_round_changes_nothing(name: str, tmp_path: 
     travels = stays
     for number in range(1, 20):
         accous.save(travels, tmp_path)
-        travels = case.play(accous.load(tmp_path), number, 1)
-    assert_same_bits(numbers_of(case, travels), numbers_of(case, case.play(stays, 1, 19)))
+        travels = case.run(accous.load(tmp_path), number, 1)
+    assert_same_bits(numbers_of(case, travels), numbers_of(case, case.run(stays, 1, 19)))
 
 
 def test_saving_leaves_the_model_alone(tmp_path: Path) -> None:
     case = make_cases()["four classes"]
-    model = case.play(case.fit(), 1, 5)
+    model = case.run(case.fit(), 1, 5)
     before, state = numbers_of(case, model), model.state_
     accous.save(model, tmp_path)
     assert model.state_ is state
@@ -108,8 +108,8 @@ def test_writing_into_what_was_passed_to_fit_changes_nothing(name: str, tmp_path
             passed[:] = passed[::-1].copy()
     column = X.iloc[:, 0] if hasattr(X, "iloc") else X[:, 0]
     getattr(X, "iloc", X)[:, 0] = 2.0 * column
-    accous.save(case.play(model, 1, N_BEFORE), tmp_path)
-    expected = untouched.play(untouched.fit(), 1, N_BEFORE)
+    accous.save(case.run(model, 1, N_BEFORE), tmp_path)
+    expected = untouched.run(untouched.fit(), 1, N_BEFORE)
     assert_same_bits(history(untouched, accous.load(tmp_path, **case.given)), history(untouched, expected))
 
 
@@ -118,7 +118,7 @@ def test_a_loaded_model_can_be_fitted_anew(tmp_path: Path) -> None:
     accous.save(case.fit(), tmp_path)
     loaded = accous.load(tmp_path)
     fresh = Case(loaded, case.rows, case.labels)
-    assert_same_bits(numbers_of(fresh, fresh.play(fresh.fit(), 1, 3)), numbers_of(case, case.play(case.fit(), 1, 3)))
+    assert_same_bits(numbers_of(fresh, fresh.run(fresh.fit(), 1, 3)), numbers_of(case, case.run(case.fit(), 1, 3)))
 
 
 def test_rows_that_classifier_and_ratio_share_are_stored_once(tmp_path: Path) -> None:

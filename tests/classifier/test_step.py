@@ -81,7 +81,7 @@ def test_no_round_of_another_thread_comes_between_prediction_and_learning(monkey
     model = AdaptiveClassifier(fallback="none").fit(*labelled_rows())
     others: list[Thread] = []
     rounds_before_learning = []
-    predicted, play = AdaptiveClassifier._predicted, learning.play_round
+    predicted, play = AdaptiveClassifier._predicted, learning.run_round
 
     def predict_and_start_another(self: Any, method: str, rows: Any) -> Any:
         result = predicted(self, method, rows)
@@ -95,7 +95,7 @@ def test_no_round_of_another_thread_comes_between_prediction_and_learning(monkey
         return play(rules, before, *args)
 
     monkeypatch.setattr(AdaptiveClassifier, "_predicted", predict_and_start_another)
-    monkeypatch.setattr(learning, "play_round", note_round)
+    monkeypatch.setattr(learning, "run_round", note_round)
     model.step(PROBE[:7])
     others[0].join()
     assert rounds_before_learning == [(7, 0), (len(PROBE), 1)]

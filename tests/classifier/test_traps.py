@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier
 from accous.exceptions import TrapWarning
-from accous.model.input_errors import warn_of_traps
-from accous.model.tasks import ClassTask
+from accous.model.tasks import ClassTask, warn_of_traps
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(400, 3))

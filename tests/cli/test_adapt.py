@@ -13,10 +13,11 @@ from sklearn.linear_model import LogisticRegression
 
 import accous
 from accous.cli import main
-from accous.cli.adapt_run import _share_adapted
+from accous.cli.adapt import _share_adapted
 from accous.diagnostics.trust import VERDICTS
-from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
+from accous.table.adapt import AdaptJob
 from accous.table.model import load_table_model
+from accous.table.options import AdaptOptions
 from tests.cli.processes import files_of
 from tests.cli.tables import make_tables
 
@@ -154,11 +155,11 @@ def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(fitted):
         Path(folder).mkdir()
         for name, content in fitted["files"].items():
             (Path(folder) / name).write_bytes(content)
-        request = AdaptRequest(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
+        options = AdaptOptions(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
         for stop in [*stops, 1000]:
-            job = AdaptJob(request)
+            job = AdaptJob(options)
             assert job.begin()
-            is_finished = job.follow(SaveRule(), should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
+            is_finished = job.follow(should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
             assert is_finished == (stop == 1000)
         return load_table_model(folder).model.history_
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from accous.cli import main
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous_bench.commands.report import report
-from tests.bench.reporting.rows import make_failure, table_rows
+from accous_bench.commands import report
+from tests.bench.rows import make_failure, table_rows
 
 app = typer.Typer()
 app.command()(report)
@@ -36,7 +36,7 @@ def run(*arguments: object) -> str:
 def test_it_writes_and_says_what(folder: Path, tmp_path: Path) -> None:
     output = run(folder, "-o", tmp_path / "out")
     assert "Report on 19 runs, 1 of them failed" in output
-    assert (tmp_path / "out" / "report.html").is_file()
+    assert (tmp_path / "out" / "report.md").is_file()
     assert (tmp_path / "out" / "figures" / "comparison-gaussian-1000.png").is_file()
 
 

@@ -9,7 +9,7 @@ import pytest
 from numba import float64
 from rich.console import Console
 
-from accous.cli.compiling import compile_with_notice
+from accous.cli.options import compile_with_notice
 from accous.core import compiled
 from accous.core.compiled import compile_all, kernel
 from tests.needs import needs_compilation

@@ -10,8 +10,20 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.cli.demo_picture import DARK, LIGHT, draw_race, rolling_mean
-from accous.cli.demo_race import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, make_stream, run_race
+from accous.cli.demo import (
+    ACCOUS,
+    DARK,
+    FIXED,
+    LIGHT,
+    ONE_STEP,
+    ORACLE,
+    SINGLE,
+    Race,
+    draw_race,
+    make_stream,
+    rolling_mean,
+    run_race,
+)
 from tests.budgets import rest_slow
 
 SHORT = ["demo", "--rounds", "20"]
@@ -86,7 +98,6 @@ def test_the_picture_has_a_look_for_dark_pages():
 
 
 def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "accous.cli.demo_picture")
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

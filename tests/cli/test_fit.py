@@ -11,9 +11,9 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.cli.fit_run import _signed
+from accous.cli.fit import _signed
 from accous.diagnostics.messages import ERRORS
-from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.report.words import judge_in_words, report_source
 from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
 
@@ -64,7 +64,7 @@ def test_a_model_that_is_no_better_than_the_most_frequent_class_is_called_so(cap
     assert said in capsys.readouterr().out.splitlines()
     assert main(["inspect", "model", "--quiet"]) == 0
     assert said in capsys.readouterr().out
-    assert judge_in_words(subject_of_pipeline(load_table_model("model"), "model")).trust == said
+    assert judge_in_words(report_source(load_table_model("model"), "model")).trust == said
 
 
 def test_an_error_that_equals_that_of_the_most_frequent_class_is_no_better(capsys):

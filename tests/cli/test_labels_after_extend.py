@@ -97,7 +97,7 @@ def test_inspect_names_what_contradicts_the_estimate(inside, off, known, words, 
     [("labels", "rely on the measured one"), ("the backtest", "rely on no estimate before labels arrive")],
 )
 def test_inspect_says_by_what_the_estimate_is_contradicted(by, words, capsys, monkeypatch):
-    saved = summary.summarize_table_model(load_table_model(Path("model")))
+    saved = summary.summarize_table_model(load_table_model(Path("model")).snapshot())
     saved["state"] |= {"trust": "contradicted", "contradicted_by": by, "estimated_error_known": True}
     monkeypatch.setattr(summary, "read_table_model_summary", lambda _: saved)
     assert main(["inspect", "model"]) == 0

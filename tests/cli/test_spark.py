@@ -25,7 +25,7 @@ def test_options_that_do_not_fit_together(arguments, message, capsys):
 
 
 def test_without_spark_the_extra_is_named(monkeypatch, capsys):
-    monkeypatch.setattr("accous.extras.find_spec", lambda _name: None)
+    monkeypatch.setattr("accous.text.find_spec", lambda _name: None)
     assert main(["spark", "model", "rows", "-o", "out", "--key", "k"]) == 1
     assert "pip install 'accous[spark]'" in capsys.readouterr().err
 

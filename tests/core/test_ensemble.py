@@ -33,7 +33,7 @@ from tests import oracles
 from tests.budgets import rest_slow
 from tests.builders import LOSSES, Setup, feature_rows, neutral_coef
 from tests.oracles import cover, diagonal_step, sketched_step_of_rank
-from tests.rounds import play_round, reference_ratios, start_ensemble
+from tests.rounds import reference_ratios, run_round, start_ensemble
 
 N_COVERED = 600
 N_FEATURES, N_REFERENCE, N_ROUNDS = 3, 7, 26
@@ -232,8 +232,8 @@ def play_both(setup, n_rounds=N_ROUNDS, sizes="changing"):
     settings, oracle = setup.settings(N_FEATURES), setup.oracle(reference)
     state = start_ensemble(settings)
     for batch in draw_batches(rng, n_rounds, BATCH_SIZES[sizes]):
-        state = play_round(state, settings, reference, batch, setup.step_size)
-        oracle.play(batch)
+        state = run_round(state, settings, reference, batch, setup.step_size)
+        oracle.run(batch)
         yield state, oracle
 
 
@@ -243,7 +243,7 @@ def play(setup, n_rounds):
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
     state = start_ensemble(setup.settings(N_FEATURES))
     for batch in draw_batches(rng, n_rounds, BATCH_SIZES["changing"]):
-        state = play_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
+        state = run_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
     return state
 
 
@@ -307,8 +307,8 @@ def test_rounds_of_every_metric_equal_the_slow_version(metric, loss, d, start, m
     setup = make_setup(loss, start, "running", min_interval=2)
     rng, n_on_surface = np.random.default_rng(0), 0
     oracle = setup.oracle(feature_rows(rng, 40, d))
-    for t, state in enumerate(play_metric(make_settings(setup, d, metric), setup.step_size, 17)):
-        oracle.play(feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0)))
+    for t, state in enumerate(run_metric(make_settings(setup, d, metric), setup.step_size, 17)):
+        oracle.run(feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0)))
         assert_same(state, oracle)
         n_on_surface += int(is_on_surface(state, setup.radius).sum())
     assert n_on_surface > 0
@@ -415,7 +415,7 @@ def test_playing_twice_from_one_state_gives_the_same_bits(loss, start, n_rounds)
     reference, batch = np.split(feature_rows(np.random.default_rng(1), 20, N_FEATURES), [15])
     state = play(setup, n_rounds)
     settings = setup.settings(N_FEATURES)
-    first, second = (play_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
+    first, second = (run_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
     for one, other in zip(arrays_of(first), arrays_of(second), strict=True):
         assert one.tobytes() == other.tobytes()
     assert first.largest_margin == second.largest_margin
@@ -425,7 +425,7 @@ def test_step_size_may_change_from_round_to_round():
     setup = make_setup("logistic", min_interval=1)
     reference, batch = np.split(feature_rows(np.random.default_rng(2), 20, N_FEATURES), [15])
     state = play(setup, 1)
-    small, large = (play_round(state, setup.settings(N_FEATURES), reference, batch, step) for step in (0.1, 0.2))
+    small, large = (run_round(state, setup.settings(N_FEATURES), reference, batch, step) for step in (0.1, 0.2))
     move = small.learners.coefs[-1] - state.learners.coefs[-1]
     np.testing.assert_allclose(large.learners.coefs[-1] - state.learners.coefs[-1], 2.0 * move, rtol=1e-10)
 
@@ -437,14 +437,14 @@ def make_settings(setup, d, metric, rank=RANK):
     return replace(setup.settings(d), metric=metric, rank=rank)
 
 
-def play_metric(settings, step_size, n_rounds):
+def run_metric(settings, step_size, n_rounds):
     """The state after each round."""
     rng = np.random.default_rng(0)
     d = len(settings.neutral)
     reference, state, states = feature_rows(rng, 40, d), start_ensemble(settings), []
     for t in range(n_rounds):
         batch = feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0))
-        state = play_round(state, settings, reference, batch, step_size)
+        state = run_round(state, settings, reference, batch, step_size)
         states.append(state)
     return states
 
@@ -473,7 +473,7 @@ def test_metric_and_width_decide_and_every_kind_comes_back_from_plain_form(metri
 def test_low_rank_is_the_whole_matrix_for_learners_of_few_rounds(d):
     """No learner of these rounds has more gradients than rows have room."""
     setup = Setup(radius=1.0, step_size=6.0)
-    last_states = [play_metric(make_settings(setup, d, metric, rank=16), 6.0, 40)[-1] for metric in (FULL, LOW_RANK)]
+    last_states = [run_metric(make_settings(setup, d, metric, rank=16), 6.0, 40)[-1] for metric in (FULL, LOW_RANK)]
     np.testing.assert_allclose(last_states[1].coef, last_states[0].coef, rtol=0.0, atol=1e-9)
 
 
@@ -498,7 +498,7 @@ BOUNDS: dict[str, Callable[[int], int]] = {
 def test_memory_stays_within_the_documented_bound(metric):
     setup = Setup(radius=3.0)
     sizes = np.concatenate(
-        [sizes_of(state) for state in play_metric(make_settings(setup, 98, metric), setup.step_size, 200)]
+        [sizes_of(state) for state in run_metric(make_settings(setup, 98, metric), setup.step_size, 200)]
     )
     assert 0.45 * BOUNDS[metric](98) < sizes.max() <= BOUNDS[metric](98)
 
@@ -506,10 +506,10 @@ def test_memory_stays_within_the_documented_bound(metric):
 # --- the pass over a wide reference that rounds share -----------------------------------------------------------
 
 
-def play_wide(loss, n_rounds, metric=FULL):
+def run_wide(loss, n_rounds, metric=FULL):
     setup = make_setup(loss, "handover", "running", min_interval=2)
     settings = make_settings(setup, N_WIDE, metric)
-    states = play_metric(settings, setup.step_size, n_rounds)
+    states = run_metric(settings, setup.step_size, n_rounds)
     reference = feature_rows(np.random.default_rng(0), 40, N_WIDE)
     return (states[-1] if states else start_ensemble(settings)), settings, reference
 
@@ -526,31 +526,31 @@ def bits(state):
 @every_loss
 @pytest.mark.parametrize("n_rounds", [0, 1, 2, 9])
 def test_ratios_of_the_reference_are_right_and_reading_them_changes_no_bit_of_a_round(loss, n_rounds):
-    state, settings, reference = play_wide(loss, n_rounds)
+    state, settings, reference = run_wide(loss, n_rounds)
     batch = feature_rows(np.random.default_rng(1), 4, N_WIDE)
-    unread = play_round(replace(state, cache={}), settings, reference, batch, 2.0)
+    unread = run_round(replace(state, cache={}), settings, reference, batch, 2.0)
     before = ratios(state, settings, reference)
     expected = settings.loss.ratio(reference @ state.coef, MAX_RATIO)
     np.testing.assert_allclose(before, expected, rtol=1e-12, atol=1e-13)
-    assert bits(play_round(state, settings, reference, batch, 2.0)) == bits(unread)
+    assert bits(run_round(state, settings, reference, batch, 2.0)) == bits(unread)
     assert ratios(state, settings, reference).tobytes() == before.tobytes()
 
 
 def test_another_reference_is_passed_over_anew():
-    state, settings, reference = play_wide("logistic", 9)
+    state, settings, reference = run_wide("logistic", 9)
     other, batch = (feature_rows(np.random.default_rng(seed), 11, N_WIDE) for seed in (1, 2))
     ratios(state, settings, reference)
     expected = settings.loss.ratio(other @ state.coef, MAX_RATIO)
     np.testing.assert_allclose(ratios(state, settings, other), expected, rtol=1e-12)
     ratios(state, settings, reference)
-    fresh = play_round(replace(state, cache={}), settings, other, batch, 2.0)
-    assert bits(play_round(state, settings, other, batch, 2.0)) == bits(fresh)
+    fresh = run_round(replace(state, cache={}), settings, other, batch, 2.0)
+    assert bits(run_round(state, settings, other, batch, 2.0)) == bits(fresh)
 
 
 @pytest.mark.parametrize("metric", list(PLAIN_STEPS))
 def test_two_rounds_from_one_state_do_not_disturb_each_other(metric):
-    state, settings, reference = play_wide("logistic", 21, metric)
+    state, settings, reference = run_wide("logistic", 21, metric)
     one, other = (feature_rows(np.random.default_rng(seed), 4, N_WIDE) for seed in (1, 2))
-    first = play_round(state, settings, reference, one, 2.0)
-    play_round(state, settings, reference, other, 2.0)
-    assert bits(play_round(state, settings, reference, one, 2.0)) == bits(first)
+    first = run_round(state, settings, reference, one, 2.0)
+    run_round(state, settings, reference, other, 2.0)
+    assert bits(run_round(state, settings, reference, one, 2.0)) == bits(first)

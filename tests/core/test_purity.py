@@ -58,7 +58,7 @@ def play_locked(rounds, d, batch_sizes, seed):
     for n_rows in batch_sizes:
         batch = feature_rows(rng, n_rows, d, shift=1.0)
         assert lock((state, batch)) > 3
-        state = rounds.play(state, batch, 2.0)
+        state = rounds.run(state, batch, 2.0)
         lock(state)
         rounds.reference_ratios(state, 100.0)
     assert state.n_rounds == len(batch_sizes)

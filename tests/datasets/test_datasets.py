@@ -8,10 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import datasets
-from accous.datasets.cache import user_cache_folder
-from accous.datasets.dataset import hash_arrays
-from accous.datasets.loaders import IMAGE_LOADERS, SOURCES
-from accous.datasets.public import parse_gas_batch, parse_powersupply
+from accous.datasets.loaders import SOURCES, hash_arrays, parse_gas_batch, parse_powersupply, user_cache_folder
 from accous.exceptions import DataError, ParameterError
 from tests.needs import needs_data
 
@@ -30,7 +27,7 @@ def offline(monkeypatch, tmp_path):
 
 
 def test_list_names_every_loader():
-    assert datasets.list() == [*FROM_FILES, *IMAGE_LOADERS, *BUNDLED]
+    assert datasets.list() == [*FROM_FILES, *BUNDLED]
     for name in datasets.list():
         assert callable(getattr(datasets, f"load_{name}"))
 

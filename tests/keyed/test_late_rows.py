@@ -11,7 +11,7 @@ from tests.keyed.conftest import drifting
 def n_late(adapter, state):
     from accous.core.many_keys import Number
 
-    return int(adapter.player.read([None], [state])[0].numbers[Number.N_LATE, 0])
+    return int(adapter.runner.read([None], [state])[0].numbers[Number.N_LATE, 0])
 
 
 @pytest.mark.parametrize(("late", "rounds"), [("drop", []), ("count", [0, 0]), ("next", [2, 2])])

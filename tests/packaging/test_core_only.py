@@ -46,7 +46,6 @@ print(accous.datasets.load_wine().X.shape, accous.__version__)
 """
 REFUSALS = {
     "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
-    "accous.datasets.load_mnist_svhn()": "needs pooch, which is not installed",
     "import accous.table.model": "accous.table needs polars, which is not installed",
     "import accous.table.readers": "accous.table needs polars, which is not installed",
     "import accous.table.columns": "accous.table needs polars, which is not installed",
@@ -115,7 +114,7 @@ def test_data_at_hand_need_no_extra(run, tmp_path, data_folder):
 
 def test_bars_are_left_out_in_silence(run, tmp_path):
     code = """
-from accous.deep.progress import LateBar
+from accous.deep.rows import LateBar
 with LateBar("waiting", 3, verbose=True) as bar:
     bar.advance(3)
 print("done")

@@ -50,8 +50,8 @@ def test_a_line_says_what_is_installed_before_a_silent_minute(target, n_steps, e
 def test_the_tests_need_both_steps_in_order(environment):
     planned = commands("test", environment)
     assert planned.count("pip install") == 2
-    assert planned.index("'.[cli,plot]'") < planned.index("'.[dev]' torch==")
-    assert "'.[dev]' \n" in commands("test", environment, "DEEP=")
+    assert planned.index("'.[cli,plot]'") < planned.index("'.[dev]' --editable ./bench torch==")
+    assert "'.[dev]' --editable ./bench \n" in commands("test", environment, "DEEP=")
 
 
 def test_after_the_demo_the_tests_add_the_rest(environment):

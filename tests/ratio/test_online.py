@@ -44,7 +44,7 @@ def play_both(settings, n_rounds, sizes=(2,), **more: Any):
     assert_agrees(estimator, oracle)
     for batch in drifting_batches(sizes, n_rounds):
         estimator.partial_fit(batch)
-        oracle.play(brought_back(batch, bound))
+        oracle.run(brought_back(batch, bound))
         assert_agrees(estimator, oracle)
         yield estimator, oracle, batch
 
@@ -116,7 +116,7 @@ def test_every_loss_with_intercept_and_scaling_agrees(loss, horizon, meta_range,
     smallest_rate = 0.5
     for batch in drifting_batches([1, 3], n_rounds=36, n_features=2):
         estimator.partial_fit(batch)
-        oracle.play(to_features(batch))
+        oracle.run(to_features(batch))
         assert_agrees(estimator, oracle)
         smallest_rate = min([smallest_rate, *(learner.eps for learner in oracle.learners.values())])
     assert estimator.n_out_of_bound_ > 0
@@ -135,7 +135,7 @@ def test_every_round_of_the_single_learner_is_one_step_of_algorithm_1(loss, ridg
     oracle, n_on_surface = SlowSingleLearner(to_features(reference), **kept, **settings), 0
     for batch in drifting_batches([1, 2, 3, 4], 50):
         estimator.partial_fit(batch)
-        oracle.play(to_features(batch))
+        oracle.run(to_features(batch))
         assert estimator.n_rounds_ == oracle.round
         np.testing.assert_allclose(estimator.coef_, oracle.theta, rtol=0, atol=1e-9)
         n_on_surface += np.linalg.norm(oracle.theta) > radius * (1 - 1e-9)

@@ -32,7 +32,7 @@ def assert_recognised(
     """Every regime has one slot, and on every return that slot has more than half of the pool within a few rounds."""
     playing = RegimeStream(means, **stream)
     ratio = OnlineDensityRatio(memory=memory).fit(playing.reference())
-    visits = playing.play(ratio, schedule)
+    visits = playing.run(ratio, schedule)
     regimes = sorted({regime for regime, _ in schedule})
     slots = {regime: {slot_of(ratio, visit) for visit in visits if visit.regime == regime} for regime in regimes}
     assert all(len(of_regime) == 1 for of_regime in slots.values()), slots
@@ -78,8 +78,8 @@ def test_a_weekly_cycle_of_days_nights_and_weekends(day, night, weekend):
     ratio = OnlineDensityRatio().fit(playing.reference())
     week = [(0, day), (1, night)] * 5 + [(2, weekend)]
     for _ in range(1 if day > 16 else 3):
-        playing.play(ratio, week)
-    last = playing.play(ratio, week)
+        playing.run(ratio, week)
+    last = playing.run(ratio, week)
     assert (ratio.pool_.slots.n_merged > 1).sum() >= 3
     slot = [int(np.argmax(last[number].shares[-4:].mean(axis=0))) for number in (0, 1, -1)]
     assert len(set(slot)) == 3
@@ -110,14 +110,14 @@ def test_a_regime_that_comes_back_is_followed_faster_with_memory_than_without():
 def test_more_regimes_than_slots_forget_the_least_used():
     playing = RegimeStream(SIX, n_reference=600)
     ratio = OnlineDensityRatio(memory=2).fit(playing.reference())
-    often, seldom, new = playing.play(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + playing.play(ratio, [(3, 150)])
+    often, seldom, new = playing.run(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + playing.run(ratio, [(3, 150)])
     assert new.n_used == seldom.n_used == 2
     kept, replaced = slot_of(ratio, seldom), slot_of(ratio, new)
     assert kept != replaced
     # The slot of the seldom regime holds the new one, and its visits are gone.
     first_rounds = [first for slot, first, _ in ratio.pool_.slots.visits.tolist() if slot == replaced]
     assert min(first_rounds) > often.last_round
-    again = playing.play(ratio, [(0, 50), (3, 50)])
+    again = playing.run(ratio, [(0, 50), (3, 50)])
     assert again[0].rounds_until(kept) <= A_FEW_ROUNDS
     assert again[1].rounds_until(replaced) <= A_FEW_ROUNDS
 
@@ -125,7 +125,7 @@ def test_more_regimes_than_slots_forget_the_least_used():
 def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work():
     playing = RegimeStream(TWO)
     ratio = OnlineDensityRatio(memory=0).fit(playing.reference())
-    playing.play(ratio, [(0, 100), (1, 100)])
+    playing.run(ratio, [(0, 100), (1, 100)])
     assert len(ratio.pool_.proportions) == N_SHAPES
     assert ratio.pool_.slots.visits.shape == (0, 3)
     assert ratio.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
@@ -137,7 +137,7 @@ def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work():
 def test_visits_are_in_order_inside_the_stream_and_do_not_overlap():
     playing = RegimeStream(TWO)
     ratio = OnlineDensityRatio().fit(playing.reference())
-    playing.play(ratio, [(0, 100), (1, 100)] * 3)
+    playing.run(ratio, [(0, 100), (1, 100)] * 3)
     visits = ratio.pool_.slots.visits
     assert visits[0, 1] >= 1
     assert visits[-1, 2] <= ratio.n_rounds_

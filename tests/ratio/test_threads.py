@@ -287,7 +287,7 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
     playing = RegimeStream(TWO, n_reference=150)
     reference = playing.reference()
     estimator = OnlineDensityRatio().fit(reference)
-    playing.play(estimator, [(0, n_before), (1, n_before)] if n_before else [])
+    playing.run(estimator, [(0, n_before), (1, n_before)] if n_before else [])
     assert (estimator.pool_.slots.n_merged > 1).sum() == (2 if n_before else 0)
     batches, again = [playing.batch(number // 40 % 2) for number in range(160)], copy(estimator)
     answers = [again.partial_fit(batch).predict_ratio(reference) for batch in batches]

@@ -13,7 +13,7 @@ from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
 from accous.diagnostics.drift import DriftEvent
 from accous.report.page import answers_section, render_page
-from accous.report.words import Subject, judge_in_words, subject_of_pipeline
+from accous.report.words import Subject, judge_in_words, report_source
 from accous.table.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import follow
@@ -127,22 +127,22 @@ def table(tmp_path, monkeypatch):
     width = len(table.encoder.feature_names)
     for number in range(120):
         rows = random.normal(size=(5, width)) + np.eye(width)[-1] * 3.0 * (number > 40)
-        table.play_round(rows, times=86_400.0 * (number + np.arange(5) / 5))
+        table.run_round(rows, times=86_400.0 * (number + np.arange(5) / 5))
     return table
 
 
 def test_seasonal_changes_are_counted_apart(table):
     first = next(event for event in table.drift_events_ if event.kind == "shift")
-    assert f"<td>{first.round}</td>" in render_page(subject_of_pipeline(table, "model"))
+    assert f"<td>{first.round}</td>" in render_page(report_source(table.snapshot(), "model"))
     table.seasons = replace(table.seasons, seasonal=(first.round,))
-    page = render_page(subject_of_pipeline(table, "model"))
+    page = render_page(report_source(table.snapshot(), "model"))
     assert "1 more change was what the same hours did on the days before" in page
     assert not re.search(rf"<td>{first.round}</td>(<td>[^<]*</td>)?<td>shift</td>", page)
     # Of rows that have a date alone, all are of the same hour.
     hours = np.arange(len(table.seasons.slots.day)) % 24
     of_dates = replace(table.seasons.slots, day=np.where(hours == 0, table.seasons.slots.day, -1))
     table.seasons = replace(table.seasons, slots=of_dates)
-    page = render_page(subject_of_pipeline(table, "model"))
+    page = render_page(report_source(table.snapshot(), "model"))
     assert "1 more change was what the same days of the week did before, and not counted" in page
     assert "hours" not in page.split("<h2>Changes in the inputs</h2>")[1].split("</section>")[0]
 
@@ -150,7 +150,7 @@ def test_seasonal_changes_are_counted_apart(table):
 def test_missing_values_have_their_share_before_and_now_if_it_is_known(table):
     events = tuple(DriftEvent(32, 0.0, (name,), None, "missing") for name in ("x1", "gone"))
     table.watch = replace(table.watch, columns=replace(table.watch.columns, events=events))
-    page = render_page(subject_of_pipeline(table, "model"))
+    page = render_page(report_source(table.snapshot(), "model"))
     before = pl.read_csv("reference.csv")["x1"].is_null().mean()
     assert before > 0.15
     assert f"<td>missing</td><td>{before:.0%} → 0% of the rows</td><td>x1</td><td>–</td>" in page

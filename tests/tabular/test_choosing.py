@@ -6,7 +6,8 @@ import pytest
 
 from accous.diagnostics.risk import Evidence, Residuals
 from accous.model.backtest import Backtest
-from accous.table.fit import FitJob, FitRequest, Trial, choose, is_worth_comparing, n_rows_to_compare
+from accous.table.fit import FitJob, Trial, choose, is_worth_comparing, n_rows_to_compare
+from accous.table.options import FitOptions
 
 
 def make_trial(name: str, errors: list[int], gain: float = 0.0, drift: float = 0.01) -> Trial:
@@ -93,8 +94,8 @@ def test_a_part_of_a_large_reference_decides_and_the_model_has_all_rows(is_order
     # A rule that no line has, in the latest rows only.
     y = np.where(np.arange(600) < 100, generator.random(600) < 0.5, x[:, 0] * x[:, 1] > 0)
     pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y.astype(int)}).write_csv(tmp_path / "reference.csv")
-    options = {"label": "y", "estimator": "auto", "is_ordered": is_ordered, "folder": tmp_path / "m"}
-    job = FitJob(FitRequest(reference=str(tmp_path / "reference.csv"), **options))
+    options = {"label": "y", "estimator": "auto", "ordered": is_ordered, "refit_budget": None, "output": tmp_path / "m"}
+    job = FitJob(FitOptions(reference=str(tmp_path / "reference.csv"), **options))
     part = job.reference.part(500, seed=0)
     assert len(part.y) == len(part.X) == part.frame.height == 500
     assert np.array_equal(part.frame["a"].cast(pl.Float64), x[100:, 0]) == is_ordered

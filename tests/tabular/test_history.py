@@ -176,7 +176,7 @@ class Drifting(Swinging):
         super().__init__(model, period=100.0)
         self._risk, self.drift_events_ = model.risk_, ()
 
-    def play(self, number: int) -> None:
+    def run(self, number: int) -> None:
         self.number = number
         values = dict.fromkeys(("adapted", "adapted_low", "adapted_high"), number / 1000)
         self.risk_ = replace(self._risk, **values)
@@ -186,7 +186,7 @@ def follow(model: AdaptiveClassifier, n_rounds: int, *, n_scored: int, change: i
     """Return how old the estimate for the rows of each round is, in that round; NaN if there is none."""
     drifting, history, ages = Drifting(model), History(), []
     for number in range(1, n_rounds + 1):
-        drifting.play(number)
+        drifting.run(number)
         if number == change:
             drifting.drift_events_ = (DriftEvent(number, 0.5, ("x0",), None),)
         history.add(drifting, 5, n_scored)
@@ -205,7 +205,7 @@ def test_a_short_stream_has_a_curve_and_a_long_one_few_readings(model):
     """Each of the first 16 rounds, then one of 8 up to round 256, and half as often when the rounds have doubled."""
     drifting, history, read = Drifting(model), History(), []
     for number in range(1, 2049):
-        drifting.play(number)
+        drifting.run(number)
         history.add(drifting, 1, note=lambda at, _: read.append(at))
     per_part = np.histogram(read, bins=np.add([0, 16, 256, 512, 1024, 2048], 0.5))[0]
     assert per_part.tolist() == pytest.approx([16, 30, 16, 16, 16], abs=2)
@@ -220,7 +220,7 @@ def test_after_a_drift_event_labels_get_a_new_estimate(model):
 def test_estimates_from_the_other_side_of_a_drift_event_do_not_count(model):
     drifting, history = Drifting(model), History()
     for number in range(1, 21):
-        drifting.play(number)
+        drifting.run(number)
         history.add(drifting, 5)
     # The risk was read in the first sixteen rounds, at least.
     read = [int(number) for number in history.rounds[~np.isnan(history.column("risk"))] if number <= 20]

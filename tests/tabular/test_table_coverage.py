@@ -8,7 +8,7 @@ import accous
 from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
 from accous.report import figures
-from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.report.words import judge_in_words, report_source
 from accous.service.http import Metrics
 from accous.table.summary import summarize_table_model
 
@@ -101,7 +101,7 @@ def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path):
 
 
 def test_the_report_says_that_only_fit_learns_new_categories(model):
-    advice = judge_in_words(subject_of_pipeline(model, "model")).advice
+    advice = judge_in_words(report_source(model.snapshot(), "model")).advice
     assert (
         advice[0] == "To learn the new categories of 'plan', run accous fit again: accous extend does not teach them."
     )
@@ -130,7 +130,7 @@ def test_the_report_says_that_only_fit_uses_a_column_that_was_constant(tmp_path)
     model = accous.load(tmp_path / "model")
 
     def advice():
-        return " ".join(judge_in_words(subject_of_pipeline(model, "model")).advice)
+        return " ".join(judge_in_words(report_source(model.snapshot(), "model")).advice)
 
     model.step(rows(200, 1).drop("y").with_columns(fee=pl.lit(1.0)))
     assert "run accous fit again" not in advice()
@@ -141,7 +141,7 @@ def test_the_report_says_that_only_fit_uses_a_column_that_was_constant(tmp_path)
 def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(model):
     def shown():
         metrics = Metrics()
-        metrics.take_state(summarize_table_model(model)["state"], 0)
+        metrics.take_state(summarize_table_model(model.snapshot())["state"], 0)
         line = next(
             each for each in metrics.exposition().decode().splitlines() if 'measured_error{bound="value"}' in each
         )
@@ -155,7 +155,7 @@ def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(model):
 
 def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(model, monkeypatch):
     monkeypatch.setattr(figures, "is_telling", lambda *_: True)  # however narrow the interval is
-    subject = subject_of_pipeline(model, "model")
+    subject = report_source(model.snapshot(), "model")
     is_out = subject.history.column("verdict") == VERDICTS.index("no overlap")
     line = next(one for one in figures.error_figure(subject)["series"] if one["kind"] == "line")
     assert is_out.sum() > 5

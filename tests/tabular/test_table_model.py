@@ -90,12 +90,12 @@ def test_steps_give_the_predictions_and_the_state_of_the_command(folder, table_m
 def test_the_command_plays_its_rounds_through_the_table_model(folder, tmp_path, monkeypatch):
     played = []
 
-    def play_round(self, X, marks, **options):
+    def run_round(self, X, marks, **options):
         played.append(len(X))
         return original(self, X, marks, **options)
 
-    original = TableModel.play_round
-    monkeypatch.setattr(TableModel, "play_round", play_round)
+    original = TableModel.run_round
+    monkeypatch.setattr(TableModel, "run_round", run_round)
     adapt(folder, tmp_path / "model")
     assert played == [BATCH_SIZE] * 14 + [2]
     assert accous.load(tmp_path / "model").model.n_rounds_ == len(played)
@@ -335,7 +335,7 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         X = random.normal(size=(5, width))
         X[:, 0] += 2.0 * (number > 60)
         X[:1, 1] += 9.0 * (number > 130)
-        table_model.play_round(X, times=86_400.0 * (number + np.arange(5) / 5))
+        table_model.run_round(X, times=86_400.0 * (number + np.arange(5) / 5))
         shifts = [event.round for event in model.drift_events_ if event.kind == "shift"]
         assert not shifts or table_model.seasons.event_round == shifts[-1]
         kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}

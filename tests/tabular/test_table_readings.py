@@ -16,7 +16,7 @@ from accous.cli import main
 from accous.diagnostics.drift import SeasonWatch
 from accous.diagnostics.trust import VERDICTS
 from accous.report.page import render_page
-from accous.report.words import subject_of_pipeline
+from accous.report.words import report_source
 
 MONDAY = datetime(2024, 1, 1)
 ROUNDS_PER_DAY = 120
@@ -88,12 +88,12 @@ def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(after_a_cycle: Any, tmp
 def test_the_report_shows_what_moved_beyond_the_season(folder: Path, after_a_cycle: Any, tmp_path: Path) -> None:
     accous.save(after_a_cycle, tmp_path / "model")
     model = play(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
-    shares = dict(subject_of_pipeline(model, "m").column_shares())
+    shares = dict(report_source(model.snapshot(), "m").column_shares())
     assert shares == model.drift_attribution_
     assert next(iter(shares)) == "z"
     note = "What the time of the day and the weekend explain is left out."
-    assert note in render_page(subject_of_pipeline(model, "m"))
-    assert note not in render_page(subject_of_pipeline(accous.load(folder / "model"), "m"))
+    assert note in render_page(report_source(model.snapshot(), "m"))
+    assert note not in render_page(report_source(accous.load(folder / "model"), "m"))
 
 
 def test_what_the_season_explains_is_saved(after_a_cycle: Any, tmp_path: Path) -> None:

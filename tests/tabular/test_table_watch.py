@@ -244,7 +244,7 @@ def test_alerts_and_the_summary_see_what_the_table_sees(folder: Path) -> None:
     found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
     last = model.drift_events_[-1].round
     assert found == dict(zip(conditions, ("no", model.trust_.verdict, last), strict=True))
-    assert summarize_table_model(model)["state"]["last_drift_round"] == last
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == last
 
 
 def test_a_seasonal_change_raises_no_alert(folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_seasonal_change_raises_no_alert(folder: Path) -> None:
     model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)
     assert {event.kind for event in model.model.drift_events_} == {"shift"}
     assert Alerts("drift within 60").check(model) == []
-    assert summarize_table_model(model)["state"]["last_drift_round"] == 0
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == 0
 
 
 def test_the_onset_in_a_column_of_the_table_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

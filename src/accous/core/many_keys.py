@@ -413,7 +413,7 @@ class KeyRounds:
         mix_shapes(ratios[0, : len(mixed)], self.cuts, np.ascontiguousarray(shares), means, mixed)
         return mixed, shares / means
 
-    def play(
+    def run(
         self, stack: KeyStack, active: IntArray, batch: FloatArray, starts: IntArray, step_sizes: FloatArray
     ) -> FloatArray:
         """Play a round of each active key, in place, and return the ratios of the reference at the new thetas.

@@ -13,9 +13,20 @@ from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import KeyStack, Number, count_learners, make_stack
 from accous.exceptions import DataError
-from accous.keyed.learning import count_round, keys_to_look_at, look_at_inputs, look_at_pools, start_fits, update_fits
 from accous.keyed.readings import KeyReading, read_key
-from accous.keyed.rounds import ChunkPlan, ChunkPlanner, RoundPlanner, Rows, join_rows
+from accous.keyed.rounds import (
+    ChunkPlan,
+    ChunkPlanner,
+    RoundPlanner,
+    Rows,
+    count_round,
+    join_rows,
+    keys_to_look_at,
+    look_at_inputs,
+    look_at_pools,
+    start_fits,
+    update_fits,
+)
 from accous.keyed.shared import KeyEvent, Predictions, SharedModel, read_keys, read_numbers, read_times
 from accous.keyed.state import StateFormat
 from accous.validation import read_rows, select_columns
@@ -55,7 +66,7 @@ class _Outcome(NamedTuple):
     rounds: IntArray
 
 
-class KeyPlayer:
+class KeyRunner:
     """Plays the rounds of a few dozen keys at a time.
 
     Parameters
@@ -73,7 +84,7 @@ class KeyPlayer:
         # Stacks that no call uses at the moment, by their number of keys. A call takes one out, and puts it back.
         self._spare: dict[int, KeyStack] = {}
 
-    def play(
+    def run(
         self, names: list[Any], states: list[bytes | None], new: Rows, counts: IntArray, *, is_last: bool
     ) -> Played:
         """Play all rounds that the new rows complete.
@@ -159,12 +170,12 @@ class KeyPlayer:
     def _play_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
     ) -> list[KeyEvent]:
-        """Play one round of each active key: the steps are those of `accous.model.round.play_round`."""
+        """Play one round of each active key: the steps are those of `accous.model.round.run_round`."""
         shared = self._shared
         was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
-        ratios = shared.rounds.play(stack, active, features, starts, step_sizes)
+        ratios = shared.rounds.run(stack, active, features, starts, step_sizes)
         due = keys_to_look_at(stack, active)
         look_at_pools(shared, stack, due)
         pooled = shared.rounds.pool(stack, active, ratios)
@@ -355,7 +366,7 @@ class KeyedAdapter:
         }
         self.fingerprint = self.shared.fingerprint(self.settings)
         self._form = StateFormat(self.shared.shape, self.fingerprint)
-        self.player = KeyPlayer(self.shared, ChunkPlanner(self._planner), self._form)
+        self.runner = KeyRunner(self.shared, ChunkPlanner(self._planner), self._form)
         shape = self.shared.shape
         self._n_together = max(1, min(_MOST_KEYS, _MOST_NUMBERS // (shape.n_reference * (shape.n_slots + 3))))
 
@@ -388,7 +399,7 @@ class KeyedAdapter:
         if times is not None:
             rows = rows.in_order()
         counts = np.array([len(rows)])
-        played = self.player.play([None], [state], rows, counts, is_last=is_last)
+        played = self.runner.run([None], [state], rows, counts, is_last=is_last)
         predictions = self._predictions([None], [played], [_ONE_KEY], given)
         return played.states[0], predictions, played.events
 
@@ -441,7 +452,7 @@ class KeyedAdapter:
             indices = np.concatenate([np.arange(ends[key] - counts[key], ends[key]) for key in part.tolist()])
             before = [states.get(name) for name in of_part]
             some = rows.take(indices)
-            played.append(self.player.play(of_part, before, some, counts[part], is_last=is_last))
+            played.append(self.runner.run(of_part, before, some, counts[part], is_last=is_last))
             after.update(zip(of_part, played[-1].states, strict=True))
             parts.append(part)
         events = [event for each in played for event in each.events]
@@ -471,7 +482,7 @@ class KeyedAdapter:
         names = list(states)
         for first in range(0, len(names), self._n_together):
             part = names[first : first + self._n_together]
-            stack, _ = self.player.read(part, [states[name] for name in part])
+            stack, _ = self.runner.read(part, [states[name] for name in part])
             found += [read_key(self.shared, stack, key, name) for key, name in enumerate(part)]
         return found
 
@@ -494,7 +505,7 @@ class KeyedAdapter:
     ) -> Predictions:
         """Put together what all parts predicted; ``given`` are the times that the caller gave."""
         if not played:
-            played, parts = [self.player.nothing()], [np.empty(0, dtype=np.int64)]
+            played, parts = [self.runner.nothing()], [np.empty(0, dtype=np.int64)]
         if len(names) == 1:
             return self._predictions_of_one(names[0], played[0], given)
         together = [each.rows for each in played]

@@ -1,6 +1,6 @@
 """Columns that are numbered share a line; all others have one of their own."""
 
-from accous.cli.columns_table import columns_table
+from accous.cli.options import columns_table
 from accous.table.columns import CategoryColumn, LeftOutColumn, NumberColumn, shown_lines, summarize
 
 
