@@ -30,7 +30,7 @@ from accous.core.kernels_rows import (
     to_blocks,
     total_variation,
 )
-from accous.core.learners import NewtonStack, project_onto_ball
+from accous.core.learners import NewtonStack
 from accous.core.losses import Logistic
 from accous.core.regression import (
     _objective,
@@ -374,78 +374,3 @@ def test_margins_that_are_rounding_count_as_zero():
     moved = move_both(state, settings, np.ones((5, 3)), 1.0)
     np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
     assert_same_state(*moved, tolerance=1e-15)
-
-
-# --- projection ---------------------------------------------------------------------------------------------------
-
-
-def project_compiled(points, matrices, inverse_roots, radius):
-    """The compiled projection: a step along no gradient leaves the points where they are, outside the ball."""
-    stack = CompiledStack(points, matrices, inverse_roots)
-    return stack.step(np.zeros_like(points), 1.0, radius).coefs
-
-
-def random_matrix(rng, d, condition):
-    """A matrix A and a W with W W^T = A^-1, both from one eigenbasis.
-
-    Inverting A instead would lose as many digits as its condition number has, and the inverse of a badly conditioned A
-    is positive definite on one processor and not on another.
-    """
-    basis, _ = np.linalg.qr(rng.normal(size=(d, d)))
-    eigenvalues = np.geomspace(1.0, condition, d)
-    matrix = (basis * eigenvalues) @ basis.T
-    return (matrix + matrix.T) / 2.0, basis / np.sqrt(eigenvalues)
-
-
-def random_matrices(rng, count, d, condition):
-    matrices, inverse_roots = zip(*(random_matrix(rng, d, condition) for _ in range(count)), strict=True)
-    return np.stack(matrices), np.stack(inverse_roots)
-
-
-def residual(theta, point, matrix):
-    """||A (nu - theta) - mu theta|| / ||A nu|| for the best mu, which is returned by no kernel."""
-    A = matrix.astype(np.longdouble)
-    pull = A @ (point - theta.astype(np.longdouble))
-    mu = (theta @ pull) / (theta @ theta)
-    assert mu > -1e-12 * np.linalg.norm(matrix, 2)
-    return float(np.sqrt(np.sum((pull - mu * theta) ** 2)) / np.linalg.norm(matrix @ point))
-
-
-@pytest.mark.every_pair
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 13, 64])
-@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
-@pytest.mark.parametrize("distance", [1.0 + 1e-9, 1.01, 10.0, 1e8])
-def test_projections_meet_both_conditions(d, condition, distance):
-    rng = np.random.default_rng(d)
-    points = rng.normal(size=(5, d))
-    points *= 2.0 * distance / np.linalg.norm(points, axis=1, keepdims=True)
-    points[0] *= 0.5 / distance
-    matrices, inverse_roots = random_matrices(rng, 5, d, condition)
-    found = project_compiled(points, matrices, inverse_roots, 2.0)
-    np.testing.assert_array_equal(found[0], points[0])
-    np.testing.assert_allclose(np.linalg.norm(found[1:], axis=1), 2.0, rtol=1e-12)
-    for theta, point, matrix in zip(found[1:], points[1:], matrices[1:], strict=True):
-        assert residual(theta, point, matrix) <= 1e-12
-    # How well the point itself is determined depends on the matrix.
-    wanted, _ = project_onto_ball(points, matrices, 2.0)
-    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=2e-13 * max(10.0, condition))
-
-
-@pytest.mark.parametrize("condition", [1e9, 1e12])
-@pytest.mark.parametrize("distance", [1.01, 1e3])
-def test_badly_conditioned_matrices_are_left_to_the_eigendecomposition(condition, distance):
-    rng = np.random.default_rng(0)
-    hard, hard_root = random_matrix(rng, 6, condition)
-    points = rng.normal(size=(2, 6))
-    points *= distance / np.linalg.norm(points, axis=1, keepdims=True)
-    found = project_compiled(points, np.stack([hard, np.eye(6)]), np.stack([hard_root, np.eye(6)]), 1.0)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-7)
-    np.testing.assert_allclose(found[1], points[1] / distance, rtol=1e-12)
-
-
-@pytest.mark.parametrize("distance", [1e70, 1e130, 1e300])
-def test_points_at_astronomic_distance_land_on_the_ball(distance):
-    eigenvalues = np.array([1.0, 10.0, 100.0])
-    matrix, inverse_root = np.diag(eigenvalues), np.diag(1.0 / np.sqrt(eigenvalues))
-    found = project_compiled(np.array([[distance, -distance, 0.0]]), matrix[None], inverse_root[None], 1.0)
-    np.testing.assert_allclose(np.linalg.norm(found), 1.0, rtol=1e-12)

@@ -59,11 +59,19 @@ def random_point(rng, d, norm):
     return norm * unit_rows(rng, 1, d)[0]
 
 
-def random_matrix(rng, eigenvalues):
-    """A symmetric matrix with the given eigenvalues and random eigenvectors."""
+def random_root(rng, eigenvalues):
+    """A W with W W^T = A^-1, for a symmetric A with these eigenvalues and random eigenvectors: (A, W).
+
+    Inverting A would lose as many digits as its condition number has, and the inverse of a badly conditioned A is
+    positive definite on one processor and not on another.
+    """
     basis, _ = np.linalg.qr(rng.normal(size=(len(eigenvalues), len(eigenvalues))))
     matrix = (basis * eigenvalues) @ basis.T
-    return (matrix + matrix.T) / 2.0
+    return (matrix + matrix.T) / 2.0, basis / np.sqrt(eigenvalues)
+
+
+def random_matrix(rng, eigenvalues):
+    return random_root(rng, eigenvalues)[0]
 
 
 def solve_in_long_double(matrix, right_side):
@@ -355,12 +363,22 @@ def project_one(point, matrix, radius):
     return projected[0], float(multipliers[0])
 
 
-def assert_projected(point, matrix, radius, norm_tolerance=1e-12):
+def project_compiled(points, matrices, roots, radius):
+    """A step along no gradient leaves points where they are, outside the ball."""
+    return CompiledStack(points, matrices, roots).step(np.zeros_like(points), 1.0, radius).coefs
+
+
+def assert_projected(point, matrix, radius, norm_tolerance=1e-12, root=None):
     """||theta|| = S, and (A + mu I) theta = A nu up to rounding, or up to what float64 knows of A nu."""
-    theta, mu = project_one(point, matrix, radius)
-    assert mu >= 0.0
-    assert abs(np.linalg.norm(theta) - radius) <= norm_tolerance * radius
     A = matrix.astype(np.longdouble)
+    if root is None:
+        theta, mu = project_one(point, matrix, radius)
+        assert mu >= 0.0
+    else:  # the kernel returns no mu: the best one
+        theta = project_compiled(point[None], matrix[None], root[None], radius)[0]
+        mu = theta @ (A @ (point - theta.astype(np.longdouble))) / (theta @ theta)
+        assert mu > -1e-12 * np.linalg.norm(matrix, 2)
+    assert abs(np.linalg.norm(theta) - radius) <= norm_tolerance * radius
     difference = (A @ theta + np.longdouble(mu) * theta - A @ point).astype(np.float64)
     attainable = EPSILON * np.linalg.norm(matrix, 2) * np.linalg.norm(point)
     assert np.linalg.norm(difference) <= max(1e-12 * np.linalg.norm(matrix @ point), attainable)
@@ -374,16 +392,27 @@ def assert_projected(point, matrix, radius, norm_tolerance=1e-12):
 def test_random_points_meet_both_conditions(d, spectrum, distance, condition):
     rng = np.random.default_rng(d)
     for radius in (1e-2, 1.0, 30.0):
-        matrix = random_matrix(rng, SPECTRA[spectrum](d, condition))
-        assert_projected(random_point(rng, d, radius * distance), matrix, radius)
+        matrix, root = random_root(rng, SPECTRA[spectrum](d, condition))
+        point = random_point(rng, d, radius * distance)
+        assert_projected(point, matrix, radius)
+        if condition <= 1e6:
+            assert_projected(point, matrix, radius, root=root)
 
 
 @spectra
 @distances
 def test_hopelessly_conditioned_matrices_lose_digits_but_not_the_ball(spectrum, distance):
     rng = np.random.default_rng(0)
-    matrix = random_matrix(rng, SPECTRA[spectrum](13, 1e12))
-    assert_projected(random_point(rng, 13, distance), matrix, 1.0, norm_tolerance=1e-7)
+    for condition in (1e9, 1e12):
+        matrix, root = random_root(rng, SPECTRA[spectrum](13, condition))
+        point = random_point(rng, 13, distance)
+        assert_projected(point, matrix, 1.0, norm_tolerance=1e-7)
+        # The compiled one leaves it to the eigendecomposition, and the point beside it to itself.
+        found = project_compiled(
+            np.tile(point, (2, 1)), np.stack([matrix, np.eye(13)]), np.stack([root, np.eye(13)]), 1.0
+        )
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-7)
+        np.testing.assert_allclose(found[1], point / distance, rtol=1e-12)
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
@@ -407,9 +436,10 @@ def test_scaling_the_matrix_scales_the_multiplier_only(scale):
 @pytest.mark.parametrize("distance", [1e100, 1e130, 1e160, 1e300])
 def test_points_at_astronomic_distance_land_on_the_ball(distance):
     rng = np.random.default_rng(5)
-    matrix = random_matrix(rng, np.geomspace(1.0, 1e3, 4))
-    theta, _ = project_one(distance * random_point(rng, 4, 1.0), matrix, 1.0)
-    assert np.linalg.norm(theta) == pytest.approx(1.0, abs=1e-12)
+    matrix, root = random_root(rng, np.geomspace(1.0, 1e3, 4))
+    point = distance * random_point(rng, 4, 1.0)
+    for theta in (project_one(point, matrix, 1.0)[0], project_compiled(point[None], matrix[None], root[None], 1.0)[0]):
+        assert np.linalg.norm(theta) == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -442,11 +472,16 @@ def test_points_inside_and_on_the_surface_stay_bit_for_bit_beside_points_outside
     on_surface = [[1.0, 2.0, 2.0], [-2.0, 1.0, 2.0], [2.0, 2.0, -1.0], [0.0, -3.0, 0.0]]
     outside = [random_point(rng, 3, 3.0 * norm) for norm in (1.0 + 1e-9, 1.1, 3.0, 50.0, 1e4, 1e8)]
     points = np.array([*inside, *on_surface, *outside])
-    matrices = np.stack([random_matrix(rng, np.geomspace(1.0, 10.0 ** (k % 7), 3)) for k in range(len(points))])
+    pairs = [random_root(rng, np.geomspace(1.0, 10.0 ** (k % 7), 3)) for k in range(len(points))]
+    matrices, roots = map(np.stack, zip(*pairs, strict=True))
     points.flags.writeable = matrices.flags.writeable = False
     projected, multipliers = project_onto_ball(points, matrices, 3.0)
     assert projected[:8].tobytes() == points[:8].tobytes()
     np.testing.assert_array_equal(multipliers > 0.0, np.arange(14) >= 8)
+    compiled = project_compiled(points, matrices, roots, 3.0)
+    assert compiled[:8].tobytes() == points[:8].tobytes()
+    # How well a point is determined depends on the matrix.
+    np.testing.assert_allclose(compiled, projected, rtol=0.0, atol=2e-13 * 1e6)
     for point, matrix, theta, mu in zip(points, matrices, projected, multipliers, strict=True):
         alone_theta, alone_mu = project_one(point, matrix, 3.0)
         np.testing.assert_allclose(theta, alone_theta, rtol=1e-12, atol=1e-14)

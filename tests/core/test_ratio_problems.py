@@ -460,25 +460,6 @@ def draw_rows(data, scale):
 
 
 @each_regression_ridge
-@pytest.mark.parametrize(("n_reference", "n_batch", "n_features"), [(40, 10, 3), (10, 40, 2), (30, 1, 5), (5, 5, 1)])
-def test_the_minimum_is_scipys(n_reference, n_batch, n_features, ridge):
-    reference, batch = features(n_reference, n_features, 0), features(n_batch, n_features, 1, shift=0.7)
-    found = minimize(
-        lambda theta: (
-            penalised_loss(theta, reference, batch, ridge),
-            penalised_gradient(theta, reference, batch, ridge),
-        ),
-        np.zeros(n_features),
-        jac=True,
-        method="BFGS",
-        options={"gtol": 1e-9, "maxiter": 10_000},
-    )
-    theta = fit(reference, batch, ridge)
-    assert penalised_loss(theta, reference, batch, ridge) <= found.fun + 1e-12
-    np.testing.assert_allclose(theta, found.x, rtol=1e-4, atol=1e-5)
-
-
-@each_regression_ridge
 @each_fit
 @pytest.mark.parametrize("make", [features, correlated_features])
 def test_the_minimum_is_scikit_learns(fit_one, ridge, make):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist, pdist
 
 from accous import KLIEP, RULSIF, ULSIF
@@ -164,32 +163,13 @@ def log_likelihood(estimator, batch):
     return float(np.log(estimator.predict_ratio(batch)).mean())
 
 
-@pytest.mark.parametrize("n_columns", [1, 2, 5])
-@pytest.mark.parametrize("n_batch", [1, 4, 25])
-def test_kliep_has_the_greatest_likelihood(n_columns, n_batch):
-    reference, batch = normal_rows(60, n_columns), normal_rows(n_batch, n_columns, seed=1, loc=0.5)
-    estimator = KLIEP("identity", width=1.0, tol=1e-8, max_ratio=1e6).fit(reference).partial_fit(batch)
-    at_batch, masses = kernels(batch, batch, 1.0), kernels(reference, batch, 1.0).mean(axis=0)
-    slow = minimize(
-        lambda a: (-np.log(at_batch @ a).mean(), -(at_batch / (at_batch @ a)[:, None]).mean(axis=0)),
-        np.full(n_batch, 1.0 / masses.sum()),
-        jac=True,
-        bounds=[(0.0, None)] * n_batch,
-        constraints=[LinearConstraint(masses[None], 1.0, 1.0)],
-        method="SLSQP",
-        options={"maxiter": 1000, "ftol": 1e-13},
-    )
-    assert masses @ estimator.coef_ == pytest.approx(1.0, abs=1e-9)
-    # And scipy is not far off.
-    assert -slow.fun - 2e-8 <= log_likelihood(estimator, batch) <= -slow.fun + 1e-3
-
-
 @examples(15)
 @given(seed=st.integers(0, 10**6), n_batch=st.integers(1, 60), n_columns=st.integers(1, 4))
 def test_kliep_is_as_accurate_as_it_says(seed, n_batch, n_columns):
     reference, batch = normal_rows(80, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=0.5)
     estimator = KLIEP("identity", tol=1e-8, max_ratio=1e6).fit(reference).partial_fit(batch)
     of_batch, of_reference = (kernels(rows, batch, estimator.width_) for rows in (batch, reference))
+    assert of_reference.mean(axis=0) @ estimator.coef_ == pytest.approx(1.0, abs=1e-9)
     # By how much the likelihood rises at most when mass moves to one centre: the gradient's largest entry, less 1.
     slopes = (of_batch / (of_batch @ estimator.coef_)[:, None]).mean(axis=0) / of_reference.mean(axis=0)
     assert slopes.max() - 1.0 <= 1e-8 + 1e-9

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import LinearConstraint, minimize
 from scipy.spatial.distance import cdist
 
 from accous import KMM
@@ -40,44 +39,10 @@ def violation(gradient, weights, upper):
     return float(max(0.0, 0.5 * (largest - smallest)))
 
 
-def by_scipy(matrix, pull, upper, mass_tolerance):
-    size = len(pull)
-    mass = LinearConstraint(np.ones((1, size)), size * (1.0 - mass_tolerance), size * (1.0 + mass_tolerance))
-    found = minimize(
-        lambda w: (0.5 * w @ matrix @ w - pull @ w, matrix @ w - pull),
-        np.ones(size),
-        jac=True,
-        bounds=[(0.0, upper)] * size,
-        constraints=[mass],
-        method="SLSQP",
-        options={"maxiter": 2000, "ftol": 1e-14},
-    )
-    return np.asarray(found.x)
-
-
 # --- the program ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
-@pytest.mark.parametrize("ridge", [0, 0.5, "auto"])
-@pytest.mark.parametrize(("n_batch", "loc"), [(1, 0.0), (6, 1.0), (40, 3.0)])
-def test_small_problems_have_scipys_answer(n_batch, loc, ridge, mass_tolerance):
-    reference, batch = normal_rows(25), normal_rows(n_batch, seed=1, loc=loc)
-    settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "max_ratio": 4.0}
-    estimator = fitted(reference, batch, tol=1e-9, **settings)
-    matrix, pull = system(estimator, reference, batch)
-    expected = by_scipy(matrix, pull, 4.0, mass_tolerance)
-
-    def objective(w):
-        return float(0.5 * w @ matrix @ w - pull @ w)
-
-    found = estimator.reference_ratio_
-    assert objective(found) <= objective(expected) + 1e-6 * (1.0 + abs(objective(expected)))
-    if ridge != 0:
-        np.testing.assert_allclose(found, expected, rtol=0.0, atol=5e-3)
-
-
-@examples(40)
+@examples(150)
 @given(
     seed=st.integers(0, 10**6),
     n_batch=st.integers(1, 60),
@@ -85,49 +50,26 @@ def test_small_problems_have_scipys_answer(n_batch, loc, ridge, mass_tolerance):
     loc=st.sampled_from([0.0, 1.0, 10.0]),
     mass_tolerance=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
     max_ratio=st.sampled_from([1.05, 2.0, 10.0, 1000.0]),
-    ridge=st.sampled_from(["auto", 0.3, 30.0]),
+    ridge=st.sampled_from(["auto", 0, 0.3, 30.0]),  # 0 is the problem of the literature
+    tol=st.sampled_from([1e-3, 1e-6, 1e-10]),
 )
 def test_the_constraints_and_the_optimality_conditions_hold(
-    seed, n_batch, n_columns, loc, mass_tolerance, max_ratio, ridge
+    seed, n_batch, n_columns, loc, mass_tolerance, max_ratio, ridge, tol
 ):
     reference, batch = normal_rows(50, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
     limits = {"mass_tolerance": mass_tolerance, "max_ratio": max_ratio}
-    estimator = fitted(reference, batch, ridge=ridge, **limits)
+    estimator = fitted(reference, batch, ridge=ridge, tol=tol, **limits)
     weights = estimator.reference_ratio_
     assert weights.min() >= 0.0
     assert weights.max() <= max_ratio
     assert 1.0 - mass_tolerance - 1e-9 <= weights.mean() <= 1.0 + mass_tolerance + 1e-9
     matrix, pull = system(estimator, reference, batch)
     gradient = matrix @ weights - pull
-    tolerance = 1e-6 * len(reference) + 1e-8
+    tolerance = tol * len(reference) + 1e-8
     is_inside = 1.0 - mass_tolerance + 1e-9 < weights.mean() < 1.0 + mass_tolerance - 1e-9
     assert violation(gradient, weights, max_ratio) <= tolerance
     if is_inside:  # then the multiplier of the mass is 0
         assert np.abs(gradient[(weights > 0.0) & (weights < max_ratio)]).max(initial=0.0) <= tolerance
-
-
-@pytest.mark.parametrize("max_ratio", [1.5, 10.0, 1000.0])
-@pytest.mark.parametrize("n_columns", [1, 2, 8])
-def test_the_problem_of_the_literature_is_solved(n_columns, max_ratio):
-    reference = normal_rows(120, n_columns)
-    for seed, (n_batch, loc) in enumerate(((1, 0.0), (20, 1.0), (50, 4.0))):
-        batch = normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
-        estimator = fitted(reference, batch, ridge=0, max_ratio=max_ratio)
-        weights = estimator.reference_ratio_
-        assert estimator.ridge_ == 0.0
-        assert weights.mean() == pytest.approx(1.0, abs=1e-9)
-        assert 0.0 <= weights.min() <= weights.max() <= max_ratio
-        matrix, pull = system(estimator, reference, batch)
-        assert violation(matrix @ weights - pull, weights, max_ratio) <= 1e-6 * 120 + 1e-8
-
-
-def test_a_smaller_tolerance_is_kept_too():
-    reference, batch = normal_rows(60), normal_rows(15, seed=1, loc=0.7)
-    for tol in (1e-3, 1e-6, 1e-10):
-        estimator = fitted(reference, batch, tol=tol)
-        matrix, pull = system(estimator, reference, batch)
-        weights = estimator.reference_ratio_
-        assert violation(matrix @ weights - pull, weights, 100.0) <= tol * 60 + 1e-10
 
 
 def test_kernel_means_match_under_loose_constraints():

@@ -417,11 +417,6 @@ def peak_memory(names, n_batch):
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_rows_need_no_square_matrix():
-    assert peak_memory(list(ONE_STEP), n_batch=20) < 1.0
-
-
-@pytest.mark.slow
-@each_estimator
-def test_a_hundred_thousand_rows_and_a_large_batch_need_no_matrix_of_both(name):
-    assert peak_memory([name], n_batch=3000) < 1.0
+@pytest.mark.parametrize(("names", "n_batch"), [(list(ONE_STEP), 20), *(([name], 3000) for name in ONE_STEP)])
+def test_a_hundred_thousand_rows_need_no_square_matrix_and_none_of_reference_and_batch(names, n_batch):
+    assert peak_memory(names, n_batch) < 1.0

@@ -1,8 +1,6 @@
 """One BLAS thread inside a round, the same bits every time, and readers in other threads."""
 
-import os
 import pickle
-import subprocess
 import sys
 import threading
 from contextlib import ExitStack, suppress
@@ -195,53 +193,25 @@ def test_fit_and_rounds_run_on_one_thread_and_restore_also_if_they_fail(estimato
     assert blas_threads() == {N_BEFORE}
 
 
-LONG_RUN = """
-import numpy as np
-from threadpoolctl import threadpool_info
-from accous import OnlineDensityRatio
-
-rng = np.random.default_rng(0)
-estimator = OnlineDensityRatio({feature_map!r}, random_state=0).fit(rng.normal(size=(2000, 40)))
-for t in range({n_rounds}):
-    estimator.partial_fit(rng.normal(np.cos(t / 30), size=(1 + t % 50, 40)))
-threads = {{library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}}
-print(max(threads), estimator.coef_.tobytes().hex(), estimator.learner_weights_.tobytes().hex())
-"""
-
-
-def run_with_threads(feature_map, n_rounds, n_threads):
-    """Threads BLAS had, and the bits learned, in a fresh interpreter."""
-    command = [sys.executable, "-c", LONG_RUN.format(feature_map=feature_map, n_rounds=n_rounds)]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(n_threads)}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    threads, *learned = run.stdout.split()
-    return int(threads), learned
-
-
 @two_threads
-def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed():
+@pytest.mark.parametrize(
+    ("feature_map", "n_rounds"),
+    [
+        ("standardize", 36),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("standardize", 300), ("rbf", 50))),
+    ],
+)
+def test_the_bits_do_not_depend_on_the_number_of_threads_that_are_allowed(feature_map, n_rounds):
     learned = []
     for n_threads in (1, N_BEFORE):
         with threadpool_limits(n_threads, user_api="blas"):
             assert blas_threads() == {n_threads}
             rng = np.random.default_rng(0)
-            estimator = OnlineDensityRatio("standardize", random_state=0).fit(rng.normal(size=(2000, 40)))
-            for t in range(36):
+            estimator = OnlineDensityRatio(feature_map, random_state=0).fit(rng.normal(size=(2000, 40)))
+            for t in range(n_rounds):
                 estimator.partial_fit(rng.normal(np.cos(t / 30), size=(1 + t % 50, 40)))
         learned.append((estimator.coef_.tobytes(), estimator.learner_weights_.tobytes()))
     assert learned[0] == learned[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("feature_map", "n_rounds"), [("standardize", 36), ("standardize", 300), ("rbf", 50)])
-def test_the_bits_do_not_depend_on_the_number_of_threads(feature_map, n_rounds):
-    (threads_of_one, of_one), (threads_of_two, of_two) = (
-        run_with_threads(feature_map, n_rounds, n_threads) for n_threads in (1, 2)
-    )
-    if threads_of_two != 2:
-        pytest.skip(TWO_BLAS_THREADS)
-    assert threads_of_one == 1
-    assert of_one == of_two
 
 
 # --- readers ----------------------------------------------------------------------------------------------------
