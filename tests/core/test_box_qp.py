@@ -183,37 +183,19 @@ def test_all_entries_at_a_bound(n_rows, upper):
 
 @pytest.mark.every_pair
 @pytest.mark.parametrize("n_batch", [1, 20, 300])
-@pytest.mark.parametrize("share_of_mass", [None, (1.0, 1.0), (0.9, 1.1)])
-@pytest.mark.parametrize("upper", [1.2, 10.0, 1000.0])
-def test_hundreds_of_rows_with_the_usual_ridge(n_batch, share_of_mass, upper):
-    n_rows = 250
+@pytest.mark.parametrize("share_of_mass", [None, (1.0, 1.0), (0.9, 1.05)])
+@pytest.mark.parametrize("upper", [1.05, 1.5, 10.0, 1000.0])
+@pytest.mark.parametrize("n_columns", [1, 2, 5])
+@pytest.mark.parametrize("ridge", ["usual", 0.0, 1e-6, 1e-2])
+def test_hundreds_of_rows(n_batch, share_of_mass, upper, n_columns, ridge):
+    # The kernel matrix of one column has a rank of about 15 to all digits: without a ridge, no factorisation works.
+    n_rows = 250 if ridge == "usual" else 100
     masses = None if share_of_mass is None else (n_rows * share_of_mass[0], n_rows * share_of_mass[1])
-    for seed, loc in enumerate((0.0, 1.0, 8.0)):
-        problem = kernel_problem(n_rows, n_batch, loc=loc, ridge=n_rows / n_batch, upper=upper, seed=seed)
+    for seed, loc in enumerate((0.0, 1.0, 4.0, 8.0)):
+        settings = {"loc": loc, "n_columns": n_columns, "upper": upper, "seed": seed}
+        problem = kernel_problem(n_rows, n_batch, ridge=n_rows / n_batch if ridge == "usual" else ridge, **settings)
         point, _ = solve_box_qp(problem, np.ones(n_rows), 1e-6 * n_rows, masses)
         assert_solved(problem, point, masses, 1e-6 * n_rows)
-
-
-@pytest.mark.every_pair
-@pytest.mark.parametrize("n_batch", [1, 20])
-@pytest.mark.parametrize("n_columns", [1, 2, 5])
-@pytest.mark.parametrize("upper", [1.5, 10.0, 1000.0])
-def test_hundreds_of_rows_without_a_ridge(n_batch, n_columns, upper):
-    # The kernel matrix of one column has a rank of about 15 to all digits: singular for a factorisation.
-    for seed, loc in enumerate((0.0, 1.0, 4.0)):
-        problem = kernel_problem(100, n_batch, loc=loc, n_columns=n_columns, upper=upper, seed=seed)
-        point, _ = solve_box_qp(problem, np.ones(100), 1e-4, (100.0, 100.0))
-        assert_solved(problem, point, (100.0, 100.0), 1e-4)
-
-
-@pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-2])
-@pytest.mark.parametrize("share_of_mass", [(1.0, 1.0), (0.8, 1.05)])
-def test_an_upper_bound_that_is_barely_above_the_mean(ridge, share_of_mass):
-    masses = (80 * share_of_mass[0], 80 * share_of_mass[1])
-    for seed in range(4):
-        problem = kernel_problem(80, 5, n_columns=1 + seed % 3, loc=2.0, ridge=ridge, upper=1.05, seed=seed)
-        point, _ = solve_box_qp(problem, np.ones(80), 8e-5, masses)
-        assert_solved(problem, point, masses, 8e-5)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.5])

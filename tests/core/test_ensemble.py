@@ -84,13 +84,6 @@ def test_counts_are_those_of_the_intervals_that_start_up_to_the_horizon(min_inte
     assert all(start.bit_length() == end.bit_length() for start, end in intervals)
 
 
-@pytest.mark.parametrize(
-    ("horizon", "min_interval", "expected"), [(1, 1, 2), (7, 1, 7 + 3 + 1), (20, 4, 5 + 2 + 1), (3, 8, 2), (8, 8, 2)]
-)
-def test_counts_by_hand(horizon, min_interval, expected):
-    assert count_intervals(horizon, min_interval) == expected
-
-
 def test_rounds_far_beyond_any_stream_have_one_length_per_power_of_two():
     assert active_lengths(2**40 + 5, 4).tolist() == [2**k for k in range(2, 41)]
     assert count_starting(2**40, 4) == 39
@@ -170,16 +163,6 @@ def test_weights_are_a_distribution(margins, n_intervals):
 def test_equal_learners_have_equal_weights(n_intervals):
     margins = np.repeat(np.random.default_rng(0).uniform(-2.0, 2.0, size=(100, 1)), 5, axis=1)
     np.testing.assert_array_equal(ADAPT_ML_PROD.weights(play_margins(margins, n_intervals)), 0.2)
-
-
-def test_order_of_the_learners_does_not_matter():
-    margins = np.random.default_rng(1).uniform(-1.0, 1.0, size=(40, 4))
-    order = np.array([2, 0, 3, 1])
-    weights, reordered = (
-        ADAPT_ML_PROD.weights(play_margins(margins, 9)),
-        ADAPT_ML_PROD.weights(play_margins(margins[:, order], 9)),
-    )
-    np.testing.assert_allclose(reordered, weights[order], rtol=1e-14)
 
 
 @pytest.mark.slow
@@ -385,13 +368,6 @@ def test_new_learners_start_where_asked(start, rounds_of_ensemble_starts):
     states = [play(setup, n_rounds) for n_rounds in range(1, 17)]
     is_moved = {state.n_rounds + 1: bool(np.any(state.learners.coefs[0] != 0.0)) for state in states}
     assert {round_number for round_number, moved in is_moved.items() if moved} == rounds_of_ensemble_starts
-
-
-def test_learners_restart_all_at_once_at_a_power_of_two():
-    state = play(make_setup("logistic", "ensemble", min_interval=1), 15)
-    np.testing.assert_array_equal(state.learners.matrices, np.tile(np.eye(N_FEATURES), (5, 1, 1)))
-    np.testing.assert_array_equal(state.learners.coefs, np.tile(state.learners.coefs[0], (5, 1)))
-    np.testing.assert_allclose(state.weights, 0.2, rtol=1e-15)
 
 
 def test_running_range_is_the_largest_margin_seen():

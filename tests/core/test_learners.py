@@ -124,26 +124,6 @@ def test_first_step_by_hand():
     np.testing.assert_allclose(stack.matrices, [[[2.0, 0.0], [0.0, 3.0]]], rtol=1e-15)
 
 
-def test_gradients_along_one_axis_make_the_diagonal_steps_of_the_whole_matrix():
-    theta, A = np.zeros(3), 2.0 * np.eye(3)
-    stack = DiagonalStack.start(1, theta, 2.0)
-    for size in (0.5, -1.0, 0.25):
-        gradient = np.array([0.0, size, 0.0])
-        theta, A = oracles.newton_step(theta, A, gradient, 1.5, 10.0)
-        stack = stack.step(gradient[None], 1.5, 10.0)
-        np.testing.assert_allclose(stack.coefs[0], theta, rtol=1e-14)
-
-
-def test_learners_do_not_disturb_each_other():
-    rng = np.random.default_rng(1)
-    together, alone = CompiledStack.start(4, np.zeros(3), 1.0), CompiledStack.start(1, np.zeros(3), 1.0)
-    for _ in range(50):
-        gradients = rng.normal(size=(4, 3))
-        together, alone = together.step(gradients, 2.0, 0.7), alone.step(gradients[2:3], 2.0, 0.7)
-    np.testing.assert_allclose(together.coefs[2], alone.coefs[0], rtol=1e-11, atol=1e-12)
-    np.testing.assert_allclose(together.inverse_roots[2], alone.inverse_roots[0], rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("kind", list(STARTS))
 def test_since_and_after_replace_the_youngest_learners(kind):
     theta = np.zeros(2)

@@ -106,18 +106,6 @@ def test_the_single_learner_stays_healthy_when_the_stream_jumps(loss):
     assert_healthy(learner.matrices, learner.inverse_roots, drift=1e-9)
 
 
-def test_after_a_long_rest_the_ensemble_still_moves():
-    estimator = OnlineDensityRatio().fit(reference())
-    draws = noise(3_300)
-    for t, draw in enumerate(draws):
-        estimator.partial_fit(draw + (1.5 if t < 3_000 else -1.5))
-        if t == 2_999:
-            before = estimator.predict_ratio([[-1.0] * 3, [1.0] * 3])
-    after = estimator.predict_ratio([[-1.0] * 3, [1.0] * 3])
-    assert before[0] < before[1]
-    assert after[0] > after[1]
-
-
 def traced_growth(estimator, n_rounds):
     """Bytes that Python allocated in these rounds and did not free."""
     draws = noise(n_rounds)
@@ -134,18 +122,6 @@ def traced_growth(estimator, n_rounds):
     finally:
         tracemalloc.stop()
     return after - before
-
-
-@pytest.mark.slow
-def test_memory_is_flat_between_two_powers_of_two():
-    estimator = OnlineDensityRatio().fit(reference())
-    for draw in noise(2_060):
-        estimator.partial_fit(draw)
-    n_learners = len(estimator.learner_lengths_)
-    growth = traced_growth(estimator, n_rounds=2_000)
-    assert len(estimator.learner_lengths_) == n_learners
-    # Keeping one number per round would cost more than 50 kB.
-    assert growth < 20_000
 
 
 def peak_memory():
