@@ -16,6 +16,7 @@ from accous.diagnostics.drift import (
     SeasonWatch,
     linear_parts,
     main_columns,
+    shares,
     slots_of,
     start_log,
     start_seasons,
@@ -95,6 +96,8 @@ def test_parts_sum_to_the_variance_of_the_score():
     assert parts.sum() == pytest.approx(np.var(features @ coef), rel=0.05)
     assert parts[2] == 0.0
     np.testing.assert_allclose(parts[[0, 1, 3]], [1.0, 1.0, 1.0], rtol=0.25)
+    assert shares(np.array([1.0, 3.0])).tolist() == [0.25, 0.75]
+    assert shares(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_columns_of_frames_whatever_they_hold():
