@@ -44,7 +44,6 @@ from accous.core.regression import (
 from tests.builders import LOSSES, Setup
 from tests.needs import needs_compilation
 
-# --- kernel_cases ------------------------------------------------------------------------------------------------
 
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
 
@@ -62,8 +61,6 @@ def assert_close(found, wanted, tolerance=1e-12):
     assert np.all(np.isfinite(found))
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=tolerance * max(1.0, float(np.abs(wanted).max(initial=0))))
 
-
-# --- kernels -----------------------------------------------------------------------------------------------------
 
 # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -306,8 +303,6 @@ def test_other_threads_run_during_long_kernels_only():
         each.compile()
         assert bool(each.__call__.targetoptions["nogil"]) is is_long
 
-
-# --- kernels_learners --------------------------------------------------------------------------------------------
 
 # --- the round of the learners ------------------------------------------------------------------------------------
 

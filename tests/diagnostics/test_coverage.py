@@ -21,8 +21,6 @@ from accous.diagnostics.coverage import (
 )
 from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours, drift_strength
 
-# --- coverage ----------------------------------------------------------------------------------------------------
-
 
 def normal(seed, n_rows, n_columns, mean=0.0):
     return np.random.default_rng(seed).normal(mean, size=(n_rows, n_columns))
@@ -177,7 +175,7 @@ def test_a_reference_that_is_compared_again_gives_the_same_bits():
         assert compared.drift_to(recent) == drift_strength(reference, recent)
 
 
-# --- traps -------------------------------------------------------------------------------------------------------
+# --- counters, and columns that determine the label -------------------------------------------------------------
 
 ROWS = np.arange(300.0)
 NOISE = np.random.default_rng(0).normal(size=300)

@@ -22,7 +22,7 @@ from accous.diagnostics.drift import (
     start_seasons,
 )
 
-# --- drift -------------------------------------------------------------------------------------------------------
+# --- the log of changes -----------------------------------------------------------------------------------------
 
 ROWS = np.stack((np.linspace(-2.0, 2.0, 41), np.ones(41)), axis=1)
 
@@ -84,7 +84,7 @@ def test_main_columns_carry_half():
     assert len(main_columns(np.full(12, 1 / 12), [f"x{j}" for j in range(12)])) == 5
 
 
-# --- attribution -------------------------------------------------------------------------------------------------
+# --- which columns moved ----------------------------------------------------------------------------------------
 
 
 def test_parts_sum_to_the_variance_of_the_score():
@@ -126,7 +126,7 @@ def test_numbers_by_themselves_explain_squared_correlations():
     np.testing.assert_allclose(parts, expected, rtol=1e-9)
 
 
-# --- seasons -----------------------------------------------------------------------------------------------------
+# --- a daily cycle is no drift once it has been seen on two days ------------------------------------------------
 
 DAY = 86_400.0
 ROUNDS_PER_DAY = 480

@@ -17,7 +17,7 @@ from accous.diagnostics.losses import (
 )
 from accous.exceptions import ParameterError
 
-# --- losses ------------------------------------------------------------------------------------------------------
+# --- losses of predicted numbers --------------------------------------------------------------------------------
 
 Y, PREDICTED = np.array([1.0, 5.0, -2.0, 0.0]), np.array([2.0, 2.0, -2.0, 4.0])
 
@@ -65,7 +65,7 @@ def test_other_names_are_refused(text):
         read_loss(text)
 
 
-# --- weights -----------------------------------------------------------------------------------------------------
+# --- weights: effective sample size and distance ----------------------------------------------------------------
 
 N_ROWS = 7
 positive_weights = arrays(np.float64, N_ROWS, elements=st.floats(1e-6, 1e3))

@@ -125,7 +125,7 @@ def test_shifts_are_values():
         Shift()
 
 
-# --- mixture -----------------------------------------------------------------------------------------------------
+# --- streams from two pools -------------------------------------------------------------------------------------
 
 # A row says where it is from: its pool in the first column, its number in the second.
 POOL_A = np.column_stack((np.zeros(300), np.arange(300.0))), np.arange(300) % 2
@@ -256,7 +256,7 @@ def test_fresh_batches_are_other_draws_for_the_same_rounds():
     assert np.array_equal(rows_of(fresh), rows_of(whole.fresh_batches()))
 
 
-# --- ordered -----------------------------------------------------------------------------------------------------
+# --- streams from a table in the order of time ------------------------------------------------------------------
 
 X = np.arange(20.0)[:, None]
 Y = np.arange(20) % 2
