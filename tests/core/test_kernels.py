@@ -44,7 +44,6 @@ from accous.core.regression import (
 from tests.builders import LOSSES, Setup
 from tests.needs import needs_compilation
 
-
 AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
 
 seeds = st.integers(0, 2**32 - 1)
