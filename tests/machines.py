@@ -27,20 +27,19 @@ NOT_FINISHED = "not finished in {:,.0f} seconds: stopped"
 NUMERICAL = (
     "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio/test_kmm.py",
     "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_pool.py",
-    "tests/test_properties.py", "tests/classifier/test_adaptation_risk.py", "tests/classifier/test_boosted_erm.py",
-    "tests/classifier/test_erm.py", "tests/classifier/test_regression.py", "tests/tabular/test_choosing.py",
-    "tests/test_docs.py",
+    "tests/test_properties.py", "tests/model/test_predictors.py", "tests/model/test_regression.py",
+    "tests/model/test_risk.py", "tests/tabular/test_choosing.py", "tests/test_docs.py",
 )  # fmt: skip
 # Where processes and threads wait for each other.
 TIMED = (
     "tests/cli/test_processes.py", "tests/cli/test_kill.py", "tests/bench/test_grid.py",
-    "tests/checkpoint/test_crash.py", "tests/checkpoint/test_locks.py", "tests/ratio/test_threads.py",
+    "tests/checkpoint/test_crash.py", "tests/model/test_threads.py", "tests/ratio/test_threads.py",
     "tests/bench/test_tuning.py", "tests/deep/test_features.py",
     "tests/deep/test_reduction.py", "tests/service", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # The part of those that races: cheap enough to be run five times.
 RACING = (
-    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_locks.py",
+    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_crash.py",
     "tests/ratio/test_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
     "tests/service/test_workers.py", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
@@ -52,7 +51,7 @@ PRINTED = (
     "tests/cli/test_estimators.py", "tests/cli/test_extend.py", "tests/cli/test_guide.py", "tests/cli/test_inspect.py",
     "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
     "tests/cli/test_numbers.py", "tests/cli/test_predict.py", "tests/cli/test_reference_copies.py",
-    "tests/cli/test_suggestions.py", "tests/checkpoint/test_saving.py", "tests/tabular", "tests/report",
+    "tests/cli/test_suggestions.py", "tests/checkpoint/test_folder.py", "tests/tabular", "tests/report",
     "tests/bench/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip
 # Folders, and files of the folders `tests` and `tests/cli`, that are in no list, with the reason.
@@ -69,7 +68,7 @@ EXEMPT = {
     "tests/fuzz": "`make fuzz` plays as many cases as you like on the machine at hand",
     "tests/packaging": "about files of the project and its wheel",
     "tests/recipes": "short examples of what tests/core, tests/ratio and tests/tabular test",
-    "tests/river": "another interface to what tests/classifier tests",
+    "tests/river": "another interface to what tests/model tests",
     "tests/site": "about files of the documentation; the builds are slow tests",
     "tests/spark": "needs Java; `make test-spark` runs it",
     "tests/test_benchmarks.py": "benchmarks start; what they measure is what the other tests test",
@@ -79,6 +78,7 @@ EXEMPT = {
     "tests/test_docs_paths.py": "about files of the documentation",
     "tests/test_embeddings.py": "reads kept arrays",
     "tests/test_examples.py": "examples run to their end; their numbers are not compared",
+    "tests/test_golden.py": "compares with what was recorded on one machine",
     "tests/test_left_out.py": "about how the run of tests itself ends",
     "tests/test_machines.py": "about these settings",
     "tests/test_openmp.py": "about numbers of threads, which it asks for itself",

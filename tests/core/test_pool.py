@@ -22,7 +22,7 @@ from accous.core.pool import (
     SWITCHING,
     UNCUT,
     Filters,
-    Look,
+    LookSums,
     RatioPool,
     cautious_prior,
     distance,
@@ -375,7 +375,7 @@ def look_at(ratios, before, of_shapes=1.0):
 def mean_look(proportions, n_rounds=16, n_rows=80, ratios=ONES, before=ONES):
     """Means over a look."""
     means = {"coef": np.zeros(2), "ratios": ratios, "proportions": proportions, "log_likelihood": 0.0}
-    return Look(n_rounds=n_rounds, n_rows=n_rows, before=before, **means)
+    return LookSums(n_rounds=n_rounds, n_rows=n_rows, before=before, **means)
 
 
 def test_a_new_regime_takes_a_free_slot():

@@ -28,9 +28,9 @@ from accous.table.model import TableModel, labels_of_frame, load_table_model, sa
 from accous.table.options import ExtendOptions, LabelsOptions
 from accous.table.readers import STDIN, BadRow, Position, TableReader, open_table, require_widths, with_labels
 from accous.table.rows import (
+    PendingRows,
     RowNumbers,
     RowReader,
-    Rows,
     find_new,
     numbers_of_keyed_rows,
     numbers_of_lines,
@@ -590,7 +590,7 @@ class ExtendJob:
         order = self.table_model.settings.get("order") or {"by": None}
         return self._options.ordered is None and order["by"] == "time"
 
-    def _labelled(self, read: Rows, label: str) -> _LabelledRows:
+    def _labelled(self, read: PendingRows, label: str) -> _LabelledRows:
         """Return the rows that have a label, in order of time."""
         labelled = labels_of_frame(read.frame, label, label, self.table_model.kind)
         rows = labelled.rows
