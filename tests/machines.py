@@ -26,21 +26,21 @@ NOT_FINISHED = "not finished in {:,.0f} seconds: stopped"
 # Where numbers come out of BLAS, LAPACK, vectorised loops and sums.
 NUMERICAL = (
     "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio/test_kmm.py",
-    "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_candidates.py",
+    "tests/ratio/test_kernel_ratios.py", "tests/ratio/test_one_step.py", "tests/ratio/test_pool.py",
     "tests/test_properties.py", "tests/model/test_predictors.py", "tests/model/test_regression.py",
     "tests/model/test_risk.py", "tests/tabular/test_choosing.py", "tests/test_docs.py",
 )  # fmt: skip
 # Where processes and threads wait for each other.
 TIMED = (
     "tests/cli/test_processes.py", "tests/cli/test_kill.py", "tests/bench/test_grid.py",
-    "tests/checkpoint/test_crash.py", "tests/model/test_threads.py", "tests/ratio/test_blas.py",
-    "tests/ratio/test_online_threads.py", "tests/deep/test_fine_tuning.py", "tests/deep/test_features.py",
+    "tests/checkpoint/test_crash.py", "tests/model/test_threads.py", "tests/ratio/test_threads.py",
+    "tests/bench/test_tuning.py", "tests/deep/test_features.py",
     "tests/deep/test_reduction.py", "tests/service", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # The part of those that races: cheap enough to be run five times.
 RACING = (
     "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_crash.py",
-    "tests/ratio/test_online_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
+    "tests/ratio/test_threads.py", "tests/service/test_together.py", "tests/service/test_batch_log.py",
     "tests/service/test_workers.py", "tests/test_forks.py", "tests/test_turns.py",
 )  # fmt: skip
 # Where texts are printed, and files found and written.
@@ -52,26 +52,25 @@ PRINTED = (
     "tests/cli/test_label_positions.py", "tests/cli/test_labels.py", "tests/cli/test_labels_after_extend.py",
     "tests/cli/test_numbers.py", "tests/cli/test_predict.py", "tests/cli/test_reference_copies.py",
     "tests/cli/test_suggestions.py", "tests/checkpoint/test_folder.py", "tests/tabular", "tests/report",
-    "tests/datasets/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
+    "tests/bench/test_images.py", "tests/test_docs_console.py", "tests/test_docs_sessions.py",
 )  # fmt: skip
 # Folders, and files of the folders `tests` and `tests/cli`, that are in no list, with the reason.
 EXEMPT = {
-    "tests/bench/reporting": "arithmetic on kept rows, and pages of text",
     "tests/cli/test_bench.py": "runs what tests/bench/test_grid.py runs",
-    "tests/cli/test_bench_report.py": "prints what tests/bench/reporting computes",
+    "tests/cli/test_bench_report.py": "prints what tests/bench/test_tables.py computes",
     "tests/cli/test_compiling.py": "empties numba's cache itself",
     "tests/cli/test_embeddings.py": "reads arrays as tests/tabular does",
     "tests/cli/test_hostile_files.py": "reads files as tests/tabular does",
     "tests/cli/test_missing_bench.py": "hides packages from imports, which no machine changes",
     "tests/cli/test_swapped_arguments.py": "refuses files before anything is computed",
     "tests/cli/test_spark.py": "needs Java; `make test-spark` runs it",
+    "tests/datasets": "reads files as tests/bench/test_images.py does",
     "tests/fuzz": "`make fuzz` plays as many cases as you like on the machine at hand",
     "tests/packaging": "about files of the project and its wheel",
     "tests/recipes": "short examples of what tests/core, tests/ratio and tests/tabular test",
     "tests/river": "another interface to what tests/model tests",
     "tests/site": "about files of the documentation; the builds are slow tests",
     "tests/spark": "needs Java; `make test-spark` runs it",
-    "tests/test_bench_peers.py": "needs environments that `make bench-peers` sets up",
     "tests/test_benchmarks.py": "benchmarks start; what they measure is what the other tests test",
     "tests/test_budgets.py": "chooses among tests, as every machine does",
     "tests/test_contract.py": "scikit-learn's own checks, on numbers that are far from any edge",
@@ -79,14 +78,10 @@ EXEMPT = {
     "tests/test_docs_paths.py": "about files of the documentation",
     "tests/test_embeddings.py": "reads kept arrays",
     "tests/test_examples.py": "examples run to their end; their numbers are not compared",
+    "tests/test_golden.py": "compares with what was recorded on one machine",
     "tests/test_left_out.py": "about how the run of tests itself ends",
     "tests/test_machines.py": "about these settings",
-    "tests/test_number_streams.py": "draws streams as tests/streams does",
     "tests/test_openmp.py": "about numbers of threads, which it asks for itself",
-    "tests/test_pool_benchmark.py": "a benchmark starts",
-    "tests/test_pool_policies.py": "a benchmark starts, and arithmetic on kept rows",
-    "tests/test_pool_sin.py": "a benchmark starts",
-    "tests/test_pool_spikes.py": "counts jumps that are far from their limits",
     "tests/test_public_api.py": "about names",
 }
 
