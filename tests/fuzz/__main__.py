@@ -15,11 +15,16 @@ libraries that it does not see. Commands run in this process, because starting P
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from pathlib import Path
 
 # One thread a process: the tables are small, and the processes many.
@@ -27,7 +32,40 @@ for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 from tests.fuzz.cases import Outcome, play_case  # noqa: E402
-from tests.fuzz.pool import play_cases  # noqa: E402
+
+_CASES_AT_ONCE = 20
+
+
+def _play(seed: int, numbers: range) -> list[Outcome]:
+    return [play_case(seed, number)[0] for number in numbers]
+
+
+def play_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
+    """Play cases by their numbers, and yield what became of them, some at a time."""
+    parts = (numbers[first : first + _CASES_AT_ONCE] for first in range(0, len(numbers), _CASES_AT_ONCE))
+    while part := next(parts, None):
+        yield from _outcomes_of_pool(seed, chain([part], parts), n_jobs)
+
+
+def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterator[list[Outcome]]:
+    """Play parts until there are no more, or a process crashes; then all that was being played has failed."""
+    with ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(_play, seed, part): part for part in islice(parts, 2 * n_jobs)}
+        while running:
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            try:
+                yield from [each.result() for each in finished]
+            except BrokenProcessPool:
+                yield [_crash(part) for part in running.values()]
+                return
+            for each in finished:
+                del running[each]
+            running |= {pool.submit(_play, seed, part): part for part in islice(parts, len(finished))}
+
+
+def _crash(part: range) -> Outcome:
+    problem = f"a process crashed while the cases {part.start} to {part.stop - 1} were played, or others beside them"
+    return Outcome(part.start, "crash", "", [], [], [problem])
 
 
 def _show_failure(outcome: Outcome, seed: int) -> None:
@@ -80,9 +118,7 @@ def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
 
 def _play_one(seed: int, number: int, folder: Path) -> int:
     outcome, runs = play_case(seed, number, kept=folder)
-    print(
-        f"case {number} of seed {seed}: {outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}"
-    )
+    print(f"{outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}")
     for run in runs:
         print(f"$ accous {shlex.join(run.arguments)}\n{run.out}{run.err}(exit code {run.exit_code})")
     for problem in outcome.problems:
