@@ -279,7 +279,7 @@ def test_lists_of_different_lengths_are_no_embeddings():
 @pytest.mark.parametrize("order", [["embedding", "embedding_1"], ["embedding_1", "embedding"]])
 def test_names_that_clash_are_refused(order):
     pl.DataFrame({"embedding": ROWS.tolist(), "embedding_1": [0] * 23}).select(order).write_parquet("rows.parquet")
-    with pytest.raises(DataError, match="'embedding' .*'embedding_1'"):
+    with pytest.raises(DataError, match=r"'embedding' .*'embedding_1'"):
         open_table("rows.parquet")
 
 
