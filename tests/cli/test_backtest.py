@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,25 +63,6 @@ def test_the_table_has_a_line_for_every_look_and_sentences_follow(capsys):
     assert printed.err == ""
 
 
-def test_the_column_that_gives_the_order_is_named(capsys):
-    assert main(BACKTEST[:-1]) == 0
-    remark = "The rows are taken in the order of the date column 'day'; use --time COL for another column"
-    assert capsys.readouterr().err == f"{remark}.\n"
-    assert main([*BACKTEST[:-1], "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
-    assert main(FIT[:-1]) == 0
-    assert f"{remark}, or --unordered.\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("gain", "words"), [(0.005, "raised the error by 0.5"), (-0.02, "lowered the error by 2.0")])
-def test_what_adaptation_would_have_done_is_said_without_a_sign(gain, words):
-    random = np.random.default_rng(0)
-    X = random.normal(size=(400, 2))
-    found = replay(AdaptiveClassifier(), X, X[:, 0] + random.normal(size=400) > 0.0)
-    changed = replace(found, evidence=replace(found.evidence, gain=gain))
-    assert changed.sentences[1].startswith(f"Adaptation would have {words} points. ")
-
-
 def json_of(capsys, *options: str) -> dict:
     capsys.readouterr()
     assert main([*BACKTEST, "--json", *options]) == 0
@@ -138,36 +118,6 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
     assert Path(name).read_bytes()[:4] == picture[:4]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "message"),
-    [
-        (
-            ["--drop", "day"],
-            2,
-            "reference.csv has no order in time: name a column of times with --time, or say --ordered",
-        ),
-        (["--unordered"], 2, "--unordered"),
-        (["--time", "dya"], 2, "has no column 'dya' (did you mean 'day'?): it has 'a', 'b', 'day', 'label'"),
-        (["--time", "label"], 2, "is the label"),
-        (["--time", "day", "--ordered"], 2, "leave out --ordered, or --time"),
-        (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
-        (["--ordered", "--plot", "replay.xyz"], 2, "--plot must end in"),
-        (["--ordered", "--plot", "nowhere/replay.png"], 1, "nowhere/replay.png"),
-    ],
-)
-def test_errors_are_one_sentence(arguments, exit_code, message, capsys):
-    assert main([*BACKTEST[:-1], *arguments]) == exit_code
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-
-
-def test_too_few_rows_are_an_error(capsys):
-    write_reference(n_rows=99)
-    assert main(BACKTEST) == 1
-    assert "at least 100 labelled rows, got 99" in capsys.readouterr().err
-
-
 # --- with a model -------------------------------------------------------------------------------------------
 
 
@@ -197,13 +147,6 @@ def test_the_same_table_has_the_same_replay_as_fit(capsys):
     assert len(found["table"]) == found["looks"]
 
 
-@pytest.mark.parametrize("options", [[], ["--estimator", "linear"]])
-def test_the_predictor_of_the_replay_is_named(options, capsys):
-    assert main([*BACKTEST, *options, "--plot", "replay.svg"]) == 0
-    assert "Backtest of the predictor linear" in capsys.readouterr().out
-    assert "<!-- Backtest of the predictor linear -->" in Path("replay.svg").read_text()
-
-
 def test_a_date_column_gives_the_order_too():
     assert main(FIT) == 0
     assert load_table_model("model").model.backtest_ is not None
@@ -219,13 +162,6 @@ def test_without_an_order_fit_says_that_nothing_is_verified(form, capsys):
         said = "the reference has no order in time. If its rows have one, use --time COL or --ordered."
         assert printed.splitlines()[-1] == f"Nothing is verified: {said}"
     assert load_table_model("model").model.backtest_ is None
-
-
-@pytest.mark.parametrize("options", [["--ordered"], ["--time", "day"]])
-def test_too_few_rows_to_replay_are_not_taken_for_rows_without_an_order(options, capsys):
-    write_reference(n_rows=80)
-    assert main([*FIT, *options]) == 0
-    assert "Nothing is verified: the reference has too few rows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("turns_round", "caution", "guard"), [(True, "normal", "off"), (True, "low", "lenient")])

@@ -59,33 +59,6 @@ def test_only_a_part_and_json(spec: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (row["contender"], row["seed"], row["n_rounds"]) == ("Accous", 1, 6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--jobs", "0"], "--jobs must be at least 1"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--seeds", "one"], "--seeds takes integers separated by commas, got 'one'"),
-        (["--seeds", "7"], "has no seed 7"),
-        (["--contenders", "KMM"], "has no contender 'KMM'"),
-    ],
-)
-def test_a_wrong_argument_is_one_sentence(
-    spec: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", "run", str(spec), *arguments]) == 2
-    errors = capsys.readouterr().err
-    assert complaint in errors
-    assert errors.count("\n") == 1
-    assert not Path("results").exists()
-
-
-def test_a_bad_spec_is_one_sentence_with_the_line(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec.write_text(spec.read_text().replace('"Accous"', '"Acous"'))
-    assert main(["bench", "run", str(spec)]) == 2
-    assert f"{spec}, line 5: There is no contender 'Acous'" in capsys.readouterr().err
-    assert not Path("results").exists()
-
-
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_a_slow_preparation_is_announced_unless_quiet(
     is_quiet: bool, spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

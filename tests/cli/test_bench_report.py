@@ -7,7 +7,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from accous.cli import main
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous_bench.commands.report import report
 from tests.bench.reporting.rows import make_failure, table_rows
@@ -55,12 +54,6 @@ def test_without_any_results_it_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParameterError, match="no results here yet"):
         run()
-
-
-def test_a_missing_folder_is_a_wrong_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "report", str(tmp_path / "nowhere"), "-o", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.startswith(f"accous: There is no folder or file {tmp_path / 'nowhere'}:")
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:

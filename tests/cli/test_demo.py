@@ -114,31 +114,6 @@ def test_a_report_that_cannot_be_written_costs_no_numbers(capsys):
     assert "The report could not be written to nowhere/demo.html: No such file or directory" in printed.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "culprit"),
-    [
-        (["demo", "--rounds", "0"], "--rounds must be between 1 and"),
-        (["demo", "--rounds", "many"], "--rounds"),
-        (["demo", "--batch-size", "0"], "--batch-size must be between 1 and"),
-        (["demo", "--seed", "-1"], "--seed must be between 0 and"),
-        (["demo", "--shift", "up"], "--shift must be one of 'lin', 'squ', 'sin', 'ber', got 'up'"),
-        (["demo", "-o", "picture.bmp"], "--output must end in .png, .svg or .pdf"),
-        (["demo", "--report", "demo.pdf"], "The name of the report must end in .html"),
-        (["demo", "-o", "picture"], "--output must end in .png, .svg or .pdf"),
-        (["demo", "--colour", "red"], "--colour"),
-        (["dance"], "dance"),
-    ],
-)
-def test_a_wrong_argument_gets_one_sentence_and_exit_code_2(arguments, culprit, capsys):
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert culprit in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.err.startswith("accous: ")
-    assert printed.err.endswith(".\n")
-
-
 @pytest.mark.parametrize("shift", rest_slow(["lin", "squ", "sin", "ber"]))
 @pytest.mark.parametrize("rounds", rest_slow("129"))
 def test_the_shortest_streams_run(shift, rounds, capsys):
@@ -167,11 +142,6 @@ def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(tmp_path, 
 def test_alone_or_asked_for_help_it_lists_the_commands(arguments, capsys):
     assert main(arguments) == 0
     assert "demo" in capsys.readouterr().out
-
-
-def test_help_has_an_example(capsys):
-    assert main(["demo", "--help"]) == 0
-    assert "Example: accous demo --" in capsys.readouterr().out
 
 
 def test_version(capsys, monkeypatch):

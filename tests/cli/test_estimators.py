@@ -188,17 +188,3 @@ def test_auto_takes_linear_where_there_is_too_little_to_compare(folder, capsys):
     assert "Predictor: linear. The reference has fewer than 500 rows" in shown
     assert main([*FIT[:-1], "--unordered", "--C", "2", "--force"]) == 0
     assert "--C is given" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["cli_models:without_probabilities"], "has no predict_proba"),
-        (["boosting", "--C", "2"], "--C is for --estimator linear"),
-        (["boostin"], "did you mean 'boosting'"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_before_the_table_is_read(folder, capsys, options, message):
-    (folder / "reference.csv").unlink()
-    assert main([*FIT, *options]) == 2
-    assert message in capsys.readouterr().err

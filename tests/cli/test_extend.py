@@ -154,15 +154,6 @@ def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
     assert found.encoder == expected.encoder
 
 
-def test_labels_of_other_rows_do_not_join_the_first_ones(capsys):
-    """By position the labels of the last rows would join the first; a column that both files have shows that."""
-    labels = write(stream()[150:200].select("id", "label"), "labels.csv")
-    message = run(capsys, labels, code=1)
-    assert "in row 1 'id' is '150', and '0' in " in message
-    assert "--key id" in message
-    assert n_reference() == 300
-
-
 def test_fewer_labels_than_rows_join_by_position_only_if_a_column_agrees(capsys):
     message = run(capsys, write(stream()[:50].select("label"), "alone.csv"), code=1)
     assert "alone.csv covers 50 of the 200 rows that were predicted, and no column says which" in message
@@ -326,26 +317,6 @@ def test_a_locked_model_is_refused(capsys):
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "code", "message"),
-    [
-        (lambda frame: frame.drop("x0"), [], 1, "no column 'x0'"),
-        (lambda frame: frame.drop("label"), [], 2, "no column 'label'"),
-        (lambda frame: frame.drop("day"), [], 1, "'day'"),
-        (lambda frame: frame.with_columns(pl.lit("?!").alias("x0")), [], 1, "line 2, column 'x0'"),
-        (lambda frame: frame.with_columns(pl.lit(None).alias("label")), [], 1, "holds no label"),
-        (lambda frame: frame.with_columns(pl.col("colour").alias("hue")), ["--label", "hue"], 1, "is a class of the"),
-        (lambda frame: frame, ["--drop-rows", "newest"], 2, "--drop-rows"),
-        (lambda frame: frame, ["--max-reference", "1"], 2, "--max-reference"),
-        (lambda frame: frame, ["--key", "nothing"], 2, "'nothing'"),
-    ],
-)
-def test_what_cannot_join_is_refused_and_changes_nothing(capsys, change, options, code, message):
-    before = {path.name: path.read_bytes() for path in Path("model").iterdir()}
-    assert message in run(capsys, write(change(stream()[:10])), *options, code=code)
-    assert {path.name: path.read_bytes() for path in Path("model").iterdir() if path.name in before} == before
-
-
 def test_bad_rows_are_set_aside(capsys):
     frame = stream()[:20].with_columns(pl.col("x0").cast(pl.String))
     frame[3, "x0"] = "?!"
@@ -372,11 +343,6 @@ def test_a_command_that_fails_leaves_no_file_of_bad_rows(capsys, monkeypatch):
     assert Path("bad.csv").exists()
 
 
-def test_files_that_are_not_there(capsys):
-    assert "nowhere.csv" in run(capsys, "nowhere.csv", code=1)
-    assert main(["extend", "no_model", "stream.csv"]) == 1
-
-
 def test_lines_of_rows_that_a_key_names_are_answered_with_the_key(capsys):
     assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--key", "id", "--quiet"]) == 0
     labels = write(stream()[:20].select(pl.int_range(2, 22).alias("line"), "label"), "labels.csv")
@@ -385,9 +351,3 @@ def test_lines_of_rows_that_a_key_names_are_answered_with_the_key(capsys):
     assert "has no column 'line'" in error
     assert "join by its column, with --key COL" in error
     assert "--key line" not in error
-
-
-def test_a_column_that_the_model_predicts_from_is_not_taken_for_the_labels(capsys):
-    write(stream()[200:].with_columns(colour=pl.col("label")))
-    error = run(capsys, "labelled.csv", "--label", "colour", code=2)
-    assert "--label colour: the model uses column 'colour' as a feature, so it cannot be the label." in error

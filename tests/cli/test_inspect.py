@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from accous.cli import main
-from accous.cli.inspect import _estimate, _verdict
+from accous.cli.inspect import _estimate
 from accous.table.model import load_table_model, save_table_model
 from accous.table.summary import read_table_model_summary, summarize_table_model
 from tests.cli.processes import ENVIRONMENT
@@ -64,12 +64,6 @@ def shown(capsys, *options: str) -> str:
     capsys.readouterr()
     assert main(["inspect", "model", *options]) == 0
     return capsys.readouterr().out
-
-
-def test_the_verdict_names_the_answers_it_is_about_as_the_report_does():
-    answers = {"trust_inputs": "not known", "trust_adaptation": "no", "trust_predictions": "yes"}
-    assert _verdict({"trust": "not verified", "contradicted_by": None, **answers}) == "not verified: inputs, adaptation"
-    assert _verdict({"trust": "thin", "contradicted_by": None, **answers}) == "thin"
 
 
 @pytest.mark.parametrize("is_adapted", [pytest.param(False, marks=pytest.mark.slow), True], ids=["fit", "adapt"])
@@ -175,11 +169,6 @@ def test_damage_is_reported_as_by_a_load(kind, capsys):
     assert f"{file.name} was changed since it was saved" in capsys.readouterr().err
 
 
-def test_a_folder_without_a_model_is_named(capsys):
-    assert main(["inspect", "nowhere"]) == 1
-    assert "nowhere holds no saved model" in capsys.readouterr().err
-
-
 # --- alerts ---------------------------------------------------------------------------------------------------
 
 
@@ -220,20 +209,6 @@ def test_a_value_that_is_not_known_is_remarked_on_and_no_alert(capsys):
     options = ["--fail-if", "measured_error > 0%"]
     assert checked(capsys, *options) == (0, "", "Not known, so not an alert: measured_error > 0%\n")
     assert checked(capsys, *options, "--quiet") == (0, "", "")
-
-
-def test_a_single_equals_sign_is_answered_with_two(capsys):
-    code, out, err = checked(capsys, "--fail-if", "predictions = no")
-    assert (code, out) == (2, "")
-    assert err == "accous: --fail-if 'predictions = no': a single = compares nothing, use ==.\n"
-    assert "is not a condition" in checked(capsys, "--fail-if", "error => 20%")[2]
-
-
-def test_what_is_not_a_condition_is_a_wrong_argument(capsys):
-    code, out, err = checked(capsys, "--fail-if", "error is large")
-    assert (code, out) == (2, "")
-    assert err.startswith("accous: 'error is large' is not a condition; allowed is a comparison (< <= > >= == !=) of")
-    assert err.count("\n") == 1
 
 
 def test_the_record_has_what_the_conditions_read(capsys):

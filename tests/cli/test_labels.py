@@ -15,17 +15,6 @@ from tests.cli.late_labels import N_ROWS, adapt, expected_error, labels, run, ru
 pytestmark = pytest.mark.usefixtures("predicted_folder")
 
 
-def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_agree(capsys):
-    lines = run(capsys, write(labels()), "--key", "id").splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
-    plain = (pl.read_csv("predictions.csv")["prediction"] != labels()["label"]).mean()
-    counted = f"by 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
-    assert lines[0].endswith(f", {counted}.")
-    assert lines[1].startswith("Estimated error: ")
-    assert lines[2] == "They do not contradict each other."
-
-
 @pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.parquet"])
 @pytest.mark.parametrize("key", [["--key", "id"], []], ids=["by key", "by line"])
 def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
@@ -42,21 +31,6 @@ def test_labels_in_a_column_of_another_name_are_told(capsys):
     renamed = write(labels(0, 1, 2).rename({"label": "bought"}))
     assert "Joined by key id (labels in column 'bought')." in run_remarks(capsys, renamed, "--key", "id")
     assert "Joined by key id." in run_remarks(capsys, write(labels(3, 4)), "--key", "id")
-
-
-@pytest.mark.parametrize("chosen", [["--label", "x0"], []], ids=["named", "the only column"])
-def test_a_column_that_the_model_predicts_from_is_no_label(chosen, capsys):
-    others = write(labels().with_columns(x0=pl.lit(1.0)).drop([] if chosen else ["label"]))
-    assert main(["labels", "model", others, "--key", "id", *chosen]) == 2
-    assert "--label x0: the model uses column 'x0' as a feature, so it cannot be the label." in capsys.readouterr().err
-
-
-def test_labels_none_of_which_is_a_class_are_refused_with_the_first_of_them(capsys):
-    coded = write(labels().with_columns(label=(pl.col("label") == "yes").cast(pl.Int64)))
-    first = "01"[labels()["label"][0] == "yes"]
-    for command in ("labels", "extend"):
-        assert main([command, "model", coded, "--key", "id"]) == 1
-        assert f"is a class of the reference ('no', 'yes'); the first is '{first}': is this" in capsys.readouterr().err
 
 
 def test_an_array_of_labels_is_joined_by_line(capsys):
@@ -122,43 +96,6 @@ def test_rows_without_a_key_are_not_rows_without_a_label(command, capsys):
     assert "1 row has no label." in printed.err
     found = json.loads(printed.out)
     assert (found["without_key"], found["without_label"]) == (20, 1)
-
-
-@pytest.mark.parametrize(
-    ("frame", "options", "code", "message"),
-    [
-        (
-            pl.DataFrame({"id": [1, 1], "label": ["yes", "no"]}),
-            ["--key", "id"],
-            1,
-            "two labels for id = 1, 'yes' and 'no'",
-        ),
-        (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "1 label) belongs to a row"),
-        (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label."),
-        (pl.DataFrame({"id": [""], "label": ["yes"]}), ["--key", "id"], 1, "holds no label in a row that has its id."),
-        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
-        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
-        (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --key day"),
-        (pl.DataFrame({"label": ["yes"]}), ["--predictions", "none.csv"], 1, "none.csv"),
-        (pl.DataFrame({"round": [3], "label": ["yes"]}), ["--key", "round"], 1, "several rows with round = 3"),
-    ],
-)
-def test_what_cannot_be_joined_is_one_sentence_and_counts_nothing(frame, options, code, message, capsys):
-    before = {path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")}
-    assert message in run(capsys, write(frame), *options, code=code)
-    assert before == {
-        path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")
-    }
-
-
-def test_without_a_run_there_is_nothing_to_compare_with(capsys, tmp_path):
-    fit = ["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", str(tmp_path / "new"), "--quiet"]
-    assert main(fit) == 0
-    capsys.readouterr()
-    assert main(["labels", str(tmp_path / "new"), write(labels())]) == 1
-    assert "has predicted nothing yet" in capsys.readouterr().err
-    assert main(["labels", str(tmp_path / "nowhere"), "labels.csv"]) == 1
-    assert "is not a folder" in capsys.readouterr().err
 
 
 def test_classes_that_the_reference_does_not_have_are_counted_by_name(capsys):
@@ -288,11 +225,6 @@ def test_a_run_that_replaces_the_predictions_of_another_has_labels_of_its_own(ca
     found = run_json(capsys, "labels.csv", "--key", "id")
     assert (found["counted"], found["counted_before"], found["labelled_rows"]) == (N_ROWS, 0, 2 * N_ROWS)
     assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == 0
-
-
-def test_labels_that_are_no_class_are_one_sentence(capsys):
-    message = run(capsys, write(labels().with_columns(label=pl.lit("x"))), "--key", "id", code=1)
-    assert "is a class of the reference ('no', 'yes')" in message
 
 
 def test_rounds_with_labels_read_the_estimate_more_often(capsys):

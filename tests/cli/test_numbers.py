@@ -52,21 +52,6 @@ def _folder(tmp_path, monkeypatch, fitted):
     fitted["stream"].write_csv("stream.csv")
 
 
-def test_fit_says_how_it_decided_and_what_the_error_is(capsys):
-    assert main([*FIT, "--force"]) == 0
-    printed = capsys.readouterr()
-    assert "Column 'minutes' has 300 different numbers, so numbers are predicted. If they are classes, say --task" in (
-        printed.err
-    )
-    assert (
-        "Mean absolute error on the reference, in blocks of time, each predicted by a fit on all rows before it: 2."
-        in printed.out
-    )
-    assert "Backtest: estimated mean absolute error 2." in printed.out
-    shares_of_rows = "40%, 60% and 80%"
-    assert "%" not in printed.out.split("features, numbers from")[1].replace(shares_of_rows, "")
-
-
 def test_the_record_of_fit_has_errors_in_the_place_of_accuracies(capsys):
     assert main([*FIT, "--force", "--json", "--quiet"]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -157,20 +142,6 @@ def test_trees_predict_numbers_too(name):
     assert inside.mean() > 0.5
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--task", "numbers"], "--task must be one of 'classification', 'regression'"),
-        (["--task", "classification"], "has 300 different values, too many for classes; if it is a number, say --task"),
-        (["--C", "3"], "--C is for classes: the penalty of a regression is --alpha."),
-        (["--alpha", "3", "--estimator", "forest"], "--alpha is for --estimator linear"),
-    ],
-)
-def test_options_that_do_not_fit(options, message, capsys):
-    assert main([*FIT, "--force", *options]) in (1, 2)
-    assert message in capsys.readouterr().err
-
-
 def test_a_label_that_is_no_number_is_a_bad_row(capsys):
     lines = Path("reference.csv").read_text().splitlines()
     lines[5] = lines[5].rsplit(",", 1)[0] + ",late"
@@ -189,12 +160,6 @@ def test_few_whole_numbers_are_classes_unless_you_object(capsys):
     assert "which are taken as classes. If they are to be predicted as numbers, say --task regression." in printed.err
     assert main([*FIT, "--force", "--task", "regression", "--quiet"]) == 0
     assert accous.load("model").model.task_.kind == "regressor"
-
-
-def test_labels_that_are_no_numbers_are_refused(capsys):
-    pl.read_csv("stream.csv").with_columns(done=pl.lit("late")).write_csv("stream.csv")
-    assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "done", "--quiet"]) == 2
-    assert "--label done: none of the first 120 labels is a number, which the model predicts" in capsys.readouterr().err
 
 
 def test_frames_in_python():

@@ -138,39 +138,6 @@ def test_a_bad_row_leaves_no_output_or_is_set_aside(capsys):
     assert pl.read_csv("out.csv.rejects.csv")["line"].to_list() == [41]
 
 
-@pytest.mark.usefixtures("untouched")
-def test_existing_files_are_replaced_only_if_told_so(capsys):
-    Path("out.csv").write_text("precious")
-    assert main(PREDICT) == 1
-    assert "out.csv already exists" in capsys.readouterr().err
-    assert Path("out.csv").read_text() == "precious"
-    assert main([*PREDICT, "--force"]) == 0
-    assert pl.read_csv("out.csv").height == 100
-
-
-@pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
-    [
-        (["predict", "nothing", "rows.csv"], 1, "nothing is not a folder: make a model with accous fit first"),
-        (["predict", "model", "none.csv"], 1, "none.csv cannot be read: No such file"),
-        (["predict", "model", "rows.csv", "-o", "nowhere/p.csv"], 1, "nowhere/p.csv.predicting cannot be written to"),
-        (["predict", "model", "rows.csv", "-o", "rows.csv"], 2, "ROWS and --output are the same file"),
-        (["predict", "model", "rows.csv", "-o", "model/p.csv"], 2, "inside the model's folder"),
-        (["predict", "model", "rows.csv", "-o", "p.xlsx"], 2, "Predictions cannot be written as .xlsx (p.xlsx)"),
-        (["predict", "model", "rows.csv", "--json"], 2, "both go to stdout"),
-        ([*PREDICT, "--keep", "shoe"], 2, "shoe"),
-        ([*PREDICT, "--on-bad-row", "cry"], 2, "--on-bad-row must be one of"),
-    ],
-)
-def test_what_cannot_be_done_gets_one_sentence(arguments, code, sentence, capsys):
-    assert main(arguments) == code
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1
-    assert not Path("out.csv").exists()
-
-
 def test_a_model_in_use_by_another_process_can_predict(tmp_path):
     from accous.checkpoint.files import exclusive_lock
 
