@@ -32,7 +32,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from accous.report.page import render_fleet  # the one name that is not public: no command but `spark` makes this page
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -41,6 +40,7 @@ import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio, SingleLearnerRatio
 from accous.cli import main
 from accous.keyed import KeyedAdapter, adapt_folder, fleet
+from accous.report.page import render_fleet  # the one name that is not public: no command but `spark` makes this page
 from accous.streams import GaussianRegressionStream, GaussianStream, SquareShift
 
 # What is read of models. A name that changes is changed here, and in what was recorded with it.
