@@ -10,16 +10,8 @@ import pytest
 import accous
 from accous import exceptions
 
-RATIO_NAMES = [
-    "KLIEP",
-    "KMM",
-    "LogisticRatio",
-    "NoShift",
-    "OnlineDensityRatio",
-    "RULSIF",
-    "SingleLearnerRatio",
-    "ULSIF",
-]
+ONE_STEP = ["KLIEP", "KMM", "LogisticRatio", "RULSIF", "ULSIF"]
+RATIO_NAMES = [*ONE_STEP, "NoShift", "OnlineDensityRatio", "SingleLearnerRatio"]
 PUBLIC_NAMES = [
     *sorted(["AccousError", "AdaptiveClassifier", "AdaptiveRegressor", "Alerts", *RATIO_NAMES]),
     *("__version__", "backtest", "datasets", "deep", "keyed", "load", "river", "save", "streams"),
