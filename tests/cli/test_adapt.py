@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
 from accous.cli import main
-from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
 from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
 
@@ -117,27 +115,6 @@ def test_labels_in_a_file_beside_parquet_are_looked_at_too(fitted, capsys):
     assert "--label numbers.npy: none of the first 300 labels is a class of the model" in capsys.readouterr().err
     assert main([*adapt, "labels.npy"]) == 0
     assert load_table_model("model").job.n_scored == 300
-
-
-def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(fitted):
-    """A stopped run writes a summary, which reads the estimated error; that must leave no trace in the history."""
-
-    def follow(folder: str, stops: list[int]) -> object:
-        Path(folder).mkdir()
-        for name, content in fitted["files"].items():
-            (Path(folder) / name).write_bytes(content)
-        request = AdaptRequest(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
-        for stop in [*stops, 1000]:
-            job = AdaptJob(request)
-            assert job.begin()
-            is_finished = job.follow(SaveRule(), should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
-            assert is_finished == (stop == 1000)
-        return load_table_model(folder).model.history_
-
-    whole, in_parts = follow("whole", []), follow("in_parts", [18, 19, 25])
-    pd.testing.assert_frame_equal(whole, in_parts, check_exact=True)
-    assert len(whole) == 30
-    assert 0 < whole["estimated_error"].notna().sum() < 30
 
 
 def test_two_labels_of_a_new_class_are_no_error_and_are_named(capsys):
