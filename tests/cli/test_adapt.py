@@ -11,7 +11,7 @@ import pytest
 
 from accous.cli import main
 from accous.table.model import load_table_model
-from tests.cli.tables import make_tables
+from tests.cli.tables import fit_model, make_tables
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
 
@@ -87,53 +87,40 @@ def test_labels_are_scored_and_never_learned_from(capsys):
     assert totals["n_wrong_fixed"] == round(300 * record["error_fixed"])
 
 
-def test_other_labels_change_no_prediction(tmp_path, fitted, capsys):
-    assert main([*ADAPT, "--label", "label"]) == 0
-    assert "Is this the column of the labels?" not in capsys.readouterr().err
-    first = (tmp_path / "predictions.csv").read_bytes()
+def restore(fitted: dict) -> None:
     for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
-    is_first = pl.int_range(pl.len()) == 0
-    others = pl.when(is_first).then(pl.lit("yes")).otherwise(pl.lit("unheard of"))
+        Path("model", name).write_bytes(content)
+
+
+def test_other_labels_change_no_prediction(fitted, capsys):
+    assert main([*ADAPT, "--label", "label"]) == 0
+    assert capsys.readouterr().err == ""
+    first = Path("predictions.csv").read_bytes()
+    restore(fitted)
+    others = pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("yes")).otherwise(pl.lit("unheard of"))
     pl.read_csv("stream.csv").with_columns(label=others).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label", "--force"]) == 0
-    assert (tmp_path / "predictions.csv").read_bytes() == first
+    assert Path("predictions.csv").read_bytes() == first
     assert load_table_model("model").job.n_wrong >= 299
-    assert (
-        "--label label: 100% of the first 300 labels are none that the model knows ('no', 'yes') and count as errors; "
-        "the first is 'unheard of'. Is this the column of the labels?"
-    ) in capsys.readouterr().err
+    assert "'unheard of'" in capsys.readouterr().err
 
 
-def test_labels_in_a_file_beside_parquet_are_looked_at_too(fitted, capsys):
-    stream = fitted["stream"]
-    stream.drop("label").write_parquet("stream.parquet")
-    np.save("labels.npy", stream["label"].to_numpy().astype(str))
-    np.save("numbers.npy", np.arange(stream.height))
-    adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv", "--label"]
-    assert main([*adapt, "numbers.npy"]) == 2
-    assert "--label numbers.npy: none of the first 300 labels is a class of the model" in capsys.readouterr().err
-    assert main([*adapt, "labels.npy"]) == 0
+def test_labels_in_a_file_beside_parquet_are_scored(fitted):
+    fitted["stream"].drop("label").write_parquet("stream.parquet")
+    np.save("labels.npy", fitted["stream"]["label"].to_numpy().astype(str))
+    assert main(["adapt", "model", "stream.parquet", "-o", "predictions.csv", "--label", "labels.npy"]) == 0
     assert load_table_model("model").job.n_scored == 300
 
 
-def test_two_labels_of_a_new_class_are_no_error_and_are_named(capsys):
-    stream = pl.read_csv("stream.csv")
-    labels = pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("maybe"))
-    stream.with_columns(label=labels).write_csv("stream.csv")
-    assert main([*ADAPT, "--label", "label"]) == 0
-    assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
-    assert "Labels that the reference does not have count as errors: maybe (2)." in capsys.readouterr().err
-
-
-def test_missing_labels_are_not_scored():
-    stream = pl.read_csv("stream.csv")
-    stream.with_columns(label=pl.when(pl.col("id") < 100).then("label")).write_csv("stream.csv")
+def test_missing_labels_are_not_scored_and_new_classes_are_counted():
+    labels = pl.when(pl.col("id") < 2).then(pl.lit("maybe")).when(pl.col("id") < 100).then("label")
+    pl.read_csv("stream.csv").with_columns(label=labels).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label"]) == 0
     assert load_table_model("model").job.n_scored == 100
+    assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
 
 
-def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, monkeypatch):
+def test_every_form_of_the_stream_gives_the_same_predictions(fitted, monkeypatch):
     stream = fitted["stream"]
     reordered = stream.select(*reversed(stream.columns), pl.lit("?").alias("more"))
     reordered.write_csv("reordered.csv")
@@ -146,8 +133,7 @@ def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, m
     assert main([*ADAPT]) == 0
     expected = pl.read_csv("predictions.csv", infer_schema=False)
     for path in ["reordered.csv", "stream.tsv", "stream.jsonl", "stream.parquet", "zipped.csv.gz", "wide.csv", "-"]:
-        for name, content in fitted["files"].items():
-            (tmp_path / "model" / name).write_bytes(content)
+        restore(fitted)
         with Path("stream.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             assert main(["adapt", "model", path, "-o", "found.csv", "--force", "--new"]) == 0
@@ -158,18 +144,16 @@ def test_every_form_of_the_stream_gives_the_same_predictions(tmp_path, fitted, m
         assert found["line"].to_list() == [str(line) for line in range(first, first + 300)], path
 
 
-def test_every_form_of_output_holds_the_same(tmp_path, fitted, capfdbinary):
+def test_every_form_of_output_holds_the_same(tmp_path, fitted):
     frames = {}
     readers = {"csv": pl.read_csv, "jsonl": pl.read_ndjson, "parquet": pl.read_parquet, "tsv": pl.read_csv}
     for suffix, read in readers.items():
-        for name, content in fitted["files"].items():
-            (tmp_path / "model" / name).write_bytes(content)
+        restore(fitted)
         path = f"predictions.{suffix}"
         assert main(["adapt", "model", "stream.csv", "-o", path, "--keep", "colour", "--new"]) == 0
         frames[suffix] = read(path, separator="\t") if suffix == "tsv" else read(path)
     assert all(frame.equals(frames["csv"]) for frame in frames.values())
     assert not list(tmp_path.glob("*.partial"))
-    capfdbinary.readouterr()
 
 
 def test_types_survive_from_parquet_to_parquet(fitted):
@@ -181,10 +165,8 @@ def test_types_survive_from_parquet_to_parquet(fitted):
     assert found["x0"].to_list() == fitted["stream"]["x0"].to_list()
 
 
-def test_a_column_called_line_can_be_the_key_but_not_be_kept_beside_ours(capsys):
+def test_a_column_called_line_can_be_the_key():
     pl.read_csv("stream.csv").with_columns(line=pl.col("id") * 3).write_csv("stream.csv")
-    assert main([*ADAPT, "--keep", "line"]) == 2
-    assert "--keep line: the predictions have a column with that name; rename yours." in capsys.readouterr().err
     assert main([*ADAPT, "--key", "line"]) == 0
     assert pl.read_csv("predictions.csv")["line"].to_list() == pl.read_csv("stream.csv")["line"].to_list()
 
@@ -205,17 +187,13 @@ def test_the_key_takes_the_place_of_the_line(suffix, fitted):
     assert job.spec.options["key"] == "id"
 
 
-def test_the_reference_as_the_stream_is_remarked_on_under_any_name(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    reference, stream = make_tables()
-    reference.write_csv("reference.csv")
-    stream.write_csv("stream.csv")
-    assert main(["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "own", "-q"]) == 0
+def test_the_reference_as_the_stream_is_remarked_on_under_any_name(tmp_path, capsys):
+    reference, _ = make_tables()
+    fit_model(tmp_path, reference, "--drop", "id", name="own")
     reference.write_csv("copy.csv")
     # As many bytes, but other rows.
     Path("other.csv").write_bytes(Path("reference.csv").read_bytes().replace(b"yes", b"YES"))
     for name, is_told in (("reference", True), ("copy", True), ("stream", False), ("other", False)):
         capsys.readouterr()
         assert main(["adapt", "own", f"{name}.csv", "-o", f"{name}_predicted.csv"]) == 0
-        told = f"{name}.csv is the file that the model was fitted on: its rows are not new to the model"
-        assert (told in capsys.readouterr().err) is is_told
+        assert ("was fitted on" in capsys.readouterr().err) is is_told
