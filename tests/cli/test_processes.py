@@ -224,16 +224,3 @@ def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, star
             process.communicate()
         assert process.returncode == 0
         assert text in shown.decode()
-
-
-def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, start):
-    with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
-        out, err = process.communicate()
-    assert err == b""
-    held = b"The fixed model, which weighs all reference rows alike, predicts now."
-    assert out == b"300 rows in 30 rounds in predictions.csv. " + held + b"\n"
-    with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
-        out, err = process.communicate()
-    assert out.startswith(b"300 rows in 30 rounds in other.csv.")
-    assert err == b""
-    assert process.returncode == 0
