@@ -162,7 +162,7 @@ def test_short_streams_end_well(content, n_rows):
         (b"PK\x03\x04 and so on", "zip"),
         ("größe\n1\n".encode("latin-1"), "--encoding"),
         (f"{HEADER}\n30,1200,".encode() + b"\x81,\n", "UTF-8"),
-        (b"age,\x1b[31mincome,plan\n30,1,a\n", "'income'"),
+        (b"age,\x07\x1b[31mincome,plan\n30,1,a\n", "'income'"),
         (b"age,plan\n30,a\n", "--drop income"),
     ],
     ids=["cut gzip", "damaged gzip", "Excel", "latin-1", "another encoding", "colours of a terminal", "no column"],
@@ -177,7 +177,7 @@ def test_files_of_another_kind_are_refused(content, culprit, capsys):
 def test_names_and_bytes_that_a_terminal_obeys_are_not_printed(capsys):
     Path("stream.parquet").write_bytes(b"PAR1 and so on, but no footer PAR1")
     error_of(capsys, "adapt", "model", "stream.parquet", "-o", "other.csv")
-    error_of(capsys, "adapt", "model", "stream\x1b[31m.csv", "-o", "other.csv")
+    error_of(capsys, "adapt", "model", "stream\x07\x1b[31m.csv", "-o", "other.csv")
 
 
 @pytest.mark.parametrize(

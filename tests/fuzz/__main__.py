@@ -31,13 +31,9 @@ from pathlib import Path
 for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-from tests.fuzz.cases import Outcome, play_case  # noqa: E402
+from tests.fuzz.cases import Outcome, play_case, play_part  # noqa: E402
 
 _CASES_AT_ONCE = 20
-
-
-def _play(seed: int, numbers: range) -> list[Outcome]:
-    return [play_case(seed, number)[0] for number in numbers]
 
 
 def play_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
@@ -50,7 +46,7 @@ def play_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]
 def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterator[list[Outcome]]:
     """Play parts until there are no more, or a process crashes; then all that was being played has failed."""
     with ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(_play, seed, part): part for part in islice(parts, 2 * n_jobs)}
+        running = {pool.submit(play_part, seed, part): part for part in islice(parts, 2 * n_jobs)}
         while running:
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             try:
@@ -60,7 +56,7 @@ def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterato
                 return
             for each in finished:
                 del running[each]
-            running |= {pool.submit(_play, seed, part): part for part in islice(parts, len(finished))}
+            running |= {pool.submit(play_part, seed, part): part for part in islice(parts, len(finished))}
 
 
 def _crash(part: range) -> Outcome:
@@ -68,52 +64,28 @@ def _crash(part: range) -> Outcome:
     return Outcome(part.start, "crash", "", [], [], [problem])
 
 
-def _show_failure(outcome: Outcome, seed: int) -> None:
-    print(f"\ncase {outcome.number} ({outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}):", flush=True)
-    for problem in outcome.problems:
-        text = problem.strip()
-        print(f"  {text if len(text) < 1500 else text[:60] + chr(10) + text[-1400:]}")
-    print(f"  again: python -m tests.fuzz --seed {seed} --case {outcome.number}", flush=True)
-
-
-class _Tally:
-    """Counts of the cases played."""
-
-    def __init__(self) -> None:
-        self.cases, self.commands, self.failed = Counter[tuple[str, str]](), Counter[str](), list[int]()
-
-    def add(self, outcome: Outcome, seed: int) -> None:
-        self.cases[outcome.plot, outcome.table_format] += 1
-        self.commands.update(outcome.commands)
-        if outcome.problems:
-            self.failed.append(outcome.number)
-            _show_failure(outcome, seed)
-
-    def show(self, seed: int, first: int) -> None:
-        print(f"\n{self.cases.total():,} cases of seed {seed}, from {first} on: {len(self.failed)} failed.")
-        print("commands: " + ", ".join(f"{name} {count:,}" for name, count in self.commands.most_common()))
-        for (plot, table_format), count in sorted(self.cases.items()):
-            print(f"  {plot:22} {table_format:8} {count:7,}")
-        if self.failed:
-            print(f"failed: {' '.join(map(str, sorted(self.failed)))}; --seed {seed} --case K shows one")
-
-
 def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
     """Play cases, and sum up; Ctrl-C sums up those played so far."""
-    tally, start = _Tally(), time.monotonic()
+    cases, commands, failed = Counter[str](), Counter[str](), list[int]()
+    code, start = 0, time.monotonic()
     try:
-        for outcomes in play_cases(seed, numbers, n_jobs):
-            for outcome in outcomes:
-                tally.add(outcome, seed)
-            n_cases = tally.cases.total()
-            rate = n_cases / (time.monotonic() - start)
-            line = f"{n_cases:,} of {len(numbers):,} cases, {len(tally.failed)} failed, {rate:.1f} a second"
+        for outcome in chain.from_iterable(play_cases(seed, numbers, n_jobs)):
+            cases[f"{outcome.plot:22} {outcome.table_format}"] += 1
+            commands.update(outcome.commands)
+            if outcome.problems:
+                failed.append(outcome.number)
+                print(f"\n{outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}")
+                print(*(f"  {problem.strip()[-1500:]}" for problem in outcome.problems), sep="\n")
+                print(f"  again: python -m tests.fuzz --seed {seed} --case {outcome.number}", flush=True)
+            rate = cases.total() / (time.monotonic() - start)
+            line = f"{cases.total():,} of {len(numbers):,} cases, {len(failed)} failed, {rate:.1f} a second"
             print(f"\r{line}", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        tally.show(seed, numbers.start)
-        return 130
-    tally.show(seed, numbers.start)
-    return 1 if tally.failed else 0
+        code = 130
+    print(f"\n{cases.total():,} cases of seed {seed}, from {numbers.start} on: {len(failed)} failed.")
+    for counts in (commands, cases):
+        print(*(f"  {name:32} {count:7,}" for name, count in sorted(counts.items())), sep="\n")
+    return code or int(bool(failed))
 
 
 def _play_one(seed: int, number: int, folder: Path) -> int:

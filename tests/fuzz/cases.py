@@ -685,3 +685,8 @@ def play_case(seed: int, number: int, *, kept: Path | None = None) -> tuple[Outc
             shutil.rmtree(folder)
     commands = [run.arguments[0] for run in scene.runs]
     return Outcome(number, plot.__name__, table_format, scene.done, commands, scene.problems), scene.runs
+
+
+def play_part(seed: int, numbers: range) -> list[Outcome]:
+    """Play cases one after the other, in a process that may be another one."""
+    return [play_case(seed, number)[0] for number in numbers]
